@@ -1,0 +1,61 @@
+# Every target sets up .venv by itself. PYTHON=... chooses the interpreter that makes it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTHON ?=
+CANDIDATES := $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
+CORES ?= 2
+
+.PHONY: help demo test check docs soak bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml
+	@for candidate in $(CANDIDATES); do \
+	  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	    found="$$candidate"; break; \
+	  fi; \
+	done; \
+	if [ -z "$${found:-}" ]; then \
+	  echo "sfumato needs Python 3.11 or newer; tried: $(CANDIDATES). Say where it is: make PYTHON=/path/to/python3" >&2; \
+	  exit 1; \
+	fi; \
+	echo "Setting up $(VENV) with $$("$$found" --version); this takes a minute the first time."; \
+	"$$found" -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[plots,dev]'
+	@touch $@
+
+demo: $(READY) ## a first look: a made-up survey from question to answer, in build/demo
+	$(BIN)/sfumato demo --out build/demo
+
+test: $(READY) ## everything that must hold: check, tests with coverage, docs
+	@$(MAKE) check
+	$(BIN)/python -m pytest -n $(CORES) --cov --cov-report=term
+	@$(MAKE) docs
+
+check: $(READY) ## lint, format and strict types, changing nothing
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+docs: $(READY) ## build the pages into build/site; a warning is an error
+	$(BIN)/mkdocs build --strict --quiet
+
+soak: $(READY) ## heavy statistics with fresh seeds; SEED=... repeats a run; keeps results/soak/*.json
+	$(BIN)/python -m pytest tests -m soak -n $(CORES) --hypothesis-profile=soak \
+	  --soak-results=results/soak $(if $(SEED),--soak-seed=$(SEED))
+
+bench: $(READY) ## measure speed and error; keeps results/bench/*.json
+	@mkdir -p results/bench
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## remove .venv and everything built; results/ stays
+	rm -rf $(VENV) build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find src tests docs benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
