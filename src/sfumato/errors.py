@@ -1,0 +1,64 @@
+"""One tree of errors; a message names the thing, the rule, the value and the remedy.
+
+A person's value never appears in a message: where data is at fault, row numbers stand for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+
+class SfumatoError(Exception):
+    """Anything this package refuses to do."""
+
+
+class StudyError(SfumatoError, ValueError):
+    """A study, axis, metric or channel that cannot be what it says."""
+
+
+class DataError(SfumatoError, ValueError):
+    """A table that does not fit its study; rows are numbered from 1, values are never shown."""
+
+
+class QuestionError(SfumatoError, ValueError):
+    """A question that the study cannot be asked."""
+
+
+class MismatchError(SfumatoError, ValueError):
+    """Reports, tallies or answers that belong to another study."""
+
+
+class FormatError(SfumatoError, ValueError):
+    """A file that is damaged, newer than this package, or not one of ours."""
+
+
+class TooLargeError(SfumatoError, ValueError):
+    """Work whose size, stated in the message, is beyond what this path can do."""
+
+
+def near(name: str, options: Iterable[str]) -> str:
+    """The words that point from an unknown name to what there is.
+
+    Example:
+        >>> near("regoin", ["age", "region"])
+        "did you mean 'region'? There is: 'age', 'region'"
+    """
+    known = [str(option) for option in options]
+    close = get_close_matches(str(name), known, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    shown = ", ".join(repr(option) for option in known[:12])
+    more = f" and {len(known) - 12} more" if len(known) > 12 else ""
+    return f"{hint}There is: {shown}{more}"
+
+
+def rows(numbers: Sequence[int], *, most: int = 5) -> str:
+    """Row numbers for a message, the first few of them.
+
+    Example:
+        >>> rows([3]), rows([3, 8, 9, 12, 15, 20, 21])
+        ('row 3', 'rows 3, 8, 9, 12, 15 and 2 more')
+    """
+    shown = ", ".join(str(number) for number in numbers[:most])
+    more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
+    return f"row{'s' if len(numbers) > 1 else ''} {shown}{more}"

@@ -1,0 +1,160 @@
+"""Exact numbers: rationals as people write them, and certified bounds on e^x.
+
+Privacy must not rest on floating point. Every ε is a rational number, and wherever e^ε is needed
+an integer bound on the safe side takes its place.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from numbers import Integral, Rational
+from typing import Any
+
+from sfumato.errors import StudyError
+
+
+def rational(value: Any, what: str) -> Fraction:
+    """Read a number exactly; a float means the shortest decimal that prints it.
+
+    Args:
+        value: An int, float, Fraction, Decimal, or text such as ``"0.2"`` or ``"1/3"``.
+        what: Name of the parameter, for the error message.
+
+    Raises:
+        StudyError: If the value is not a finite number.
+
+    Example:
+        >>> rational(0.2, "epsilon")
+        Fraction(1, 5)
+    """
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        if isinstance(value, (Integral, Rational, Decimal, str)):
+            return Fraction(str(value))
+        return Fraction(repr(float(value)))
+    except (ValueError, TypeError, OverflowError, ZeroDivisionError):
+        raise StudyError(f"{what} must be a finite number, got {what}={value!r}") from None
+
+
+def positive(value: Any, what: str) -> Fraction:
+    """Read a number exactly and require it to be above zero.
+
+    Example:
+        >>> positive(-1.0, "epsilon")
+        Traceback (most recent call last):
+        ...
+        sfumato.errors.StudyError: epsilon must be positive and finite, got epsilon=-1.0
+    """
+    try:
+        number = rational(value, what)
+    except StudyError:
+        number = Fraction(0)
+    if number <= 0:
+        shown = value if isinstance(value, (int, float, str)) else str(value)
+        raise StudyError(f"{what} must be positive and finite, got {what}={shown!r}")
+    return number
+
+
+def to_plain(number: Fraction) -> int | float | str:
+    """The form in which a file holds a rational, read back exactly by `rational`.
+
+    Example:
+        >>> to_plain(Fraction(3)), to_plain(Fraction(1, 5)), to_plain(Fraction(1, 3))
+        (3, 0.2, '1/3')
+    """
+    if number.denominator == 1 and abs(number.numerator) < 2**53:
+        return int(number)
+    try:
+        shortest = float(number)
+    except OverflowError:
+        return str(number)
+    return shortest if Fraction(repr(shortest)) == number else str(number)
+
+
+@lru_cache(maxsize=4096)
+def exp_bounds(x: Fraction, bits: int) -> tuple[int, int]:
+    """Integers lo, hi with lo/2^bits <= e^x <= hi/2^bits, for x >= 0.
+
+    The argument is halved until it is below 1, summed as a Taylor series in integers with the
+    remainder bounded by the geometric series of its last term, and squared back, rounding every
+    step down for lo and up for hi.
+
+    Example:
+        >>> low, high = exp_bounds(Fraction(1), 40)
+        >>> high - low <= 1, abs(low / 2**40 - 2.718281828459045) < 2**-39
+        (True, True)
+    """
+    if x < 0:
+        raise ValueError("exp_bounds takes x >= 0")
+    if x == 0:
+        return 1 << bits, 1 << bits
+    halvings = max(0, math.floor(x).bit_length())
+    # e^x < 2^(1.45 x + 1): so many bits stand before the point, and squaring doubles the error.
+    work = bits + math.ceil(x * 3 / 2) + 2 * halvings + 32
+    reduced = x / (1 << halvings)
+    low_term = high_term = low = high = 1 << work
+    order = 0
+    while high_term > 1:
+        order += 1
+        scale = reduced.denominator * order
+        low_term = low_term * reduced.numerator // scale
+        high_term = -(-high_term * reduced.numerator // scale)
+        low += low_term
+        high += high_term
+    high += 2  # the tail is below twice its first term, and that term is below one unit
+    for _ in range(halvings):
+        low = (low * low) >> work
+        high = -((-high * high) >> work)
+    shift = work - bits
+    return low >> shift, -((-high) >> shift)
+
+
+def exp_floor(x: Fraction, bits: int = 96) -> Fraction:
+    """A rational number r <= e^x with denominator 2^bits: the odds a sampler may really use.
+
+    Example:
+        >>> float(exp_floor(Fraction(1, 2)))
+        1.6487212707001282
+    """
+    return Fraction(exp_bounds(x, bits)[0], 1 << bits)
+
+
+def at_most_exp(ratio: Fraction, x: Fraction) -> bool:
+    """Whether ratio <= e^x, decided exactly by refining the bounds.
+
+    e^x is irrational for rational x > 0, so the refinement always ends.
+
+    Example:
+        >>> at_most_exp(Fraction(27, 10), Fraction(1)), at_most_exp(Fraction(28, 10), Fraction(1))
+        (True, False)
+    """
+    if x == 0:
+        return ratio <= 1
+    bits = 64
+    while True:
+        low, high = exp_bounds(x, bits)
+        scaled = ratio * (1 << bits)
+        if scaled <= low:
+            return True
+        if scaled > high:
+            return False
+        bits *= 2
+
+
+def log(ratio: Fraction) -> float:
+    """The natural logarithm of a positive rational of any size, to double precision.
+
+    Example:
+        >>> log(Fraction(2**5000)) / 5000
+        0.6931471805599453
+    """
+    numerator, denominator = ratio.numerator, ratio.denominator
+    if max(numerator.bit_length(), denominator.bit_length()) < 1000:
+        near_one = Fraction(numerator - denominator, denominator)
+        if abs(near_one) < Fraction(1, 4):
+            return math.log1p(float(near_one))
+    return math.log(numerator) - math.log(denominator)
