@@ -1,0 +1,144 @@
+"""What every kind of domain offers, and the few rules they share."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import QuestionError, StudyError
+from sfumato.exact import to_plain
+
+MOST_CELLS = 2**24
+
+
+class Domain(Protocol):
+    """What a value may be: a finite row of cells, and the way from a value to its cell.
+
+    Positions, lengths and spacings are in base units: the number itself, days for dates, seconds
+    for times. The "no answer" cell belongs to the axis, not to the domain.
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    def size(self) -> int:
+        """Number of cells that stand for values."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the cells lie in a row, so that intervals and distances make sense."""
+
+    @property
+    def spacing(self) -> Fraction | None:
+        """Distance between neighbouring cells in base units, where all are equal."""
+
+    @property
+    def rounding_bits(self) -> int:
+        """Bits of the place between two grid points that `read` keeps; 0 for whole cells."""
+
+    def positions(self) -> tuple[Fraction, ...]:
+        """Place of each cell in base units."""
+
+    def length(self, quantity: object, what: str) -> Fraction:
+        """A quantity as the user states it, in base units."""
+
+    def read(self, column: Any, *, axis: str, clip: bool) -> NDArray[np.int64]:
+        """Codes of an Arrow column: the cell of each value, −1 where there is none."""
+
+    def labels(self) -> list[str]:
+        """The name of each cell."""
+
+    def edges(self) -> NDArray[Any] | None:
+        """The size + 1 edges of the cells for plotting; None where they have none."""
+
+    def numbers(self) -> NDArray[np.float64] | None:
+        """The number each cell stands for in a mean; None where that makes no sense."""
+
+    def interval(self, low: object, high: object, *, axis: str) -> tuple[NDArray[np.float64], bool]:
+        """Share of each cell in the closed interval, and whether a bin was cut."""
+
+    def label_weights(self, label: object, *, axis: str) -> NDArray[np.float64]:
+        """Weights of a single category or point."""
+
+    def place(self, value: object, *, axis: str, upper: bool = False) -> Fraction:
+        """A bound of a question in base units, so that bounds can be compared."""
+
+    def parse(self, text: str, *, axis: str) -> object:
+        """A bound as written in the question language, as a value for `interval`."""
+
+    def write(self, place: Fraction) -> str:
+        """The text that `parse` and `place` turn back into this place."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The domain in a form that a TOML file holds exactly."""
+
+
+def check_size(size: int, what: str, remedy: str) -> None:
+    """Refuse a domain with fewer than two cells or too many of them."""
+    if size < 2:
+        raise StudyError(f"{what} must have at least 2 cells, got {max(size, 0)}; {remedy}")
+    if size > MOST_CELLS:
+        raise StudyError(
+            f"{what} may have at most {MOST_CELLS} cells, got {size}; choose wider cells"
+        )
+
+
+def check_interval(
+    ends: tuple[Fraction | None, Fraction | None],
+    bounds: tuple[Fraction, Fraction],
+    shown: tuple[str, str],
+    *,
+    axis: str,
+    half_open: bool = False,
+) -> None:
+    """Refuse a reversed interval and one that lies wholly outside the bounds."""
+    low, high = ends
+    if low is not None and high is not None and low > high:
+        raise QuestionError(
+            f"an interval on axis {axis!r} must run from low to high, and the one given is "
+            "reversed: swap its ends, or ask for a union of two intervals"
+        )
+    beyond = low is not None and (low > bounds[1] or (half_open and low == bounds[1]))
+    if beyond or (high is not None and high < bounds[0]):
+        raise QuestionError(
+            f"axis {axis!r} runs from {shown[0]} to {shown[1]}, and the question lies wholly "
+            "outside: nobody can be there; ask within these bounds"
+        )
+
+
+def one_cell(size: int, cell: int) -> NDArray[np.float64]:
+    """Weight 1 on one cell."""
+    weights = np.zeros(size)
+    weights[cell] = 1.0
+    return weights
+
+
+def bin_weights(
+    edges: NDArray[np.float64], low: float, high: float
+) -> tuple[NDArray[np.float64], bool]:
+    """Share of each bin between low and high, and whether one was cut."""
+    covered = np.minimum(edges[1:], high) - np.maximum(edges[:-1], low)
+    weights = np.clip(covered / np.diff(edges), 0.0, 1.0)
+    cut = bool(np.any((weights > 0.0) & (weights < 1.0)))
+    # An interval that only touches a bin has share 0 of it by the model, not by count: say so.
+    return weights, cut or not weights.any()
+
+
+def number_text(number: Fraction) -> str:
+    """A number for a label: whole ones plainly, others as the nearest float prints.
+
+    Example:
+        >>> number_text(Fraction(3125)), number_text(Fraction(1, 5)), number_text(Fraction(1, 3))
+        ('3125', '0.2', '0.3333333333333333')
+    """
+    if number.denominator == 1:
+        return str(number.numerator)
+    return repr(float(number))
+
+
+def exact_text(number: Fraction) -> str:
+    """A number for the question language, read back exactly by `rational`."""
+    return str(to_plain(number))

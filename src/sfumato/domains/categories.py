@@ -1,0 +1,188 @@
+"""Labels without an order, one cell each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Integral
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+from numpy.typing import NDArray
+
+from sfumato.domains.base import check_size, one_cell
+from sfumato.domains.reading import flatten, is_missing, is_text, refuse_rows, refuse_type
+from sfumato.errors import QuestionError, StudyError, near
+
+NO_ANSWER = "no answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Categories:
+    """Distinct labels in a fixed order that means nothing.
+
+    Args:
+        names: The labels, at least two; "no answer" is reserved for optional axes.
+
+    Raises:
+        StudyError: If the labels are too few, repeated, empty or not text.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> region = Categories(("north", "south"))
+        >>> region.read(pa.array(["south", None]), axis="region", clip=False).tolist()
+        [1, -1]
+    """
+
+    names: tuple[str, ...]
+
+    kind: ClassVar[str] = "categories"
+
+    def __post_init__(self) -> None:
+        given: Any = self.names
+        if isinstance(given, str) or not hasattr(given, "__iter__"):
+            raise StudyError(f"labels must be a list of texts, got labels={given!r}")
+        names = tuple(given)
+        for name in names:
+            if not isinstance(name, str) or not name.strip():
+                raise StudyError(
+                    f"every label must be a text that is not empty, got {name!r}; write numbers "
+                    "in quotes"
+                )
+            if name == NO_ANSWER:
+                raise StudyError(
+                    f"the label {NO_ANSWER!r} is reserved; leave it out and make the axis "
+                    "optional with optional=True"
+                )
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise StudyError(f"labels must be distinct, got {name!r} {count} times")
+        check_size(len(names), "categories", "list every label that may occur")
+        object.__setattr__(self, "names", tuple(str(name) for name in names))
+
+    @property
+    def size(self) -> int:
+        """Number of labels."""
+        return len(self.names)
+
+    @property
+    def ordered(self) -> bool:
+        """Labels have no order."""
+        return False
+
+    @property
+    def spacing(self) -> None:
+        """Labels have no distance."""
+        return None
+
+    @property
+    def rounding_bits(self) -> int:
+        """A label is its cell: nothing is rounded."""
+        return 0
+
+    def positions(self) -> tuple[Fraction, ...]:
+        """Refused: labels lie nowhere."""
+        raise StudyError(
+            "categories have no positions and so no distance; protect them with Uniform, Blocks, "
+            "PolicyGraph, Points or Matrix"
+        )
+
+    def length(self, quantity: object, what: str) -> Fraction:
+        """Refused: labels have no distance."""
+        raise StudyError(
+            f"{what} is a length, and categories have none, got {what}={quantity!r}; protect "
+            "them with Uniform, Blocks, PolicyGraph, Points or Matrix"
+        )
+
+    def read(self, column: Any, *, axis: str, clip: bool) -> NDArray[np.int64]:
+        """Cell of each label of an Arrow column, −1 where missing or empty.
+
+        Args:
+            column: Text, a dictionary of text, or integers that are compared by their digits.
+            axis: Name of the axis, for messages.
+            clip: Ignored: a label has no nearest end.
+
+        Raises:
+            DataError: If a label is unknown or the column is of another type.
+        """
+        rule = f"one of {self.size} labels"
+        array = flatten(column)
+        if pt.is_null(array.type):
+            return np.full(len(array), -1, dtype=np.int64)
+        if pt.is_integer(array.type):
+            array = array.cast(pa.large_string())
+        elif not is_text(array.type):
+            raise refuse_type(
+                array.type, axis=axis, rule=rule, remedy="convert it to text or integers"
+            )
+        found = pc.index_in(array, value_set=pa.array(self.names, type=array.type))
+        codes: NDArray[np.int64] = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+        unknown = (codes < 0) & ~is_missing(array)
+        if unknown.any():
+            empty = pc.fill_null(pc.equal(array, ""), False).to_numpy(zero_copy_only=False)
+            refuse_rows(
+                unknown & ~empty,
+                axis=axis,
+                rule=rule,
+                fault="none of them",
+                remedy="correct them, or add the label to the study (spelling, case and spaces "
+                "count)",
+            )
+        return codes
+
+    def labels(self) -> list[str]:
+        """The labels."""
+        return list(self.names)
+
+    def edges(self) -> None:
+        """Labels have no edges."""
+        return None
+
+    def numbers(self) -> None:
+        """Labels stand for no number."""
+        return None
+
+    def place(self, value: object, *, axis: str, upper: bool = False) -> Fraction:
+        """Refused: labels cannot be the ends of an interval."""
+        self._refuse_interval(axis)
+
+    def interval(self, low: object, high: object, *, axis: str) -> tuple[NDArray[np.float64], bool]:
+        """Every label if both ends are open; anything else is refused."""
+        if low is None and high is None:
+            return np.ones(self.size), False
+        self._refuse_interval(axis)
+
+    def label_weights(self, label: object, *, axis: str) -> NDArray[np.float64]:
+        """Weight 1 for one label.
+
+        Example:
+            >>> Categories(("north", "south")).label_weights("south", axis="region").tolist()
+            [0.0, 1.0]
+        """
+        text = str(label) if isinstance(label, Integral) and not isinstance(label, bool) else label
+        if isinstance(text, str) and text in self.names:
+            return one_cell(self.size, self.names.index(text))
+        raise QuestionError(f"axis {axis!r} has no label {label!r}: {near(str(label), self.names)}")
+
+    def parse(self, text: str, *, axis: str) -> str:
+        """A label is written as it is."""
+        return text
+
+    def write(self, place: Fraction) -> str:
+        """Refused: labels lie nowhere."""
+        raise QuestionError("categories have no intervals to write")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Kind and labels."""
+        return {"kind": self.kind, "labels": list(self.names)}
+
+    def _refuse_interval(self, axis: str) -> NoReturn:
+        """Say what to ask instead of an interval."""
+        raise QuestionError(
+            f"axis {axis!r} has labels without an order, so no intervals: ask for a set of "
+            "labels such as {'north', 'south'}"
+        )
