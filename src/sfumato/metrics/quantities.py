@@ -1,0 +1,135 @@
+"""Distances as people write them: plain numbers, or durations such as "7 days"."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sfumato.errors import StudyError, near
+from sfumato.exact import positive, rational, to_plain
+
+if TYPE_CHECKING:
+    from sfumato.domains import Domain
+
+Number = int | float | str | Decimal | Fraction
+Quantity = Number | timedelta
+
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+_SHORT = {"s": "second", "sec": "second", "min": "minute", "h": "hour", "d": "day", "w": "week"}
+_DURATION = re.compile(r"([0-9./]*)\s*([a-zA-Z]+)")
+
+
+def read_quantity(value: Any, what: str) -> Fraction | str:
+    """A positive number, or a duration as text for the axis to read.
+
+    Example:
+        >>> read_quantity(0.5, "per"), read_quantity(timedelta(days=7), "per")
+        (Fraction(1, 2), '7 days')
+    """
+    if isinstance(value, np.timedelta64):
+        value = value.astype("timedelta64[us]").item()
+    if isinstance(value, timedelta):
+        number = positive(_seconds(value), what)
+        amount, unit = (number / 86_400, "day") if number % 86_400 == 0 else (number, "second")
+        return _duration(amount, unit)
+    found = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None or found[2].lower() in {"inf", "infinity", "nan"}:
+        return positive(value, what)
+    unit = _SHORT.get(found[2], found[2].lower().removesuffix("s"))
+    if unit not in _SECONDS:
+        raise StudyError(
+            f"{what} must be a number or a duration such as '7 days', got {what}={value!r}: "
+            f"{near(unit, _SECONDS)} (months and years vary in length)"
+        )
+    return _duration(positive(found[1] or 1, what), unit)
+
+
+def plain(quantity: Fraction | str) -> int | float | str:
+    """A quantity as a file holds it."""
+    return quantity if isinstance(quantity, str) else to_plain(quantity)
+
+
+def length(domain: Domain, quantity: Fraction | str, what: str) -> Fraction:
+    """A quantity in the base units of an axis, above 0."""
+    return positive(domain.length(quantity, what), what)
+
+
+def ratio(quantity: Fraction | str, per: Fraction | str) -> Fraction:
+    """One quantity over another of the same kind."""
+    if isinstance(quantity, str) != isinstance(per, str):
+        raise StudyError(
+            f"no_answer and per must both be numbers or both durations, got "
+            f"no_answer={plain(quantity)!r}, per={plain(per)!r}: bind to an axis, which knows units"
+        )
+    return _in_seconds(quantity) / _in_seconds(per)
+
+
+def gap(x: Any, y: Any, per: Fraction | str) -> Fraction:
+    """How many times `per` two values lie apart; a plain `per` counts days or seconds of time.
+
+    Example:
+        >>> gap(date(2024, 1, 1), "2024-01-15", "7 days"), gap(0.1, 0.3, Fraction(1, 10))
+        (Fraction(2, 1), Fraction(2, 1))
+    """
+    first, first_unit = _place(x)
+    second, second_unit = _place(y)
+    if first_unit != second_unit or (isinstance(per, str) and not first_unit):
+        raise StudyError(
+            f"values and per must be of one kind, all numbers, all dates or all times, got "
+            f"{type(x).__name__}, {type(y).__name__} and per={plain(per)!r}"
+        )
+    apart = abs(first - second)
+    return apart * first_unit / _in_seconds(per) if isinstance(per, str) else apart / per
+
+
+def _duration(amount: Fraction, unit: str) -> str:
+    """A duration as text, in the one form in which statements keep it."""
+    return f"{to_plain(amount)} {unit}{'' if amount == 1 else 's'}"
+
+
+def _in_seconds(quantity: Fraction | str) -> Fraction:
+    """A duration in seconds; a number is left as it is."""
+    if isinstance(quantity, Fraction):
+        return quantity
+    amount, unit = quantity.split()
+    return Fraction(amount) * _SECONDS[unit.removesuffix("s")]
+
+
+def _place(value: Any) -> tuple[Fraction, int]:
+    """Where a value lies, and the seconds in its unit: 0 for plain numbers."""
+    if isinstance(value, str):
+        value = _from_text(value)
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        if isinstance(value.item(), int):  # nanoseconds are beyond datetime
+            value = value.astype(value.dtype.str[1:3] + "[us]")
+        value = value.item()
+    if isinstance(value, datetime):
+        return _seconds(value.replace(tzinfo=None) - datetime.min), 1
+    if isinstance(value, date):
+        return Fraction(value.toordinal()), 86_400
+    if isinstance(value, time):
+        return _seconds(datetime.combine(date.min, value.replace(tzinfo=None)) - datetime.min), 1
+    if isinstance(value, timedelta):
+        return _seconds(value), 1
+    return rational(value, "a value"), 0
+
+
+def _from_text(text: str) -> Any:
+    """A date, time or number from text."""
+    for read in (date.fromisoformat, datetime.fromisoformat, time.fromisoformat):
+        if re.search(r"\d[-:]\d", text):
+            try:
+                return read(text)
+            except ValueError:
+                continue
+    return text
+
+
+def _seconds(duration: timedelta) -> Fraction:
+    """A duration in seconds, exactly."""
+    return Fraction(duration // timedelta(microseconds=1), 1_000_000)
