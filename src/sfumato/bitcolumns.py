@@ -1,0 +1,127 @@
+"""Many people's bits, one packed column a bit: what thermometer reports and tallies are made of.
+
+Column k holds bit k of every report, 64 people to a word; lanes beyond the last person are zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import FormatError
+
+LANES = 64
+_ROWS_AT_ONCE = 1 << 13
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BitColumns:
+    """Packed columns of bits, shape (columns, words), for `count` people."""
+
+    words: NDArray[np.uint64]
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def width(self) -> int:
+        """Bits a person."""
+        return len(self.words)
+
+    @classmethod
+    def from_matrix(cls, matrix: NDArray[np.bool_]) -> BitColumns:
+        """Pack a (people, bits) matrix of truth values."""
+        count, width = matrix.shape
+        padded = np.zeros((width, words_for(count) * LANES), dtype=np.bool_)
+        padded[:, :count] = matrix.T
+        packed = np.packbits(padded, axis=1, bitorder="little")
+        return cls(packed.view("<u8").astype(np.uint64, copy=False), count)
+
+    def to_matrix(self) -> NDArray[np.bool_]:
+        """The (people, bits) matrix of truth values; eight times the packed size."""
+        raw = self.words.astype("<u8", copy=False).view(np.uint8)
+        lanes = np.unpackbits(raw, axis=1, count=self.count, bitorder="little")
+        return lanes.T.astype(np.bool_)
+
+    @classmethod
+    def from_rows(cls, rows: NDArray[np.uint8], width: int) -> BitColumns:
+        """Read one packed row of bytes a person, as `to_rows` writes them."""
+        spare = rows.shape[1] * 8 - width
+        if rows.shape[1] != (width + 7) // 8 or (
+            spare and rows.size and np.any(rows[:, -1] >> (8 - spare))
+        ):
+            raise FormatError(f"a report must hold {width} bits and zeros up to the byte's end")
+        parts = [
+            cls.from_matrix(
+                np.unpackbits(part, axis=1, count=width, bitorder="little").astype(np.bool_)
+            )
+            for part in np.split(rows, range(_ROWS_AT_ONCE, len(rows), _ROWS_AT_ONCE))
+        ]
+        return cls.concatenate(parts, width)
+
+    def to_rows(self) -> NDArray[np.uint8]:
+        """One packed row of bytes a person, shape (people, ⌈bits/8⌉)."""
+        out = np.empty((self.count, (self.width + 7) // 8), dtype=np.uint8)
+        for start in range(0, self.count, _ROWS_AT_ONCE):
+            part = self[start : start + _ROWS_AT_ONCE]
+            out[start : start + len(part)] = np.packbits(
+                part.to_matrix(), axis=1, bitorder="little"
+            )
+        return out
+
+    def __getitem__(self, rows: slice) -> BitColumns:
+        start, stop, step = rows.indices(self.count)
+        if step == 1 and start % LANES == 0:
+            stop = max(start, stop)
+            words = self.words[:, start // LANES : words_for(stop)].copy()
+            if stop % LANES and words.size:
+                words[:, -1] &= np.uint64((1 << (stop % LANES)) - 1)
+            return BitColumns(words, stop - start)
+        return BitColumns.from_matrix(self.to_matrix()[rows])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[BitColumns], width: int) -> BitColumns:
+        """Put people after people."""
+        total = sum(len(part) for part in parts)
+        words = np.zeros((width, words_for(total)), dtype=np.uint64)
+        at = 0
+        for part in parts:
+            _place(words, at, part)
+            at += len(part)
+        return cls(words, total)
+
+    def parity(self, columns: Iterable[int]) -> NDArray[np.uint64]:
+        """The exclusive or of some columns, packed."""
+        total = np.zeros(self.words.shape[1], dtype=np.uint64)
+        for column in columns:
+            total ^= self.words[column]
+        return total
+
+
+def _place(words: NDArray[np.uint64], at: int, part: BitColumns) -> None:
+    """Write a part's lanes into `words` from lane `at` on, shifting across word boundaries."""
+    size = part.words.shape[1]
+    first, shift = divmod(at, LANES)
+    if not size:
+        return
+    if shift == 0:
+        words[:, first : first + size] = part.words
+        return
+    words[:, first : first + size] |= part.words << np.uint64(shift)
+    spill = part.words >> np.uint64(LANES - shift)
+    room = words.shape[1] - (first + 1)
+    words[:, first + 1 : first + 1 + size] |= spill[:, : min(size, room)]
+
+
+def words_for(count: int) -> int:
+    """How many 64-lane words hold `count` people."""
+    return -(-count // LANES)
+
+
+def popcount(words: NDArray[np.uint64]) -> int:
+    """How many bits are set."""
+    return int(np.bitwise_count(words).sum(dtype=np.int64))

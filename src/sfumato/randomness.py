@@ -1,0 +1,198 @@
+"""Random bits, secure or seeded, and the exact samplers that spend them.
+
+Whatever a device draws is decided by one K-bit random word against a table of integers. The table
+is the law: guarantees are proved for it, and estimators read their probabilities from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from sfumato.errors import StudyError
+
+Words = NDArray[np.uint64]
+
+WORD_BITS = 64
+_BLOCK = 1 << 17  # bytes of keystream a call: larger blocks fall out of the cache
+_ZEROS = bytes(_BLOCK)
+_GUIDE_BITS = 16
+_FULL_ROUNDS = 8  # digits after which under a quarter of the words still have an open lane
+
+
+@runtime_checkable
+class BitSource(Protocol):
+    """Where random words come from; all sources are interchangeable."""
+
+    secure: bool
+
+    def words(self, count: int) -> Words:
+        """The next `count` independent, uniform 64-bit words."""
+        ...
+
+
+class _Keystream:
+    """AES-256 in counter mode over zeros: uniform words at several gigabytes a second."""
+
+    secure = False
+
+    def __init__(self, key: bytes, nonce: bytes) -> None:
+        self._cipher = Cipher(algorithms.AES(key), modes.CTR(nonce)).encryptor()
+
+    def words(self, count: int) -> Words:
+        """The next `count` words of the stream, the same on every platform."""
+        out = np.empty(count, dtype="<u8")
+        view = out.view(np.uint8).data
+        for start in range(0, len(view), _BLOCK):
+            part = view[start : start + _BLOCK]
+            self._cipher.update_into(_ZEROS[: len(part)], part)
+        return out.astype(np.uint64, copy=False)
+
+
+class SecureBits(_Keystream):
+    """Random words keyed from the operating system's secure generator: what devices use.
+
+    A forked process would repeat its parent's stream, so a source refuses to work in any process
+    but its own; `Study.encode` makes a fresh one for every call.
+
+    Example:
+        >>> len(SecureBits().words(3))
+        3
+    """
+
+    secure = True
+
+    def __init__(self) -> None:
+        super().__init__(os.urandom(32), os.urandom(16))
+        self._process = os.getpid()
+
+    def words(self, count: int) -> Words:
+        """The next `count` words, known to nobody."""
+        if os.getpid() != self._process:
+            raise StudyError(
+                "this SecureBits belongs to another process and would repeat its noise; "
+                "make a new SecureBits() in each process"
+            )
+        return super().words(count)
+
+    def __reduce__(self) -> str:
+        raise StudyError("SecureBits cannot be copied: a copy would repeat its noise; make another")
+
+
+class SeededBits(_Keystream):
+    """Repeatable random words for experiments; never for people's data.
+
+    Args:
+        seed: Any integer; the same seed gives the same words everywhere.
+
+    Example:
+        >>> [int(word) >> 48 for word in SeededBits(7).words(2)]
+        [63142, 35411]
+    """
+
+    def __init__(self, seed: int) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+            raise StudyError(f"seed must be an integer, got {type(seed).__name__}")
+        digest = hashlib.sha512(f"sfumato seeded bits {int(seed)}".encode()).digest()
+        super().__init__(digest[:32], digest[32:48])
+
+
+class WordTable:
+    """An exact sampler: outcome i has probability weights[i] / 2^precision.
+
+    One word decides one outcome. A guide over the word's leading bits answers nearly all draws
+    with a single look-up; the rest are searched, so the law is exactly that of the weights.
+
+    Args:
+        weights: Non-negative integers that sum to 2^precision.
+        precision: Bits of a word that take part, at most 64.
+    """
+
+    __slots__ = ("_bounds", "_guide", "_precision", "weights")
+
+    def __init__(self, weights: Sequence[int], precision: int) -> None:
+        if sum(weights) != 1 << precision:
+            raise ValueError("weights must sum to 2**precision")
+        self.weights = tuple(weights)
+        self._precision = precision
+        # Cumulative bounds without the last, which is 2^precision and may not fit a word.
+        counts = np.array(self.weights, dtype=np.uint64)
+        self._bounds = np.cumsum(counts[:-1], dtype=np.uint64)
+        lead = min(_GUIDE_BITS, precision)
+        first = np.arange(1 << lead, dtype=np.uint64) << np.uint64(precision - lead)
+        last = first + np.uint64((1 << (precision - lead)) - 1)
+        low = np.searchsorted(self._bounds, first, side="right")
+        high = np.searchsorted(self._bounds, last, side="right")
+        self._guide = np.where(low == high, low, -1).astype(np.int32)
+
+    def draw(self, bits: BitSource, count: int) -> NDArray[np.int32]:
+        """Draw `count` independent outcomes."""
+        words = leading(bits.words(count), self._precision)
+        lead = min(_GUIDE_BITS, self._precision)
+        found = self._guide.take((words >> np.uint64(self._precision - lead)).astype(np.uint16))
+        unsure = np.flatnonzero(found < 0)
+        if unsure.size:
+            found[unsure] = np.searchsorted(self._bounds, words[unsure], side="right")
+        return found
+
+
+def leading(words: Words, precision: int) -> Words:
+    """The leading `precision` bits of each word, as an integer."""
+    return words if precision == WORD_BITS else words >> np.uint64(WORD_BITS - precision)
+
+
+class FlipTable:
+    """Packed random flips, 64 to a word: row k's bits are 1 with chance chances[k]/2^precision.
+
+    Lane by lane a random number, one binary digit a word, is compared with the chance's digits. A
+    lane is settled at its first differing digit, so eight words settle most of 64 lanes and the few
+    open words go on alone. Each lane's law is exact.
+
+    Args:
+        chances: One integer in 0..2^precision a row.
+        precision: Binary digits of the comparison.
+    """
+
+    __slots__ = ("_certain", "_digits", "_same")
+
+    def __init__(self, chances: Sequence[int], precision: int) -> None:
+        # A digit or a certainty becomes a word: all ones or all zeros.
+        self._digits = np.array(
+            [[-((c >> (precision - 1 - j)) & 1) for c in chances] for j in range(precision)],
+            dtype=np.int64,
+        ).view(np.uint64)
+        self._certain = np.array([-(c >> precision) for c in chances], dtype=np.int64).view(
+            np.uint64
+        )
+        self._same = len(set(chances)) == 1
+
+    def draw(self, bits: BitSource, rows: slice, width: int) -> Words:
+        """Flips for some of the rows, shape (rows, width)."""
+        certain, digits = self._certain[rows], self._digits[:, rows]
+        row = np.repeat(np.arange(len(certain)), width)
+        result = np.repeat(certain, width)
+        place: NDArray[np.intp] | None = None  # which words are still open; None: all of them
+        open_result, open_lanes = result, ~result
+        for round_, digit_row in enumerate(digits, start=1):
+            digit = digit_row[0] if self._same else digit_row[row]
+            plane = bits.words(open_lanes.size)
+            open_result |= open_lanes & digit & ~plane
+            open_lanes &= ~(plane ^ digit)
+            if round_ < _FULL_ROUNDS:
+                continue
+            if place is None:
+                place = np.arange(result.size)
+            else:
+                result[place] = open_result
+            keep = np.flatnonzero(open_lanes)
+            if not keep.size:
+                break
+            place, row = place[keep], row[keep]
+            open_result, open_lanes = result[place], open_lanes[keep]
+        return result.reshape(len(certain), width)
