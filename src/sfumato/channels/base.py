@@ -1,0 +1,227 @@
+"""What every channel offers: encode, likelihood, functional, second moment.
+
+A *choice* such as ``Geometric()`` carries options only. Bound to the cells and the metric of an
+axis it becomes a *channel*: a fixed table of integers from which both ends derive everything.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.bitcolumns import BitColumns
+from sfumato.errors import TooLargeError
+from sfumato.metrics import CellMetric
+from sfumato.randomness import BitSource
+
+Floats = NDArray[np.float64]
+Cells = NDArray[np.integer[Any]]
+Outputs: TypeAlias = NDArray[np.integer[Any]] | BitColumns
+
+DENSE_CELLS = 4096  # beyond this many cells no matrix of cells by outputs is built
+PEOPLE_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How an output is written: one of `count` symbols, or `count` bits."""
+
+    kind: Literal["symbols", "bits"]
+    count: int
+
+    @property
+    def features(self) -> int:
+        """Length of a coefficient vector: one a symbol, or the constant and one a bit."""
+        return self.count if self.kind == "symbols" else self.count + 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SymbolFunctional:
+    """A function of one output symbol, as its table of values."""
+
+    values: Floats
+
+    def __call__(self, outputs: Outputs) -> Floats:
+        """The value at each person's symbol."""
+        if isinstance(outputs, BitColumns):
+            raise TypeError("a symbol functional takes symbols")
+        return self.values[outputs]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        return np.array(self.values, dtype=dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BitFunctional:
+    """An affine function of an output's bits, each read as +1 or -1."""
+
+    constant: float
+    coefficients: Floats
+
+    def __call__(self, outputs: Outputs) -> Floats:
+        """The value at each person's bits."""
+        if not isinstance(outputs, BitColumns):
+            raise TypeError("a bit functional takes packed bits")
+        total = np.full(len(outputs), self.constant)
+        for column in np.flatnonzero(self.coefficients):
+            part = BitColumns(outputs.words[column : column + 1], len(outputs)).to_matrix()[:, 0]
+            total += np.where(part, 1.0, -1.0) * self.coefficients[column]
+        return total
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        """The value at every pattern of bits, in the order of the likelihood's columns."""
+        return np.array(
+            self.constant + signs(len(self.coefficients)) @ self.coefficients, dtype=dtype
+        )
+
+
+Functional: TypeAlias = SymbolFunctional | BitFunctional
+
+
+class Channel(ABC):
+    """One axis' perturbation: cells 0..size-1 in, symbols or bits out.
+
+    Guarantee:
+        For all cells x, x' and every output y, P(y | x) <= e^E(x, x') P(y | x') with E the metric,
+        for the integer tables the sampler really uses.
+    """
+
+    id: ClassVar[str]
+    metric: CellMetric
+    precision: int
+
+    #: Some pair is told apart by at least this share of its E; 0 where nothing is claimed.
+    tightness: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return self.metric.size
+
+    @abstractmethod
+    def encode(self, cells: Cells, bits: BitSource) -> Outputs:
+        """Perturb cells, one output a person, chunk by chunk."""
+
+    @abstractmethod
+    def words(self) -> tuple[list[list[int]], int]:
+        """The exact law: word counts, one row a cell and one column an output, and their total."""
+
+    @abstractmethod
+    def likelihood(self) -> Floats:
+        """P(output | cell) as a matrix, one row a cell, one column an output."""
+
+    @abstractmethod
+    def functional(self, weights: ArrayLike) -> Functional:
+        """A function f of the output with E[f | x] = weights[x]."""
+
+    @abstractmethod
+    def second_moment(self, weights: ArrayLike) -> Floats:
+        """E[f² | x] for every cell x, where f is `functional(weights)`."""
+
+    @abstractmethod
+    def coefficients(self, weights: Floats) -> Floats:
+        """`functional` of many weights at once along the last axis, as plain arrays.
+
+        Symbols: the values of f, one an output. Bits: the constant, then one coefficient a bit.
+        """
+
+    @abstractmethod
+    def product_coefficients(self, w: Floats, v: Floats) -> Floats:
+        """Coefficients of a function of the output whose mean at x is E[f_w · f_v | x]."""
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """How an output is written."""
+
+    def flip_spread(self, weights: Floats) -> Floats:
+        """Bits only: each bit's standard deviation in f, along the last axis."""
+        raise TypeError("only channels that send bits have flips")
+
+    def baseline(self, w: Floats, v: Floats) -> Floats:
+        """What to subtract from E[f_w · f_v] for the covariance: the product of the means."""
+        return w * v
+
+    def worst_ratio(self) -> Fraction | None:
+        """Largest odds between neighbouring cells by structure alone, where the table shows it."""
+        return None
+
+
+class SymbolChannel(Channel):
+    """A channel whose output is one of `outputs` symbols."""
+
+    @property
+    def outputs(self) -> int:
+        """Number of output symbols."""
+        return self.size
+
+    @abstractmethod
+    def expect(self, table: Floats) -> Floats:
+        """E[g(output) | x] for every cell x, for a function g given as a table of values."""
+
+    def functional(self, weights: ArrayLike) -> SymbolFunctional:
+        """The only function of the output symbol with mean weights[x] at every cell x."""
+        return SymbolFunctional(self.coefficients(as_weights(weights, self.size)))
+
+    def product_coefficients(self, w: Floats, v: Floats) -> Floats:
+        """The product itself: it is a function of the symbol."""
+        return self.coefficients(w) * self.coefficients(v)
+
+    def second_moment(self, weights: ArrayLike) -> Floats:
+        """E[f² | x] by summation over the outputs."""
+        return self.expect(self.coefficients(as_weights(weights, self.size)) ** 2)
+
+    @property
+    def layout(self) -> Layout:
+        """One whole number below `outputs`."""
+        return Layout("symbols", self.outputs)
+
+    def symbol_type(self) -> np.dtype[Any]:
+        """The smallest unsigned type that holds an output."""
+        return np.min_scalar_type(self.outputs - 1)
+
+
+class Choice(ABC):
+    """A channel by name and options, before it meets an axis."""
+
+    id: ClassVar[str]
+
+    @abstractmethod
+    def misfit(self, metric: CellMetric) -> str | None:
+        """Why this channel cannot serve the metric, or None if it can."""
+
+    @abstractmethod
+    def bind(self, metric: CellMetric, *, precision: int = 64, rounded: bool = False) -> Channel:
+        """The channel for these cells; `rounded` if values arrive by stochastic rounding."""
+
+    def options(self) -> dict[str, Any]:
+        """Options that differ from none, for files."""
+        return {}
+
+
+def as_weights(weights: ArrayLike, size: int) -> Floats:
+    """Weights as floats, one a cell."""
+    array = np.asarray(weights, dtype=np.float64)
+    if array.shape[-1:] != (size,):
+        raise ValueError(f"weights must have one entry for each of {size} cells, got {array.shape}")
+    return array
+
+
+def refuse_dense(size: int, what: str) -> None:
+    """Refuse to build a cells-by-outputs matrix beyond the stated size."""
+    if size > DENSE_CELLS:
+        raise TooLargeError(
+            f"{what} of {size} cells would need {size}² entries; the limit is {DENSE_CELLS} cells. "
+            "Use functional() and second_moment(), which need no matrix"
+        )
+
+
+def signs(width: int) -> Floats:
+    """All 2^width patterns of `width` bits as rows of +1 and -1, bit 0 changing fastest."""
+    patterns = np.arange(1 << width)[:, None] >> np.arange(width)
+    return np.where(patterns & 1, 1.0, -1.0)

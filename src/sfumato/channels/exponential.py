@@ -1,0 +1,182 @@
+"""The exponential channel: an honest answer for any finite metric.
+
+Guarantee:
+    P(y | x) ∝ e^(−d(x,y)/2), where d is E made symmetric by the smaller direction and closed again.
+    Weights and normalisers each change by at most e^(d/2) between cells, so the odds stay within
+    e^d <= e^E. Cells at infinite distance share no output. The integer table is checked pair by
+    pair when it is built; nothing is left to rounding.
+
+Estimator:
+    The inverse of the likelihood matrix, unbiased.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.channels.base import PEOPLE_AT_ONCE, Cells, Choice, Floats, SymbolChannel
+from sfumato.errors import StudyError
+from sfumato.metrics import CellMetric, closure
+from sfumato.randomness import BitSource, leading
+
+MOST_CELLS = 1024
+_WORST_CONDITION = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential(Choice):
+    """Choose the exponential channel; it fits every metric of up to 1024 cells."""
+
+    id: ClassVar[str] = "exponential"
+
+    def misfit(self, metric: CellMetric) -> str | None:
+        """It builds a table of cells by cells."""
+        if metric.size > MOST_CELLS:
+            return (
+                f"its table would have {metric.size}² entries; the limit is {MOST_CELLS} cells. "
+                "Use wider bins or fewer categories"
+            )
+        return None
+
+    def bind(
+        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+    ) -> ExponentialChannel:
+        """Build and check the integer table."""
+        problem = self.misfit(metric) or ("it cannot round" if rounded else None)
+        if problem:
+            raise StudyError(f"Exponential does not fit this axis: {problem}")
+        return ExponentialChannel(metric=metric, precision=precision)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExponentialChannel(SymbolChannel):
+    """A table of words, one row a cell, certified against the metric."""
+
+    id: ClassVar[str] = "exponential"
+    metric: CellMetric
+    precision: int = 64
+    _rows: tuple[tuple[int, ...], ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Round the ideal law to words with as little slack as passes the check."""
+        distance = symmetric(self.metric.matrix())
+        object.__setattr__(self, "_rows", _certified_rows(distance, self.precision))
+        condition = float(np.linalg.cond(self.likelihood()))
+        if not condition < _WORST_CONDITION:
+            raise StudyError(
+                "the exponential channel of this metric cannot be inverted: some cells can hardly "
+                f"be told apart (condition {condition:.1e}); use a larger epsilon or merge cells"
+            )
+
+    def encode(self, cells: Cells, bits: BitSource) -> Cells:
+        """Search each person's word in the row of their cell."""
+        out = np.empty(len(cells), dtype=self.symbol_type())
+        last = self._last
+        for start in range(0, len(cells), PEOPLE_AT_ONCE):
+            part = np.asarray(cells[start : start + PEOPLE_AT_ONCE], dtype=np.int64)
+            word = leading(bits.words(len(part)), self.precision)
+            low = np.zeros(len(part), dtype=np.int64)
+            # Binary search, all people in step: the answer is how many bounds are <= the word.
+            for stride in self._strides:
+                probe = low + stride
+                bound = self._bounds[part, np.minimum(probe, self.size - 1) - 1]
+                low = np.where((probe <= last[part]) & (bound <= word), probe, low)
+            out[start : start + len(part)] = low
+        return out
+
+    @cached_property
+    def _bounds(self) -> NDArray[np.uint64]:
+        """Cumulative words of each row; sums that do not fit a word are never looked at."""
+        rows = np.array([[word % (1 << 64) for word in row] for row in self._rows], dtype=np.uint64)
+        return np.cumsum(rows[:, :-1], axis=1, dtype=np.uint64)
+
+    @cached_property
+    def _last(self) -> NDArray[np.int64]:
+        """The last output each cell can have; all words are used up there."""
+        return np.array([max(np.flatnonzero(row)) for row in self._rows], dtype=np.int64)
+
+    @cached_property
+    def _strides(self) -> list[int]:
+        """Powers of two that reach every output."""
+        return [1 << k for k in reversed(range((self.size - 1).bit_length()))]
+
+    def words(self) -> tuple[list[list[int]], int]:
+        """Exact word counts."""
+        return [list(row) for row in self._rows], 1 << self.precision
+
+    def likelihood(self) -> Floats:
+        """P(output | cell)."""
+        return np.array(self._rows, dtype=np.float64) / 2.0**self.precision
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        """Inverse of the likelihood matrix."""
+        return np.linalg.inv(self.likelihood()).astype(np.float64)
+
+    def coefficients(self, weights: Floats) -> Floats:
+        """Solve for the function of the output with the wanted means."""
+        return weights @ self._inverse.T
+
+    def expect(self, table: Floats) -> Floats:
+        """Sum over the outputs."""
+        return table @ self.likelihood().T
+
+
+def symmetric(distance: Floats) -> Floats:
+    """The largest symmetric metric below E: the smaller direction, closed again."""
+    closed, _ = closure(np.minimum(distance, distance.T))
+    return closed
+
+
+def _certified_rows(distance: Floats, precision: int) -> tuple[tuple[int, ...], ...]:
+    """Words whose log odds are certified to stay within the distance."""
+    for spare in range(min(36, precision - 4), 0, -1):
+        rows = _rounded_rows(distance * (1 - 2.0**-spare), precision)
+        if rows is not None and _within(rows, distance):
+            return tuple(tuple(row) for row in rows)
+    raise StudyError(
+        f"a table of 2^{precision} words is too coarse for this metric; use a larger epsilon"
+    )
+
+
+def _rounded_rows(distance: Floats, precision: int) -> list[list[int]] | None:
+    """The ideal law in words: a floor keeps every reachable output likely enough to round well."""
+    size = len(distance)
+    near = np.isfinite(distance)
+    weight = np.where(near, np.exp(-np.where(near, distance, 0.0) / 2), 0.0)
+    law = weight / weight.sum(axis=1, keepdims=True)
+    # The same rare event for all cells of a component puts out a uniform choice: E is kept.
+    floor = 2.0 ** -max(2, precision // 3)
+    law = (1 - floor) * law + floor * near / near.sum(axis=1, keepdims=True)
+    rows = []
+    for x in range(size):
+        row = [int(p) for p in np.ldexp(law[x], precision)]
+        row[x] += (1 << precision) - sum(row)
+        if row[x] <= 0:
+            return None
+        rows.append(row)
+    return rows
+
+
+def _within(rows: list[list[int]], distance: Floats) -> bool:
+    """Whether every log ratio is below its distance, with the error of the logarithms to spare."""
+    words = np.array(rows, dtype=np.float64)
+    possible = words > 0
+    log = np.log(np.where(possible, words, 1.0))
+    # Logs of numbers up to 2^64 and the rounding of words and distances err by under 2^-44.
+    allowed = distance * (1 - 2.0**-50) - 2.0**-44
+    for x in range(len(rows)):
+        reach = np.isfinite(distance[x])
+        others = log[reach][:, possible[x]]
+        if not possible[reach][:, possible[x]].all():
+            return False
+        worst = (log[x, possible[x]] - others).max(axis=1)
+        mine = np.flatnonzero(reach) == x
+        if np.any(worst[~mine] > allowed[x, reach][~mine]):
+            return False
+    return True
