@@ -1,0 +1,374 @@
+"""Answers: numbers that never travel without their error."""
+
+from __future__ import annotations
+
+import html
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from sfumato.errors import MismatchError, QuestionError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+
+NO_REPORTS = "no reports"
+
+
+def normal_quantile(level: float) -> float:
+    """How many standard errors on both sides hold the given share of a normal law."""
+    if not 0 < level < 1:
+        raise QuestionError(f"level must lie between 0 and 1, got level={level}")
+    return float(ndtri(0.5 + level / 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One number with its standard error and interval.
+
+    `stderr` is for the perturbation alone, unless the question said population=True. Sums,
+    differences and ratios of answers from one estimate take their covariance into account.
+
+    Example:
+        >>> print(Answer(value=12_343.2, stderr=211.7, n=100_000))
+        12,340 ± 210
+    """
+
+    value: float
+    stderr: float
+    n: int
+    level: float = 0.95
+    method: str = "unbiased"
+    notes: tuple[str, ...] = ()
+    question: str = ""
+    #: Which linear combination of questions this is, for covariances; None after a ratio.
+    combination: Combination | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval."""
+        return self.value - self._reach
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval."""
+        return self.value + self._reach
+
+    @property
+    def _reach(self) -> float:
+        """Half the interval's width."""
+        return normal_quantile(self.level) * self.stderr if self.stderr else 0.0
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        if math.isnan(self.value):
+            return NO_REPORTS
+        return f"{format_to(self.value, self.stderr)} ± {format_to(self.stderr, self.stderr)}"
+
+    def __sub__(self, other: Answer) -> Answer:
+        return self._combine(other, -1.0, "−")
+
+    def __add__(self, other: Answer) -> Answer:
+        return self._combine(other, 1.0, "+")
+
+    def __truediv__(self, other: Answer | float) -> Answer:
+        if not isinstance(other, Answer):
+            return self * (1 / other)
+        mine, theirs = self._linear(other)
+        return mine.ratio(theirs, level=self.level)
+
+    def __mul__(self, factor: float) -> Answer:
+        combination = self.combination.scale(factor) if self.combination else None
+        return replace(
+            self,
+            value=self.value * factor,
+            stderr=self.stderr * abs(factor),
+            combination=combination,
+        )
+
+    __rmul__ = __mul__
+
+    def _combine(self, other: Answer, sign: float, symbol: str) -> Answer:
+        """The sum of this answer and a multiple of another from the same estimate."""
+        mine, theirs = self._linear(other)
+        text = f"({self.question}) {symbol} ({other.question})"
+        notes = tuple(dict.fromkeys(self.notes + other.notes))
+        joint = mine.add(theirs.scale(sign))
+        return replace(joint.answer(level=self.level, notes=notes), question=text)
+
+    def _linear(self, other: Answer) -> tuple[Combination, Combination]:
+        """Both answers as combinations of questions, refused where their covariance is unknown."""
+        if self.combination is None or other.combination is None:
+            raise QuestionError(
+                "a ratio is not a sum of counts: combine the counts first, then divide"
+            )
+        if self.combination.source is not other.combination.source:
+            raise MismatchError(
+                "these answers come from different estimates, so how they vary together is not "
+                "known; ask both of one estimate, or use sfumato.difference(a, b, independent=True)"
+            )
+        if self.combination.population != other.combination.population:
+            raise QuestionError("one answer has population=True and the other not; ask both alike")
+        return self.combination, other.combination
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plain numbers, for JSON; a missing number is None."""
+
+        def number(x: float) -> float | None:
+            return x if math.isfinite(x) else None
+
+        return {
+            "question": self.question,
+            "value": number(self.value),
+            "stderr": number(self.stderr),
+            "low": number(self.low),
+            "high": number(self.high),
+            "level": self.level,
+            "method": self.method,
+            "n": self.n,
+            "notes": list(self.notes),
+        }
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        notes = f"<br><small>{html.escape('; '.join(self.notes))}</small>" if self.notes else ""
+        return (
+            f"<b>{html.escape(str(self))}</b> "
+            f"<small>({self.level:.0%}: {format_to(self.low, self.stderr)} to "
+            f"{format_to(self.high, self.stderr)}; {self.n:,} reports)</small>{notes}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """Σ factor·question, on one estimate, with the means to find covariances."""
+
+    source: Any
+    terms: tuple[tuple[float, Any], ...]
+    population: bool
+
+    def scale(self, factor: float) -> Combination:
+        """All factors times one number."""
+        return replace(self, terms=tuple((factor * f, q) for f, q in self.terms))
+
+    def add(self, other: Combination) -> Combination:
+        """Both sums together."""
+        return replace(self, terms=self.terms + other.terms)
+
+    def value(self) -> float:
+        """The estimate."""
+        return float(sum(f * self.source.value_of(q) for f, q in self.terms))
+
+    def covariance(self, other: Combination) -> float:
+        """How the two estimates vary together."""
+        return float(
+            sum(
+                f * g * self.source.covariance_of(q, r, population=self.population)
+                for f, q in self.terms
+                for g, r in other.terms
+            )
+        )
+
+    def answer(self, *, level: float, notes: tuple[str, ...] = ()) -> Answer:
+        """The sum with its standard error."""
+        variance = max(self.covariance(self), 0.0)
+        return Answer(
+            value=self.value(),
+            stderr=math.sqrt(variance),
+            n=self.source.n,
+            level=level,
+            method=self.source.method,
+            notes=notes,
+            combination=self,
+        )
+
+    def ratio(self, other: Combination, *, level: float) -> Answer:
+        """The quotient, with the error to first order and the covariance taken into account."""
+        top, bottom = self.value(), other.value()
+        spread = other.covariance(other)
+        notes: tuple[str, ...] = ()
+        if bottom == 0 or math.isnan(bottom):
+            value, stderr = math.nan, math.inf
+        else:
+            value = top / bottom
+            variance = (
+                self.covariance(self) - 2 * value * self.covariance(other) + value**2 * spread
+            )
+            stderr = math.sqrt(max(variance, 0.0)) / abs(bottom)
+        if bottom < 4 * math.sqrt(max(spread, 0.0)):
+            notes = ("the divisor is not clearly above zero: the interval is not to be relied on",)
+        return Answer(
+            value=value,
+            stderr=stderr,
+            n=self.source.n,
+            level=level,
+            method=self.source.method,
+            notes=notes,
+        )
+
+
+def difference(a: Answer, b: Answer, *, independent: bool) -> Answer:
+    """Subtract answers about different people, whose errors add as squares.
+
+    Args:
+        a: One answer.
+        b: Another, from a tally of other people.
+        independent: Must be True: the caller states that no report is in both.
+    """
+    if independent is not True:
+        raise MismatchError(
+            "difference() is for answers about different people; say independent=True, "
+            "or subtract answers of one estimate with a - b"
+        )
+    return Answer(
+        value=a.value - b.value,
+        stderr=math.hypot(a.stderr, b.stderr),
+        n=a.n + b.n,
+        level=a.level,
+        method=a.method if a.method == b.method else f"{a.method}, {b.method}",
+        notes=tuple(dict.fromkeys(a.notes + b.notes)),
+        question=f"({a.question}) − ({b.question})",
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """Many numbers with their errors: a histogram, a CDF, a heat map, a list of questions.
+
+    `values`, `stderr`, `low` and `high` have the same shape; `labels` and `edges` have one entry an
+    axis of that shape (for one axis, the entry itself).
+    """
+
+    values: Floats
+    stderr: Floats
+    n: int
+    kind: str
+    axes: tuple[str, ...]
+    all_labels: tuple[list[str], ...]
+    all_edges: tuple[NDArray[Any] | None, ...]
+    level: float = 0.95
+    method: str = "unbiased"
+    notes: tuple[str, ...] = ()
+    unit: str = "people"
+    question: str = ""
+    units: tuple[str, ...] = ()
+
+    @property
+    def low(self) -> Floats:
+        """Lower ends of the intervals."""
+        return self.values - normal_quantile(self.level) * self.stderr
+
+    @property
+    def high(self) -> Floats:
+        """Upper ends of the intervals."""
+        return self.values + normal_quantile(self.level) * self.stderr
+
+    @property
+    def labels(self) -> Any:
+        """Names of the cells: a list, or one list an axis."""
+        return self.all_labels[0] if len(self.all_labels) == 1 else self.all_labels
+
+    @property
+    def edges(self) -> Any:
+        """Edges of the cells for plotting: an array or None, or one an axis."""
+        return self.all_edges[0] if len(self.all_edges) == 1 else self.all_edges
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        return np.array(self.values, dtype=dtype)
+
+    def __repr__(self) -> str:
+        size = " × ".join(str(s) for s in self.values.shape)
+        return f"<{self.kind} of {', '.join(self.axes)}: {size} answers from {self.n:,} reports>"
+
+    def to_arrow(self) -> pa.Table:
+        """One row an answer."""
+        grids = np.meshgrid(*[np.arange(s) for s in self.values.shape], indexing="ij")
+        columns: dict[str, Any] = {
+            name: pa.array([labels[i] for i in grid.ravel().tolist()], type=pa.string())
+            for name, labels, grid in zip(self.axes, self.all_labels, grids, strict=True)
+        }
+        for name in ("values", "stderr", "low", "high"):
+            key = name.removesuffix("s") if name == "values" else name
+            columns[key if key not in columns else f"{key}_"] = getattr(self, name).ravel()
+        return pa.table(columns)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row an answer; needs pandas."""
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, for JSON; a missing number is None."""
+
+        def numbers(array: Floats) -> Any:
+            plain = array.astype(object)
+            plain[~np.isfinite(array)] = None
+            return plain.tolist()
+
+        return {
+            "kind": self.kind,
+            "axes": list(self.axes),
+            "unit": self.unit,
+            "question": self.question,
+            "labels": [list(labels) for labels in self.all_labels],
+            "values": numbers(self.values),
+            "stderr": numbers(self.stderr),
+            "low": numbers(self.low),
+            "high": numbers(self.high),
+            "level": self.level,
+            "method": self.method,
+            "n": self.n,
+            "notes": list(self.notes),
+        }
+
+    def plot(self, **options: Any) -> Any:
+        """A matplotlib figure; needs the extra `plots`."""
+        from sfumato import plots
+
+        return plots.figure(self, **options)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first rows as a table."""
+        table = self.to_arrow()
+        most = 20
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in table.column_names)
+        body = "".join(
+            "<tr>"
+            + "".join(
+                f"<td>{html.escape(value) if isinstance(value, str) else f'{value:,.6g}'}</td>"
+                for value in row.values()
+            )
+            + "</tr>"
+            for row in table.slice(0, most).to_pylist()
+        )
+        more = f"<p>… {len(table) - most} more</p>" if len(table) > most else ""
+        return f"<table><tr>{head}</tr>{body}</table>{more}"
+
+
+def format_to(value: float, error: float) -> str:
+    """A number rounded to two significant digits of its error, with thousands separated.
+
+    Example:
+        >>> format_to(12_343.2, 211.7), format_to(0.12345, 0.0021), format_to(3.0, 0.0)
+        ('12,340', '0.1234', '3')
+    """
+    if not math.isfinite(value):
+        return str(value)
+    if error > 0 and math.isfinite(error):
+        decimals = 1 - math.floor(math.log10(error))
+    else:
+        decimals = 0 if value == round(value) else 6
+    rounded = round(value, decimals)
+    return f"{rounded + 0.0:,.{max(decimals, 0)}f}"

@@ -1,0 +1,438 @@
+"""An estimate is asked questions and gives answers with exact standard errors.
+
+Every answer is a sum over people of f = Π_d f_d(y_d) with E[f_d | x_d] = w_d[x_d]. Its variance
+given the data is Σ_x c(x)·(Π_d E[f_d² | x_d] − Π_d w_d(x_d)²): two more sums of the same kind, so
+the error is found from the same tally, without a grid, and is itself unbiased.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.errors import QuestionError, TooLargeError, near
+from sfumato.estimation.answers import Answer, Answers, Combination, normal_quantile
+from sfumato.estimation.rows import Rows, grid_rows, product_rows
+from sfumato.estimation.sums import Sums
+from sfumato.mechanisms.statistics import BitReports, SymbolCounts, Vectors
+from sfumato.questions import Question, weights
+
+if TYPE_CHECKING:
+    from sfumato.axes import Axis
+    from sfumato.study import Study
+
+Floats = NDArray[np.float64]
+Ask = str | Mapping[str, Any] | None
+
+MOST_ROWS = 4096
+PRORATED = "a bin of {} is cut: its share is prorated"
+
+
+class Estimate:
+    """Unbiased answers from one tally."""
+
+    method = "unbiased"
+
+    def __init__(
+        self, study: Study, statistic: SymbolCounts | BitReports, *, via: str = "auto"
+    ) -> None:
+        self.study = study
+        self.statistic = statistic
+        self._sums = Sums(statistic, via)
+
+    @property
+    def n(self) -> int:
+        """Number of reports."""
+        return self.statistic.count
+
+    def __repr__(self) -> str:
+        return f"<{self.method} estimate of study {self.study.name!r} from {self.n:,} reports>"
+
+    # Questions
+
+    def count(
+        self,
+        question: Ask = None,
+        /,
+        *,
+        where: Ask = None,
+        level: float = 0.95,
+        population: bool = False,
+        **by_axis: Any,
+    ) -> Answer:
+        """How many people satisfy a conjunction of conditions.
+
+        Args:
+            question: Text such as ``"age=18..30, region=north|south"``, or a dict by axis.
+            where: More conditions, joined by "and".
+            level: Share of intervals that hold the truth.
+            population: Add the sampling of people to the error.
+            **by_axis: Conditions by axis name: a value, a (low, high) interval, a set.
+
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+            >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate()
+            >>> print(est.count(age=(18, 30)))
+            1,269 ± 56
+        """
+        asked = self._ask(question, where, by_axis)
+        return self._answer(((1.0, asked),), asked, level, population)
+
+    def fraction(
+        self,
+        question: Ask = None,
+        /,
+        *,
+        where: Ask = None,
+        level: float = 0.95,
+        population: bool = False,
+        **by_axis: Any,
+    ) -> Answer:
+        """The share of people who satisfy conditions, of all or of those in `where`.
+
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+            >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate()
+            >>> print(est.fraction(age=(18, 30)))
+            0.1269 ± 0.0056
+        """
+        both = self._ask(question, where, by_axis)
+        if where is None:
+            return self._answer(((1.0 / (self.n or 1), both),), both, level, population)
+        base = self._ask(None, where, {})
+        top = Combination(self, ((1.0, both),), population)
+        bottom = Combination(self, ((1.0, base),), population)
+        return self._finish(top.ratio(bottom, level=level), both)
+
+    def mean(
+        self, axis: str, *, where: Ask = None, level: float = 0.95, population: bool = False
+    ) -> Answer:
+        """The mean of an axis' numbers, among those who answered and satisfy `where`.
+
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+            >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate()
+            >>> print(est.mean("age"))
+            49.497 ± 0.027
+        """
+        place = self._place(axis)
+        held = self.study.axes[place]
+        numbers = held.domain.numbers()
+        if numbers is None:
+            raise QuestionError(
+                f"axis {axis!r} holds {held.domain.kind}, which have no mean; ask for its histogram"
+            )
+        base = self._ask(None, where, {})
+        answered = np.append(np.ones(held.domain.size), np.zeros(int(held.optional)))
+        limit = base.weights[place]
+        answered = answered if limit is None else answered * limit
+        values = answered * np.append(numbers, np.zeros(int(held.optional)))
+        top = _with_weights(base, place, values)
+        text = f"mean of {axis}" + (f" where {base.text}" if base.text else "")
+        if base.text or held.optional:
+            bottom = Combination(self, ((1.0, _with_weights(base, place, answered)),), population)
+            over = Combination(self, ((1.0, top),), population)
+            found = self._finish(over.ratio(bottom, level=level), base)
+        else:
+            found = self._answer(((1.0 / (self.n or 1), top),), base, level, population)
+        return replace(found, question=text)
+
+    def histogram(
+        self,
+        axis: str,
+        *,
+        where: Ask = None,
+        bins: int | None = None,
+        fraction: bool = False,
+        level: float = 0.95,
+        population: bool = False,
+    ) -> Answers:
+        """How many people are in each cell of an axis, or in each of `bins` groups of cells."""
+        place = self._place(axis)
+        rows = self._cell_rows(place, where, bins)
+        return self._rows("histogram", {place: rows}, where, fraction, level, population)
+
+    def cdf(
+        self,
+        axis: str,
+        *,
+        where: Ask = None,
+        bins: int | None = None,
+        fraction: bool = True,
+        level: float = 0.95,
+        population: bool = False,
+    ) -> Answers:
+        """How many people are at or below each cell of an ordered axis."""
+        place = self._place(axis)
+        held = self.study.axes[place]
+        if not held.domain.ordered:
+            raise QuestionError(f"axis {axis!r} has no order; ask for its histogram instead")
+        if held.optional:
+            where = self._and_answered(held, where)
+        rows = self._cell_rows(place, where, bins)
+        upto = replace(rows, weights=np.cumsum(rows.weights, axis=0))
+        return self._rows("cdf", {place: upto}, where, fraction, level, population)
+
+    def heatmap(
+        self,
+        first: str,
+        second: str,
+        *,
+        where: Ask = None,
+        bins: int | tuple[int | None, int | None] | None = None,
+        fraction: bool = False,
+        level: float = 0.95,
+        population: bool = False,
+    ) -> Answers:
+        """How many people are in each pair of cells of two axes."""
+        one, two = self._place(first), self._place(second)
+        if one == two:
+            raise QuestionError(f"a heat map needs two different axes, got {first!r} twice")
+        pair = bins if isinstance(bins, tuple) else (bins, bins)
+        rows = {
+            one: self._cell_rows(one, where, pair[0]),
+            two: self._cell_rows(two, where, pair[1]),
+        }
+        return self._rows("heatmap", rows, where, fraction, level, population)
+
+    def linear(
+        self, workload: ArrayLike, *, level: float = 0.95, population: bool = False
+    ) -> Answers:
+        """Any linear questions: rows are questions, columns are cells in C order of the axes."""
+        matrix = np.atleast_2d(np.asarray(workload, dtype=np.float64))
+        shape = tuple(axis.size for axis in self.study.axes)
+        if matrix.ndim != 2 or matrix.shape[1] != math.prod(shape):
+            raise QuestionError(
+                f"a workload must have {math.prod(shape)} columns, one a cell "
+                f"({' × '.join(map(str, shape))}), got shape {matrix.shape}"
+            )
+        if not np.isfinite(matrix).all():
+            raise QuestionError("a workload must hold finite numbers; some are not")
+        grids = matrix.reshape(-1, *shape)
+        values, variance = grid_rows(self.statistic, self.study.channels, grids, population)
+        labels = [str(row) for row in range(len(matrix))]
+        return self._answers("linear", values, variance, ("question",), (labels,), (None,), level)
+
+    # What answers are made of
+
+    def value_of(self, question: Question) -> float:
+        """The estimated sum of a question's weights over people."""
+        if not self.n:
+            return math.nan
+        return self._sums.sum(self._vectors(question))
+
+    def covariance_of(self, a: Question, b: Question, *, population: bool = False) -> float:
+        """How two questions' estimates vary together; with `population`, people vary too."""
+        if not self.n:
+            return math.nan
+        ones = [np.ones(axis.size) for axis in self.study.axes]
+        pairs = [
+            (
+                None
+                if w is None and v is None
+                else (one if w is None else w, one if v is None else v)
+            )
+            for w, v, one in zip(a.weights, b.weights, ones, strict=True)
+        ]
+        channels = self.study.channels
+        second = self._sums.sum(
+            [p and c.product_coefficients(*p) for c, p in zip(channels, pairs, strict=True)]
+        )
+        if population:
+            return second - self.value_of(a) * self.value_of(b) / self.n
+        base = self._sums.sum(
+            [p and c.coefficients(c.baseline(*p)) for c, p in zip(channels, pairs, strict=True)]
+        )
+        found = second - base
+        return max(found, self._one_person(a)) if a is b else found
+
+    def _one_person(self, question: Question) -> float:
+        """The variance that a single person in the worst place would add: errors are no smaller."""
+        moment = square = 1.0
+        for channel, w in zip(self.study.channels, question.weights, strict=True):
+            if w is not None:
+                moments = channel.second_moment(w)
+                worst = int(np.argmax(moments))
+                moment *= float(moments[worst])
+                square *= float(w[worst] ** 2)
+        return moment - square
+
+    def _vectors(self, question: Question) -> Vectors:
+        """The function of each axis' output that a question asks to sum."""
+        return [
+            None if w is None else channel.coefficients(w)
+            for channel, w in zip(self.study.channels, question.weights, strict=True)
+        ]
+
+    def _ask(self, question: Ask, where: Ask, by_axis: Mapping[str, Any]) -> Question:
+        """All conditions as one question."""
+        asked = weights(self.study.axes, question, **by_axis)
+        if where is not None:
+            asked = _both(asked, weights(self.study.axes, where))
+        trimmed = tuple(None if w is None or np.all(w == 1.0) else w for w in asked.weights)
+        return replace(asked, weights=trimmed)
+
+    def _and_answered(self, axis: Axis, where: Ask) -> dict[str, Any] | str:
+        """The condition `where`, and that the axis has an answer."""
+        everything = f"'{axis.name}'=.." if "'" not in axis.name else f'"{axis.name}"=..'
+        if where is None or where == "" or where == {}:
+            return everything
+        if isinstance(where, str):
+            return where if _mentions(self.study.axes, where, axis) else f"{where}, {everything}"
+        return {axis.name: (None, None), **where}
+
+    def _place(self, axis: str) -> int:
+        """The number of an axis by its name."""
+        names = [held.name for held in self.study.axes]
+        if axis not in names:
+            raise QuestionError(f"there is no axis {axis!r}: {near(axis, names)}")
+        return names.index(axis)
+
+    def _cell_rows(self, place: int, where: Ask, bins: int | None) -> Rows:
+        """One row of weights a cell or group of cells, within what `where` leaves of the axis."""
+        axis = self.study.axes[place]
+        asked = self._ask(None, where, {}).weights[place]
+        keep = np.flatnonzero(asked) if asked is not None else np.arange(axis.size)
+        values = keep[keep < axis.domain.size]
+        if bins is not None and (isinstance(bins, bool) or bins < 1):
+            raise QuestionError(f"bins must be a positive whole number, got bins={bins}")
+        groups = np.array_split(values, min(bins or len(values), len(values)))
+        groups += [keep[keep >= axis.domain.size]] if len(values) < len(keep) else []
+        if len(groups) > MOST_ROWS:
+            raise TooLargeError(
+                f"axis {axis.name!r} has {len(groups)} cells to show; the limit is {MOST_ROWS}. "
+                f"Ask for groups of cells with bins={MOST_ROWS} or fewer"
+            )
+        table = np.zeros((len(groups), axis.size))
+        for row, group in enumerate(groups):
+            table[row, group] = 1.0 if asked is None else asked[group]
+        return Rows(table, _group_labels(axis, groups), _group_edges(axis, groups))
+
+    # Putting answers together
+
+    def _answer(
+        self,
+        terms: tuple[tuple[float, Question], ...],
+        asked: Question,
+        level: float,
+        population: bool,
+    ) -> Answer:
+        """A linear combination of questions, with its notes."""
+        normal_quantile(level)
+        return self._finish(Combination(self, terms, population).answer(level=level), asked)
+
+    def _finish(self, answer: Answer, asked: Question) -> Answer:
+        """Add what the reader should know."""
+        notes = answer.notes + tuple(PRORATED.format(name) for name in asked.prorated)
+        if not self.n:
+            return replace(answer, value=math.nan, stderr=math.nan, notes=("no reports",))
+        return replace(answer, notes=notes, question=asked.text)
+
+    def _rows(
+        self,
+        kind: str,
+        rows: dict[int, Rows],
+        where: Ask,
+        fraction: bool,
+        level: float,
+        population: bool,
+    ) -> Answers:
+        """Every combination of rows at once."""
+        asked = self._ask(None, where, {})
+        values, variance = product_rows(
+            self.statistic, self.study.channels, asked.weights, rows, population
+        )
+        scale = 1.0 / (self.n or 1) if fraction else 1.0
+        names = tuple(self.study.axes[place].name for place in rows)
+        found = self._answers(
+            kind,
+            values * scale,
+            variance * scale**2,
+            names,
+            tuple(row.labels for row in rows.values()),
+            tuple(row.edges for row in rows.values()),
+            level,
+        )
+        notes = found.notes + tuple(PRORATED.format(name) for name in asked.prorated)
+        unit = "fraction" if fraction else "people"
+        units = tuple(self.study.axes[place].unit for place in rows)
+        return replace(found, notes=notes, unit=unit, question=asked.text, units=units)
+
+    def _answers(
+        self,
+        kind: str,
+        values: Floats,
+        variance: Floats,
+        names: tuple[str, ...],
+        labels: tuple[list[str], ...],
+        edges: tuple[NDArray[Any] | None, ...],
+        level: float,
+    ) -> Answers:
+        """Arrays with their errors; without reports there are no numbers."""
+        normal_quantile(level)
+        empty = not self.n
+        return Answers(
+            values=np.full_like(values, math.nan) if empty else values,
+            stderr=np.full_like(values, math.nan) if empty else np.sqrt(np.maximum(variance, 0)),
+            n=self.n,
+            kind=kind,
+            axes=names,
+            all_labels=labels,
+            all_edges=edges,
+            level=level,
+            method=self.method,
+            notes=("no reports",) if empty else (),
+        )
+
+
+def _with_weights(question: Question, place: int, w: Floats) -> Question:
+    """The same question with other weights on one axis."""
+    changed = (*question.weights[:place], w, *question.weights[place + 1 :])
+    return replace(question, weights=changed)
+
+
+def _both(a: Question, b: Question) -> Question:
+    """Both conditions at once."""
+    joint = tuple(
+        v if w is None else w if v is None else w * v
+        for w, v in zip(a.weights, b.weights, strict=True)
+    )
+    text = ", ".join(part for part in (a.text, b.text) if part)
+    return Question(joint, tuple(dict.fromkeys(a.prorated + b.prorated)), text)
+
+
+def _mentions(axes: Sequence[Axis], text: str, axis: Axis) -> bool:
+    """Whether a question says something about an axis."""
+    asked = weights(axes, text).weights
+    return asked[[held.name for held in axes].index(axis.name)] is not None
+
+
+def _group_labels(axis: Axis, groups: Sequence[NDArray[np.int64]]) -> list[str]:
+    """A cell's own label, or from the first to the last of a group."""
+    labels = axis.labels()
+    return [
+        labels[group[0]]
+        if len(group) == 1
+        else f"{labels[group[0]].split('..')[0]}..{labels[group[-1]].split('..')[-1]}"
+        for group in groups
+    ]
+
+
+def _group_edges(axis: Axis, groups: Sequence[NDArray[np.int64]]) -> NDArray[Any] | None:
+    """Where groups of neighbouring cells begin and end; None where they do not lie side by side."""
+    edges = axis.domain.edges()
+    held = [group for group in groups if group[-1] < axis.domain.size]
+    if edges is None or not held or len(held) < len(groups):
+        return None
+    cells = np.concatenate(held)
+    if np.any(np.diff(cells) != 1):
+        return None
+    return edges[[group[0] for group in held] + [held[-1][-1] + 1]]

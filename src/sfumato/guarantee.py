@@ -1,0 +1,159 @@
+"""What a whole study promises: E of a pair of records is the sum of E over the axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sfumato.axes import Axis
+from sfumato.domains import NO_ANSWER
+from sfumato.errors import QuestionError, StudyError
+from sfumato.metrics import CellMetric, LineMetric
+from sfumato.tables import columns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Guarantee:
+    """E on records: the odds of any report change by at most e^E between two records.
+
+    Example:
+        >>> import sfumato as sf
+        >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.2))])
+        >>> round(study.guarantee.between({"age": 30}, {"age": 35}), 9)
+        1.0
+    """
+
+    axes: tuple[Axis, ...]
+    metrics: tuple[CellMetric, ...]
+
+    def between(self, x: Mapping[str, Any], y: Mapping[str, Any]) -> float:
+        """E between two records; infinite where some axis may tell them apart for certain."""
+        return sum(
+            self._between(axis, metric, x, y)
+            for axis, metric in zip(self.axes, self.metrics, strict=True)
+        )
+
+    def _between(
+        self, axis: Axis, metric: CellMetric, x: Mapping[str, Any], y: Mapping[str, Any]
+    ) -> float:
+        """E on one axis; an axis that neither record mentions adds nothing."""
+        if axis.name not in x and axis.name not in y:
+            return 0.0
+        if axis.name not in x or axis.name not in y:
+            raise QuestionError(f"both records must mention axis {axis.name!r}, or neither")
+        pair, _ = columns({axis.name: [x[axis.name], y[axis.name]]}, [axis.name])
+        codes = axis.codes(pair[axis.name])
+        resolution = axis.domain.rounding_bits
+        if resolution and isinstance(metric, LineMetric):
+            return _between_codes(metric, int(codes[0]), int(codes[1]), resolution)
+        return metric.between(int(codes[0]), int(codes[1]))
+
+    def as_lp(self, p: float) -> float:
+        """The factor by which ε grows when an L1 guarantee is read as an L^p one: D^(1 − 1/p).
+
+        Raises:
+            StudyError: If p < 1, or some axis is not protected by distance.
+        """
+        if not p >= 1:
+            raise StudyError(f"p must be at least 1, got p={p}")
+        for axis, metric in zip(self.axes, self.metrics, strict=True):
+            if not isinstance(metric, LineMetric):
+                raise StudyError(
+                    f"axis {axis.name!r} is not protected by distance, so there is no L^p reading"
+                )
+        return float(len(self.axes) ** (1 - (0 if math.isinf(p) else 1 / p)))
+
+
+def _between_codes(metric: LineMetric, a: int, b: int, resolution: int) -> float:
+    """E between two places on the fine grid: the straight line between grid points."""
+
+    def place(code: int) -> Fraction:
+        point, part = divmod(code, 1 << resolution)
+        at = metric.exact(0, point)
+        return at + (metric.steps[point] * part / (1 << resolution) if part else 0)
+
+    return float(abs(place(a) - place(b)))
+
+
+def odds(e: float) -> str:
+    """e^E as people say it.
+
+    Example:
+        >>> odds(1.0), odds(0.05), odds(30.0)
+        ('2.7 times', '1.05 times', '11 million million times')
+    """
+    if math.isinf(e):
+        return "any number of times"
+    if e > 690:
+        return "practically any number of times"
+    ratio = math.exp(e)
+    if ratio < 1.1:
+        return f"{ratio:.3g} times"
+    if ratio < 10:
+        return f"{ratio:.2g} times"
+    if ratio < 1e6:
+        return f"{float(f'{ratio:.2g}'):,.0f} times"
+    if ratio < 1e9:
+        return f"{ratio / 1e6:,.0f} million times"
+    return (
+        f"{ratio / 1e12:,.0f} million million times" if ratio > 2e12 else "a billion times or more"
+    )
+
+
+def explain_axis(axis: Axis, metric: CellMetric) -> list[str]:
+    """The guarantee of one axis in plain words, a few pairs for example."""
+    lines = [axis.statement.describe()]
+    labels = axis.labels()
+    for i, j in _example_pairs(axis, metric):
+        e = max(metric.between(i, j), metric.between(j, i))
+        who = _pair(axis, labels, i, j)
+        if math.isinf(e):
+            lines.append(f"{who}: a report may tell which of the two it came from.")
+        else:
+            lines.append(
+                f"{who}: a report is at most {odds(e)} likelier from one than from the other."
+            )
+    if axis.domain.rounding_bits:
+        lines.append(
+            "Values are rounded at random between grid points, so every pair of values is "
+            "protected by its own distance, read to a millionth of a bin."
+        )
+    elif axis.domain.kind == "reals":
+        lines.append(
+            "Values are protected by bin: two values in one bin give the same report, and the "
+            "distance of two values is that of their bins."
+        )
+    if axis.optional:
+        lines.append('Not answering is protected too: "no answer" is one of the answers.')
+    lines += [f"Note: {note}." for note in metric.notes]
+    return lines
+
+
+def _example_pairs(axis: Axis, metric: CellMetric) -> Sequence[tuple[int, int]]:
+    """A few telling pairs of cells: near, middling and as far as it goes; or one of each kind."""
+    size = axis.domain.size
+    if isinstance(metric, LineMetric):
+        middle = size // 2
+        apart = sorted({1, min(5, size - 1), max(1, size // 4), size - 1})
+        starts = [min(middle, size - 1 - step) for step in apart]
+        return [(start, start + step) for start, step in zip(starts, apart, strict=True)]
+    seen: dict[float, tuple[int, int]] = {}
+    for i in range(min(axis.size, 64)):
+        for j in range(i + 1, min(axis.size, 64)):
+            e = max(metric.between(i, j), metric.between(j, i))
+            seen.setdefault(round(e, 9), (i, j))
+    kinds = sorted(seen)
+    picked = kinds if len(kinds) <= 4 else [kinds[0], kinds[len(kinds) // 2], kinds[-1]]
+    return [seen[kind] for kind in picked]
+
+
+def _pair(axis: Axis, labels: list[str], i: int, j: int) -> str:
+    """Who is compared."""
+    if axis.domain.kind == "integers" and labels[i] != NO_ANSWER and labels[j] != NO_ANSWER:
+        apart = abs(int(labels[j]) - int(labels[i]))
+        unit = f" {axis.unit}" if axis.unit else ""
+        return f"Two people whose {axis.name} differs by {apart}{unit}"
+    return f"Someone with {axis.name} {labels[i]} and someone with {labels[j]}"

@@ -1,0 +1,368 @@
+"""A study: its axes, how each is protected, and the one object from which both ends derive all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import textwrap
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import tomli_w
+from numpy.typing import ArrayLike
+
+from sfumato import wire
+from sfumato.axes import Axis, Outside
+from sfumato.channels import Channel, Choice, choice_from_dict, choice_to_dict
+from sfumato.domains import domain_from_dict
+from sfumato.errors import DataError, FormatError, MismatchError, SfumatoError, StudyError
+from sfumato.guarantee import Guarantee, explain_axis
+from sfumato.mechanisms import Product
+from sfumato.metrics import CellMetric, Lp, Metric, metric_from_dict
+from sfumato.planning import choose_channel
+from sfumato.randomness import BitSource, SecureBits, SeededBits
+from sfumato.reports import Reports
+from sfumato.simulation import as_counts, draw_tally
+from sfumato.tables import columns
+from sfumato.tally import Tally
+
+FORMAT = 1
+_PEOPLE_AT_ONCE = 1 << 20
+
+
+class Study:
+    """What is asked, and how strongly every answer is protected.
+
+    Args:
+        name: What the study is called.
+        axes: The questions put to a person.
+        protect: One `Lp` guarantee for all axes together, for axes that state none.
+        channel: The channel of every axis that names none; left out, the planner chooses.
+        outside: What happens to values out of bounds on axes that do not say: "refuse" or "clip".
+
+    Example:
+        >>> import sfumato as sf
+        >>> study = sf.Study(
+        ...     "commute",
+        ...     axes=[
+        ...         sf.integers("age", 0, 99, protect=sf.Distance(epsilon=0.2)),
+        ...         sf.categories("mode", ["car", "bus", "bike"], protect=sf.Uniform(epsilon=1.0)),
+        ...     ],
+        ... )
+        >>> people = {"age": [31, 42, 77], "mode": ["car", "bike", "bus"]}
+        >>> reports = study.encode(people)
+        >>> study.tally(reports).n
+        3
+    """
+
+    def __init__(
+        self,
+        name: str,
+        axes: Sequence[Axis],
+        *,
+        protect: Metric | None = None,
+        channel: Choice | None = None,
+        outside: Outside = "refuse",
+    ) -> None:
+        self.name = _checked_name(name)
+        if not axes:
+            raise StudyError("a study needs at least one axis, got none: add integers(...) or so")
+        if outside not in ("refuse", "clip"):
+            raise StudyError(f"outside must be 'refuse' or 'clip', got outside={outside!r}")
+        shared = _shared_protection(protect, axes)
+        given = [axis.with_defaults(channel=None, outside=outside, protect=shared) for axis in axes]
+        _refuse_twins(given)
+        self.metrics: tuple[CellMetric, ...] = tuple(axis.metric() for axis in given)
+        self.reasons: tuple[str, ...] = tuple(
+            "" if axis.channel or channel else choose_channel(metric)[1]
+            for axis, metric in zip(given, self.metrics, strict=True)
+        )
+        self.axes: tuple[Axis, ...] = tuple(
+            axis.with_defaults(
+                channel=channel or choose_channel(metric)[0], outside=outside, protect=None
+            )
+            for axis, metric in zip(given, self.metrics, strict=True)
+        )
+
+    @cached_property
+    def channels(self) -> tuple[Channel, ...]:
+        """The channel proper of every axis."""
+        return tuple(a.bind(metric) for a, metric in zip(self.axes, self.metrics, strict=True))
+
+    @cached_property
+    def mechanism(self) -> Product:
+        """How whole records are perturbed."""
+        return Product(self.channels)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """E between any two records."""
+        return Guarantee(self.axes, self.metrics)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of cells of every axis."""
+        return tuple(axis.size for axis in self.axes)
+
+    def __repr__(self) -> str:
+        names = ", ".join(axis.name for axis in self.axes)
+        return f"<study {self.name!r} of {names}: {self.fingerprint[:12]}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Study) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    # From values to answers
+
+    def encode(self, table: Any, *, bits: BitSource | None = None) -> Reports:
+        """Perturb people's values: what a device does before anything leaves it.
+
+        Args:
+            table: A dict of lists, NumPy arrays or scalars (one person), a DataFrame, an Arrow
+                table; extra columns are ignored.
+            bits: Where randomness comes from; left out, the operating system's secure source.
+
+        Raises:
+            DataError: If a value does not fit; rows are named, values never.
+        """
+        source = SecureBits() if bits is None else bits
+        held = self._codes(table)
+        count = len(held[0])
+        parts = [
+            self.mechanism.encode([c[start : start + _PEOPLE_AT_ONCE] for c in held], source)
+            for start in range(0, count, _PEOPLE_AT_ONCE)
+        ]
+        names = tuple(axis.name for axis in self.axes)
+        layouts = self.mechanism.layouts
+        made = [Reports(self.fingerprint, names, layouts, part) for part in parts]
+        if not made:
+            outputs = self.mechanism.encode(held, source)
+            return Reports(self.fingerprint, names, layouts, outputs)
+        return made[0] if len(made) == 1 else Reports.join(made)
+
+    def tally(self, reports: Reports | pa.Table | Iterable[Reports | pa.Table]) -> Tally:
+        """Reduce reports to what answers need; another study's reports are refused."""
+        if isinstance(reports, (Reports, pa.Table)):
+            reports = [reports]
+        parts = []
+        for part in reports:
+            held = Reports.from_arrow(part) if isinstance(part, pa.Table) else part
+            if not isinstance(held, Reports):
+                raise DataError(
+                    f"tally() takes Reports or their Arrow tables, got {type(held).__name__}"
+                )
+            self.refuse_other(held.fingerprint, "these reports")
+            if held.layouts != self.mechanism.layouts:
+                raise FormatError("these reports have damaged metadata; encode them anew")
+            parts.append(self.mechanism.tally(held.outputs))
+        return Tally(self, self.mechanism.merge(parts))
+
+    def empty_tally(self) -> Tally:
+        """The tally of nobody, to which others can be added."""
+        return Tally(self, self.mechanism.empty())
+
+    def simulate(self, table: Any, *, seed: int) -> Tally:
+        """Encode and tally in one step with repeatable randomness, for experiments."""
+        return self.tally(self.encode(table, bits=SeededBits(seed)))
+
+    def simulate_counts(self, counts: ArrayLike, *, seed: int) -> Tally:
+        """The same from a true histogram over all cells: a statistically exact draw of the tally.
+
+        Args:
+            counts: People in each cell, shaped like the axes or flat in C order.
+            seed: Any integer.
+        """
+        return Tally(self, draw_tally(self.mechanism, as_counts(counts, self.shape), seed))
+
+    def refuse_other(self, fingerprint: str, what: str) -> None:
+        """Refuse what belongs to another study."""
+        if fingerprint != self.fingerprint:
+            raise MismatchError(
+                f"{what} belongs to study {fingerprint[:12]}, not to {self.name!r} "
+                f"({self.fingerprint[:12]}); use the study file it was made with"
+            )
+
+    def _codes(self, table: Any) -> list[np.ndarray[Any, np.dtype[np.int64]]]:
+        """Every axis' codes for a table of people."""
+        found, _ = columns(table, [axis.name for axis in self.axes])
+        return [axis.codes(found[axis.name]) for axis in self.axes]
+
+    # In words and in files
+
+    def explain(self) -> str:
+        """The guarantee in plain words, with odds.
+
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.2))])
+            >>> "differs by 5: a report is at most 2.7 times likelier" in study.explain()
+            True
+        """
+        out = [f"Study {self.name!r}, fingerprint {self.fingerprint[:12]}", ""]
+        for axis, metric, channel, reason in zip(
+            self.axes, self.metrics, self.channels, self.reasons, strict=True
+        ):
+            out.append(f"{axis.name} ({axis.domain.kind}, {axis.size:,} cells)")
+            for line in explain_axis(axis, metric):
+                out += textwrap.wrap(line, 96, initial_indent="  ", subsequent_indent="    ")
+            inner = getattr(channel, "inner", channel)
+            size = channel.layout
+            sent = (
+                f"one of {size.count:,} symbols" if size.kind == "symbols" else f"{size.count} bits"
+            )
+            because = f", chosen because {reason}" if reason else ""
+            line = f"Sent by the {inner.id} channel as {sent}{because}."
+            out += textwrap.wrap(line, 96, initial_indent="  ", subsequent_indent="    ")
+            out.append("")
+        if len(self.axes) > 1:
+            out += textwrap.wrap(
+                "Axes are perturbed independently and their guarantees add: two people who differ "
+                "on several axes have odds of at most the product of the odds above.",
+                96,
+            )
+            out.append("")
+        out += textwrap.wrap(
+            "The guarantee holds for each report by itself. Someone who answers again gives away "
+            "that much again: E adds up over reports.",
+            96,
+        )
+        return "\n".join(out)
+
+    def _privacy_and_meaning(self) -> dict[str, Any]:
+        """Everything that affects privacy or what an answer means."""
+        axes = []
+        for axis in self.axes:
+            axes.append(
+                {
+                    "name": axis.name,
+                    "optional": axis.optional,
+                    "outside": axis.outside,
+                    "unit": axis.unit,
+                    "domain": axis.domain.to_dict(),
+                    "protect": axis.statement.to_dict(),
+                    "channel": choice_to_dict(axis.choice),
+                }
+            )
+        return {"format": FORMAT, "name": self.name, "axes": axes}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of everything that affects privacy or meaning; it never changes."""
+        canonical = json.dumps(
+            self._privacy_and_meaning(), sort_keys=True, separators=(",", ":"), ensure_ascii=True
+        )
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def to_toml(self) -> str:
+        """The study as the text of its file."""
+        data = self._privacy_and_meaning()
+        head = {"format": data.pop("format"), "name": data.pop("name")}
+        return tomli_w.dumps({**head, "fingerprint": self.fingerprint, **data})
+
+    def save(self, path: str | Path) -> None:
+        """Write the study as TOML."""
+        wire.write_whole(path, lambda file: file.write_text(self.to_toml(), encoding="utf-8"))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Study:
+        """Read a study; a damaged, edited or newer file is refused."""
+        what = repr(str(path))
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise FormatError(f"there is no study file {what}; check the path") from None
+        except (OSError, UnicodeDecodeError):
+            raise FormatError(f"{what} is not a readable study file") from None
+        return cls.from_toml(text, what=what)
+
+    @classmethod
+    def from_toml(cls, text: str, *, what: str = "the study") -> Study:
+        """Read a study from the text of its file."""
+        try:
+            data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise FormatError(f"{what} is not valid TOML: {error}") from None
+        version = data.get("format")
+        if not isinstance(version, int) or version < 1:
+            raise FormatError(f"{what} does not say its format; a study file has format = {FORMAT}")
+        if version > FORMAT:
+            raise FormatError(
+                f"{what} has format {version}, newer than this package's {FORMAT}; update sfumato"
+            )
+        unknown = sorted(set(data) - {"format", "name", "fingerprint", "axes"})
+        if unknown:
+            raise FormatError(f"{what} has unknown entries: {', '.join(map(repr, unknown))}")
+        try:
+            axes = [_axis_from_dict(axis) for axis in data.get("axes", [])]
+            study = cls(data.get("name", ""), axes)
+        except SfumatoError as error:
+            raise FormatError(f"{what} is damaged: {error}") from None
+        claimed = data.get("fingerprint")
+        if claimed is not None and claimed != study.fingerprint:
+            raise FormatError(
+                f"{what} has been changed since it was saved: its fingerprint does not match. "
+                "If the change is meant, it is a new study: remove the line 'fingerprint'"
+            )
+        return study
+
+
+def _checked_name(name: str) -> str:
+    """A study's name, which must not be blank."""
+    if not isinstance(name, str) or not name.strip():
+        raise StudyError(f"a study needs a name that is not blank, got name={name!r}")
+    return name
+
+
+def _shared_protection(protect: Metric | None, axes: Sequence[Axis]) -> Metric | None:
+    """What the study says about all axes together, as a metric for each."""
+    if protect is None:
+        return None
+    if not isinstance(protect, Lp):
+        raise StudyError(
+            f"protect={type(protect).__name__} for a whole study is not available; give each axis "
+            "its own protect=..., or the study protect=Lp(epsilon=..., p=...)"
+        )
+    stated = [axis.name for axis in axes if axis.protect is not None]
+    if stated:
+        raise StudyError(
+            f"the study states one Lp guarantee for all axes, so axis {stated[0]!r} must not state "
+            "its own: leave out one of them"
+        )
+    return protect.per_axis(len(axes))
+
+
+def _refuse_twins(axes: Sequence[Axis]) -> None:
+    """Refuse two axes of one name."""
+    seen = set()
+    for axis in axes:
+        if axis.name in seen:
+            raise StudyError(f"two axes are called {axis.name!r}; names must differ")
+        seen.add(axis.name)
+
+
+def _axis_from_dict(data: Mapping[str, Any]) -> Axis:
+    """An axis as a file holds it."""
+    if not isinstance(data, Mapping):
+        raise FormatError("each of 'axes' must be a table")
+    known = {"name", "optional", "outside", "unit", "domain", "protect", "channel"}
+    unknown = sorted(set(data) - known)
+    missing = sorted({"name", "domain", "protect"} - set(data))
+    if unknown or missing:
+        problem = f"unknown entries {unknown}" if unknown else f"no entry {missing[0]!r}"
+        raise FormatError(f"axis {data.get('name', '?')!r} has {problem}")
+    return Axis(
+        name=data["name"],
+        domain=domain_from_dict(data["domain"]),
+        protect=metric_from_dict(data["protect"]),
+        channel=choice_from_dict(data["channel"]) if "channel" in data else None,
+        optional=bool(data.get("optional", False)),
+        outside=data.get("outside"),
+        unit=str(data.get("unit", "")),
+    )

@@ -1,0 +1,119 @@
+"""A tally: the collector's state. Tallies of the same study add up; anything else is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sfumato import wire
+from sfumato.errors import FormatError, MismatchError, StudyError
+from sfumato.estimation import Estimate
+from sfumato.mechanisms.statistics import BitReports, SymbolCounts
+
+if TYPE_CHECKING:
+    from sfumato.study import Study
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tally:
+    """Reports of one study, reduced to what answers need.
+
+    Example:
+        >>> import sfumato as sf
+        >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+        >>> first, second = study.simulate({"age": [31] * 50}, seed=1), study.empty_tally()
+        >>> (first + second) == first
+        True
+    """
+
+    study: Study
+    statistic: SymbolCounts | BitReports
+
+    @property
+    def n(self) -> int:
+        """Number of reports."""
+        return self.statistic.count
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"<tally of {self.n:,} reports of study {self.study.name!r}>"
+
+    def __add__(self, other: Tally) -> Tally:
+        if not isinstance(other, Tally):
+            return NotImplemented
+        if other.study.fingerprint != self.study.fingerprint:
+            raise MismatchError(
+                f"a tally of study {other.study.name!r} ({other.study.fingerprint[:12]}) cannot be "
+                f"added to one of {self.study.name!r} ({self.study.fingerprint[:12]}): "
+                "only tallies of one study add up"
+            )
+        merged = self.study.mechanism.merge([self.statistic, other.statistic])
+        return Tally(self.study, merged)
+
+    def __radd__(self, other: object) -> Tally:
+        """Let `sum(tallies)` start from 0."""
+        return self if other == 0 else NotImplemented
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Tally)
+            and self.study.fingerprint == other.study.fingerprint
+            and self.statistic == other.statistic
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def estimate(self, method: str = "unbiased", *, via: str = "auto") -> Estimate:
+        """What the population looks like, ready to be asked.
+
+        Args:
+            method: "unbiased".
+            via: How sums are found: "direct" over the tally, "cells" over the grid of single
+                values, "prefix" by a summed-area table, or "auto", which starts directly and
+                builds the table once that would have been cheaper.
+        """
+        if method != "unbiased":
+            raise StudyError(f"method must be 'unbiased', got method={method!r}")
+        return Estimate(self.study, self.statistic, via=via)
+
+    def save(self, path: str | Path) -> None:
+        """Write a Parquet file."""
+        statistic = self.statistic
+        names = [axis.name for axis in self.study.axes]
+        if isinstance(statistic, SymbolCounts):
+            columns, people = statistic.symbols, statistic.people
+        else:
+            columns, people = statistic.columns, None  # type: ignore[assignment]
+        table = wire.to_table(
+            "tally", self.study.fingerprint, names, statistic.layouts, columns, people
+        )
+        wire.write_parquet(table, path)
+
+    @classmethod
+    def load(cls, path: str | Path, study: Study) -> Tally:
+        """Read a Parquet file; a tally of another study is refused."""
+        what = repr(str(path))
+        table = wire.read_parquet(path)
+        head = wire.read_head(table, "tally", what)
+        study.refuse_other(head["study"], what)
+        names, layouts = wire.read_layouts(head, what)
+        if tuple(layouts) != study.mechanism.layouts:
+            raise FormatError(f"{what} has damaged metadata; write it anew")
+        columns = wire.read_outputs(table, names, layouts, what)
+        if any(layout.kind == "bits" for layout in layouts):
+            return cls(study, BitReports(tuple(layouts), tuple(columns), table.num_rows))
+        last = wire.count_name(names)
+        if last not in table.column_names or table.column(last).null_count:
+            raise FormatError(f"{what} lacks the column {last!r}; write it anew")
+        people = table.column(last).to_numpy().astype(np.int64)
+        if people.size and people.min() < 1:
+            raise FormatError(f"column {last!r} of {what} must hold positive whole numbers")
+        return cls(study, SymbolCounts.of(tuple(layouts), columns, people))  # type: ignore[arg-type]
