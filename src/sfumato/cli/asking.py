@@ -1,0 +1,219 @@
+"""Commands of the analyst: ask, histogram, heatmap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sfumato import Answer, Answers, Estimate, wire
+from sfumato.cli import pictures, showing
+from sfumato.cli.collecting import load_tally
+from sfumato.cli.failing import CommandError
+from sfumato.cli.files import AsJson, Force, StudyFile, TallyFile, load_study, target
+
+Where = Annotated[
+    str | None, typer.Option(metavar="QUESTION", help="Only people who satisfy this as well.")
+]
+Level = Annotated[float, typer.Option(help="Share of intervals that hold the truth.")]
+Fraction = Annotated[bool, typer.Option("--fraction", help="Shares instead of people.")]
+Population = Annotated[
+    bool,
+    typer.Option(
+        "--population", help="Let errors count the sampling of people too, not only the noise."
+    ),
+]
+Plot = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg, .pdf or .html.")
+]
+PLOTS = (".png", ".svg", ".pdf", ".html")
+
+
+def ask(
+    study: StudyFile,
+    tally: TallyFile,
+    questions: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="QUESTION", help='Such as "age=18..30, region=north|south".'),
+    ] = None,
+    where: Where = None,
+    fraction: Annotated[
+        bool,
+        typer.Option("--fraction", help="Shares instead of people; with --where, of those people."),
+    ] = False,
+    mean: Annotated[
+        list[str] | None, typer.Option(metavar="AXIS", help="The mean of an axis; repeatable.")
+    ] = None,
+    level: Level = 0.95,
+    population: Population = False,
+    as_json: AsJson = False,
+) -> None:
+    """Ask how many people satisfy conditions, and get answers with their error.
+
+    Conditions on several axes are joined by commas; on one axis, a..b is an interval with both
+    ends, a.. and ..b are open, | joins choices, and 'no answer' is a choice on an optional axis.
+    """
+    if not questions and not mean:
+        raise CommandError('nothing is asked; add a question such as "age=18..30" or --mean AXIS')
+    estimate = load_tally(tally, load_study(study)).estimate()
+    common: dict[str, Any] = {"where": where, "level": level, "population": population}
+    answers = answer_all(estimate, questions or [], fraction=fraction, **common)
+    answers += [estimate.mean(axis, **common) for axis in mean or []]
+    asked = [*(questions or []), *(f"mean of {axis}" for axis in mean or [])]
+    if as_json:
+        showing.show_json(answers_document(estimate, answers))
+        return
+    show_answers(estimate, asked, answers)
+    if where:
+        showing.say(f"Among people with {where}.")
+
+
+def histogram(
+    study: StudyFile,
+    tally: TallyFile,
+    axis: Annotated[str, typer.Argument(metavar="AXIS", help="Axis to show.")],
+    where: Where = None,
+    bins: Annotated[
+        int | None, typer.Option(metavar="N", help="Join neighbouring cells into N groups.")
+    ] = None,
+    fraction: Fraction = False,
+    level: Level = 0.95,
+    population: Population = False,
+    plot: Plot = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show how many people are in each cell of an axis."""
+    _check_plot(plot, force)
+    estimate = load_tally(tally, load_study(study)).estimate()
+    found = estimate.histogram(
+        axis, where=where, bins=bins, fraction=fraction, level=level, population=population
+    )
+    drawn = _draw(found, plot)
+    if as_json:
+        showing.show_json({**_document(estimate, found), **drawn})
+        return
+    showing.stdout().print(pictures.bars(found, showing.stdout()))
+    _caption(estimate, found, drawn)
+
+
+def heatmap(
+    study: StudyFile,
+    tally: TallyFile,
+    first: Annotated[str, typer.Argument(metavar="AXIS", help="Axis down the side.")],
+    second: Annotated[str, typer.Argument(metavar="AXIS", help="Axis along the top.")],
+    where: Where = None,
+    bins: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", help="Groups of cells on both axes; give it twice for each."),
+    ] = None,
+    fraction: Fraction = False,
+    level: Level = 0.95,
+    population: Population = False,
+    plot: Plot = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show how many people are in each pair of cells of two axes.
+
+    A map that is too wide for the terminal is shown in shades, and in groups of cells if need be;
+    --bins chooses the groups, --plot and --json have every cell.
+    """
+    _check_plot(plot, force)
+    if bins and len(bins) > 2:
+        raise CommandError(f"--bins is given once or twice, got it {len(bins)} times")
+    estimate = load_tally(tally, load_study(study)).estimate()
+    pair: tuple[int | None, int | None] = (bins[0], bins[-1]) if bins else (None, None)
+
+    def found(groups: tuple[int | None, int | None]) -> Answers:
+        return estimate.heatmap(
+            first,
+            second,
+            where=where,
+            bins=groups,
+            fraction=fraction,
+            level=level,
+            population=population,
+        )
+
+    whole = found(pair)
+    drawn = _draw(whole, plot)
+    if as_json:
+        showing.show_json({**_document(estimate, whole), **drawn})
+        return
+    console = showing.stdout()
+    groups = pictures.fitting(whole, console)
+    shown = found(groups) if groups else whole
+    console.print(pictures.grid(shown, console))
+    if groups:
+        showing.say("Cells are shown in groups to fit; --bins chooses them, --plot draws them all.")
+    _caption(estimate, shown, drawn)
+
+
+def answer_all(
+    estimate: Estimate, questions: Sequence[str], *, fraction: bool = False, **common: Any
+) -> list[Answer]:
+    """One answer a question."""
+    put = estimate.fraction if fraction else estimate.count
+    return [put(question, **common) for question in questions]
+
+
+def answers_document(estimate: Estimate, answers: Sequence[Answer]) -> dict[str, Any]:
+    """Answers for JSON."""
+    return {
+        "study": estimate.study.name,
+        "reports": estimate.n,
+        "answers": [answer.to_dict() for answer in answers],
+    }
+
+
+def show_answers(estimate: Estimate, asked: Sequence[str], answers: Sequence[Answer]) -> None:
+    """Answers as a table, and where they come from."""
+    showing.stdout().print(showing.answers_table(asked, answers))
+    source = f"From {estimate.n:,} reports of study {estimate.study.name!r}"
+    showing.say(f"{source}; ± is one standard error.")
+
+
+def _document(estimate: Estimate, found: Answers) -> dict[str, Any]:
+    """Many answers for JSON."""
+    return {"study": estimate.study.name, **found.to_dict()}
+
+
+def _check_plot(plot: Path | None, force: bool) -> None:
+    """Refuse a picture that cannot be drawn, before any work is done."""
+    if plot is not None:
+        target(plot, "picture", *PLOTS, force=force)
+
+
+def _draw(found: Answers, plot: Path | None) -> dict[str, str]:
+    """Draw a picture if one is asked for, all of it or none."""
+    if plot is None:
+        return {}
+    from sfumato import plots
+
+    def draw(file: Path) -> None:
+        # The suffix says what to draw, and a temporary name has none.
+        part = file.with_name(file.name + plot.suffix)
+        try:
+            plots.save(found, part)
+            part.replace(file)
+        finally:
+            part.unlink(missing_ok=True)
+
+    wire.write_whole(plot, draw)
+    return {"plot": str(plot)}
+
+
+def _caption(estimate: Estimate, found: Answers, drawn: dict[str, str]) -> None:
+    """What the numbers are, below them."""
+    if found.question:
+        of_all = ", as shares of all people" if found.unit == "fraction" else ""
+        showing.say(f"Among people with {found.question}{of_all}.")
+    source = f"From {estimate.n:,} reports of study {estimate.study.name!r}"
+    showing.say(f"{source}; ± is one standard error.")
+    for note in found.notes:
+        showing.say(f"Note: {note}.")
+    if drawn:
+        showing.say(f"Drawn in {drawn['plot']}.")

@@ -1,0 +1,258 @@
+"""An axis in one line: ``age: integers 0..99, distance 0.2, clip``.
+
+A name, a colon, what a value may be, then parts in any order. Strict: what is not understood is
+refused with what would be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sfumato.axes import Axis
+from sfumato.channels import REGISTRY, Choice, choice_from_dict
+from sfumato.cli.failing import CommandError
+from sfumato.domains import domain_from_dict
+from sfumato.errors import StudyError, near
+from sfumato.metrics import Distance, Metric, Uniform
+
+FORM = "write an axis as 'age: integers 0..99, distance 0.2'"
+FORMS = {
+    "integers": "integers LOW..HIGH",
+    "reals": "reals LOW..HIGH in BINS, or reals edges A|B|C",
+    "dates": "dates START..END [by STEP]",
+    "times": "times START..END by STEP",
+    "categories": "categories LABEL|LABEL|...",
+}
+PARTS = {
+    "distance": "distance EPSILON [per LENGTH]",
+    "uniform": "uniform EPSILON",
+    "optional": "optional",
+    "no": "no answer at LENGTH",
+    "channel": "channel NAME",
+    "rounding": "rounding stochastic",
+    "clip": "clip",
+    "unit": "unit WORD",
+}
+_PATTERNS = {
+    "distance": re.compile(r"distance\s+(\S+)(?:\s+per\s+(\S.*))?"),
+    "uniform": re.compile(r"uniform\s+(\S+)"),
+    "optional": re.compile(r"optional"),
+    "no": re.compile(r"no\s+answer\s+at\s+(\S.*)"),
+    "channel": re.compile(r"channel\s+(\S+)"),
+    "rounding": re.compile(r"rounding\s+(stochastic)"),
+    "clip": re.compile(r"clip"),
+    "unit": re.compile(r"unit\s+(\S.*)"),
+}
+_QUOTES = "'\""
+_BEFORE_QUOTE = frozenset(" \t:,|'\"")
+
+Found = Mapping[str, "re.Match[str]"]
+
+
+def parse_axis(text: str) -> Axis:
+    """Read one axis.
+
+    Raises:
+        CommandError: If a part is unknown, missing, given twice or does not go with another.
+        StudyError: If a number, bound or label is one that no axis can have.
+
+    Example:
+        >>> axis = parse_axis("income: reals 0..200000 in 64, distance 1 per 10000")
+        >>> axis.name, axis.size, axis.protect
+        ('income', 64, Distance(epsilon=1, per=10000))
+    """
+    head, *rest = _split(text, ":")
+    name = _unquoted(head)
+    if not rest or not name:
+        raise CommandError(f"an axis needs a name, a colon and its kind, got {text!r}; {FORM}")
+    first, *others = [part.strip() for part in _split(":".join(rest), ",")]
+    try:
+        described = _domain(name, first)
+        found = _parts(name, others)
+        _refuse_odd_pairs(name, described["kind"], found)
+        if "rounding" in found:
+            described["rounding"] = found["rounding"][1]
+        axis = Axis(
+            name=name,
+            domain=domain_from_dict(described),
+            protect=_protection(found),
+            channel=_channel(name, found),
+            optional="optional" in found,
+            outside="clip" if "clip" in found else None,
+            unit=found["unit"][1] if "unit" in found else "",
+        )
+        metric = axis.metric()
+        if axis.channel is not None:
+            axis.bind(metric)
+    except StudyError as error:
+        start = f"axis {name!r}"
+        message = str(error)
+        raise StudyError(message if message.startswith(start) else f"{start}: {message}") from None
+    return axis
+
+
+def quoted(word: str) -> str:
+    """A name or label as this language needs it.
+
+    Example:
+        >>> quoted("north"), quoted("a, b")
+        ('north', "'a, b'")
+    """
+    plain = word == word.strip() and not set(word) & set(",:|'\"")
+    return word if word and plain else "'" + word.replace("'", "''") + "'"
+
+
+def _domain(name: str, part: str) -> dict[str, Any]:
+    """What a value may be, in the form of a study file."""
+    kind, _, rest = part.partition(" ")
+    if kind not in FORMS:
+        raise CommandError(
+            f"axis {name!r}: after the colon comes the kind of its values, got {part!r}: "
+            f"{near(kind, FORMS)}"
+        )
+    found = _DOMAINS[kind](rest.strip())
+    if found is None:
+        raise CommandError(f"axis {name!r}: write {FORMS[kind]}, got {part!r}")
+    return {"kind": kind, **found}
+
+
+def _integers(rest: str) -> dict[str, Any] | None:
+    """Both bounds."""
+    ends = _ends(rest)
+    return ends and {"low": ends[0], "high": ends[1]}
+
+
+def _reals(rest: str) -> dict[str, Any] | None:
+    """Bounds and the number of bins, or all edges."""
+    listed = re.fullmatch(r"edges\s+(\S.*)", rest)
+    if listed:
+        return {"edges": [edge.strip() for edge in listed[1].split("|")]}
+    spanned = re.fullmatch(r"(\S.*?)\s+in\s+(\S+)(?:\s+bins)?", rest)
+    ends = _ends(spanned[1]) if spanned else None
+    return ends and spanned and {"low": ends[0], "high": ends[1], "bins": spanned[2]}
+
+
+def _steps(rest: str) -> dict[str, Any] | None:
+    """Start, end and step; the step of dates may be left out."""
+    stepped = re.fullmatch(r"(\S.*?)(?:\s+by\s+(\S.*))?", rest)
+    ends = _ends(stepped[1]) if stepped else None
+    if not stepped or not ends:
+        return None
+    step = {"step": stepped[2]} if stepped[2] else {}
+    return {"start": ends[0], "end": ends[1], **step}
+
+
+def _times(rest: str) -> dict[str, Any] | None:
+    """Start, end and step, none left out."""
+    found = _steps(rest)
+    return found if found and "step" in found else None
+
+
+def _categories(rest: str) -> dict[str, Any] | None:
+    """All labels."""
+    return {"labels": [_unquoted(label) for label in _split(rest, "|")]} if rest else None
+
+
+_DOMAINS: dict[str, Callable[[str], dict[str, Any] | None]] = {
+    "integers": _integers,
+    "reals": _reals,
+    "dates": _steps,
+    "times": _times,
+    "categories": _categories,
+}
+
+
+def _ends(text: str) -> tuple[str, str] | None:
+    """Both ends of low..high, or None if it is not that."""
+    low, dots, high = (piece.strip() for piece in text.partition(".."))
+    return (low, high) if low and dots and high and ".." not in high else None
+
+
+def _parts(name: str, parts: list[str]) -> Found:
+    """What follows the kind, by its first word."""
+    found: dict[str, re.Match[str]] = {}
+    for part in parts:
+        word = part.split(" ", 1)[0]
+        if word not in PARTS:
+            digits = "; write numbers without thousands separators" if word.isdigit() else ""
+            options = ", ".join(PARTS.values())
+            raise CommandError(
+                f"axis {name!r} has an unknown part {part!r}; parts are: {options}{digits}"
+            )
+        read = _PATTERNS[word].fullmatch(part)
+        if read is None:
+            raise CommandError(f"axis {name!r}: write {PARTS[word]!r}, got {part!r}")
+        if word in found:
+            raise CommandError(f"axis {name!r} may say {word!r} once, got it twice; drop one")
+        found[word] = read
+    return found
+
+
+def _refuse_odd_pairs(name: str, kind: str, found: Found) -> None:
+    """Refuse parts that contradict each other or the kind."""
+    if "distance" in found and "uniform" in found:
+        problem = "is protected twice; keep 'distance' or 'uniform'"
+    elif "distance" not in found and "uniform" not in found:
+        fitting = PARTS["uniform" if kind == "categories" else "distance"]
+        problem = f"says nothing about protection, and there is no default; add {fitting!r}"
+    elif "no" in found and ("optional" not in found or "distance" not in found):
+        problem = "says 'no answer at', which goes with 'optional' and 'distance' only; drop it"
+    elif "distance" in found and "optional" in found and "no" not in found:
+        problem = (
+            "is optional, so it must say how far 'no answer' lies from every value; add "
+            "'no answer at LENGTH', such as half the length of the axis"
+        )
+    elif "rounding" in found and kind != "reals":
+        problem = f"holds {kind}, and only reals are rounded; drop 'rounding stochastic'"
+    elif "unit" in found and kind not in ("integers", "reals"):
+        problem = f"holds {kind}, which have no unit of their own; drop 'unit'"
+    elif "clip" in found and kind == "categories":
+        problem = "holds categories, which have no ends to clip to; drop 'clip'"
+    else:
+        return
+    raise CommandError(f"axis {name!r} {problem}")
+
+
+def _protection(found: Found) -> Metric:
+    """The metric that the parts describe."""
+    if "uniform" in found:
+        return Uniform(found["uniform"][1])
+    epsilon, per = found["distance"].groups()
+    no_answer = found["no"][1] if "no" in found else None
+    return Distance(epsilon, 1 if per is None else per, no_answer)
+
+
+def _channel(name: str, found: Found) -> Choice | None:
+    """The channel that the parts name, if they do."""
+    if "channel" not in found:
+        return None
+    kind = found["channel"][1]
+    if kind not in REGISTRY:
+        raise CommandError(f"axis {name!r} has an unknown channel {kind!r}: {near(kind, REGISTRY)}")
+    return choice_from_dict({"kind": kind})
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Pieces between separators, except inside quotes; an apostrophe within a word is none."""
+    pieces, start, quote = [], 0, ""
+    for place, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in _QUOTES and (place == 0 or text[place - 1] in _BEFORE_QUOTE):
+            quote = letter
+        elif letter == separator:
+            pieces.append(text[start:place])
+            start = place + 1
+    if quote:
+        raise CommandError(f"a quote must be closed, and one {quote} in {text!r} is not")
+    return [*pieces, text[start:]]
+
+
+def _unquoted(piece: str) -> str:
+    """A name or label without its quotes; a doubled quote inside stands for one."""
+    word = piece.strip()
+    if len(word) > 1 and word[0] in _QUOTES and word[-1] == word[0]:
+        return word[1:-1].replace(word[0] * 2, word[0])
+    return word

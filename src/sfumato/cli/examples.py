@@ -1,0 +1,43 @@
+"""Examples for the help of every command, in one place so that they tell one story."""
+
+from __future__ import annotations
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "new": (
+        "sfumato new commute.toml",
+        "sfumato new commute.toml \\",
+        '  --axis "age: integers 0..99, distance 0.2" \\',
+        '  --axis "income: reals 0..200000 in 64, distance 1 per 10000" \\',
+        '  --axis "region: categories north|south|east, uniform 1, optional" \\',
+        '  --axis "visit: dates 2024-01-01..2024-12-29 by 1 week, distance 1 per week" \\',
+        '  --axis "pickup: times 00:00..24:00 by 15 min, distance 1 per hour"',
+    ),
+    "explain": ("sfumato explain commute.toml", "sfumato explain commute.toml --json"),
+    "audit": ("sfumato audit commute.toml", "sfumato audit commute.toml --json"),
+    "encode": (
+        "sfumato encode commute.toml people.csv --out reports.parquet",
+        "sfumato encode commute.toml people.csv.gz --out reports.parquet --force",
+    ),
+    "tally": (
+        "sfumato tally commute.toml monday.parquet tuesday.parquet --out tally.parquet",
+        "sfumato tally commute.toml tally.parquet wednesday.parquet --out all.parquet",
+    ),
+    "ask": (
+        'sfumato ask commute.toml tally.parquet "age=18..30, region=north|south"',
+        'sfumato ask commute.toml tally.parquet "age=65.." --where region=north --fraction',
+        "sfumato ask commute.toml tally.parquet --mean income --level 0.99",
+    ),
+    "histogram": (
+        "sfumato histogram commute.toml tally.parquet age --bins 10",
+        "sfumato histogram commute.toml tally.parquet age --plot age.html",
+    ),
+    "heatmap": (
+        "sfumato heatmap commute.toml tally.parquet age region --bins 10",
+        "sfumato heatmap commute.toml tally.parquet age income --plot map.png",
+    ),
+    "simulate": (
+        "sfumato simulate commute.toml people.csv --seed 7 --out tally.parquet",
+        'sfumato simulate commute.toml --counts counts.csv --seed 7 --ask "age=18..30"',
+    ),
+    "demo": ("sfumato demo", "sfumato demo --out tour --people 20000 --seed 7"),
+}

@@ -1,0 +1,48 @@
+"""Files that commands read and write: the right kind, there or not there, never half written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sfumato import Study
+from sfumato.cli.failing import CommandError
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file, .toml.")]
+TallyFile = Annotated[Path, typer.Argument(metavar="TALLY", help="Tally file, .parquet.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
+
+
+def load_study(path: Path) -> Study:
+    """The study in a file."""
+    suffix(path, "study", ".toml")
+    return Study.load(path)
+
+
+def suffix(path: Path, what: str, *endings: str) -> None:
+    """Refuse a file whose name does not say that it is of the right kind."""
+    if not path.name.lower().endswith(endings):
+        wanted = " or ".join(endings)
+        raise CommandError(f"a {what} file must end in {wanted}, got {str(path)!r}")
+
+
+def target(
+    path: Path, what: str, *endings: str, force: bool, inputs: tuple[Path, ...] = ()
+) -> None:
+    """Refuse a place where nothing can or should be written, before any work is done."""
+    suffix(path, what, *endings)
+    if path.is_dir():
+        raise CommandError(f"cannot write {str(path)!r}: it is a folder; name a file")
+    if not path.parent.is_dir():
+        raise CommandError(
+            f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}; make it first"
+        )
+    if any(path.exists() and given.exists() and path.samefile(given) for given in inputs):
+        raise CommandError(f"{str(path)!r} is an input too; write to another file")
+    if path.exists() and not force:
+        raise CommandError(
+            f"{str(path)!r} is there already; name another file, or replace it with --force"
+        )
