@@ -178,7 +178,7 @@ def test_values_out_of_range_are_clipped_only_on_request(
     column = pa.array([inside, below, None, above, inside])
     message = refusal(domain, column)
     assert "2 values are out of range (rows 2, 4)" in message
-    assert "clip=True" in message
+    assert "outside='clip'" in message
     for value in (below, above):
         assert str(value) not in message
     codes = read(domain, column, clip=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,6 +116,13 @@ def _place(words: NDArray[np.uint64], at: int, part: BitColumns) -> None:
     spill = part.words >> np.uint64(LANES - shift)
     room = words.shape[1] - (first + 1)
     words[:, first + 1 : first + 1 + size] |= spill[:, : min(size, room)]
+
+
+def take_people(outputs: Any, people: NDArray[np.intp]) -> Any:
+    """Some people's outputs, by number."""
+    if isinstance(outputs, BitColumns):
+        return BitColumns.from_matrix(outputs.to_matrix()[people])
+    return outputs[people]
 
 
 def words_for(count: int) -> int:

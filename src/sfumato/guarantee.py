@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sfumato.axes import Axis
 from sfumato.domains import NO_ANSWER
 from sfumato.errors import QuestionError, StudyError
@@ -140,20 +143,30 @@ def _example_pairs(axis: Axis, metric: CellMetric) -> Sequence[tuple[int, int]]:
         apart = sorted({1, min(5, size - 1), max(1, size // 4), size - 1})
         starts = [min(middle, size - 1 - step) for step in apart]
         return [(start, start + step) for start, step in zip(starts, apart, strict=True)]
-    seen: dict[float, tuple[int, int]] = {}
-    for i in range(min(axis.size, 64)):
-        for j in range(i + 1, min(axis.size, 64)):
-            e = max(metric.between(i, j), metric.between(j, i))
-            seen.setdefault(round(e, 9), (i, j))
-    kinds = sorted(seen)
-    picked = kinds if len(kinds) <= 4 else [kinds[0], kinds[len(kinds) // 2], kinds[-1]]
-    return [seen[kind] for kind in picked]
+    e = np.maximum(metric.matrix(), metric.matrix().T)
+    np.fill_diagonal(e, np.nan)
+    finite = np.where(np.isfinite(e), e, np.nan)
+    kinds = np.unique(finite[~np.isnan(finite)])
+    picked = kinds if len(kinds) <= 4 else kinds[[0, len(kinds) // 2, -1]]
+    pairs = [_first_pair(finite == kind) for kind in picked]
+    if np.isinf(e).any():
+        pairs.append(_first_pair(np.isinf(e)))
+    if axis.optional and not any(axis.size - 1 in pair for pair in pairs):
+        pairs.append((0, axis.size - 1))
+    return pairs
+
+
+def _first_pair(which: NDArray[np.bool_]) -> tuple[int, int]:
+    """The first pair of cells that is marked, the smaller cell first."""
+    i, j = np.argwhere(which)[0].tolist()
+    return min(i, j), max(i, j)
 
 
 def _pair(axis: Axis, labels: list[str], i: int, j: int) -> str:
     """Who is compared."""
     if axis.domain.kind == "integers" and labels[i] != NO_ANSWER and labels[j] != NO_ANSWER:
         apart = abs(int(labels[j]) - int(labels[i]))
-        unit = f" {axis.unit}" if axis.unit else ""
+        one = apart == 1 and axis.unit.isalpha() and axis.unit.endswith("s")
+        unit = f" {axis.unit[:-1] if one else axis.unit}" if axis.unit else ""
         return f"Two people whose {axis.name} differs by {apart}{unit}"
     return f"Someone with {axis.name} {labels[i]} and someone with {labels[j]}"

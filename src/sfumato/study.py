@@ -32,7 +32,7 @@ from sfumato.tables import columns
 from sfumato.tally import Tally
 
 FORMAT = 1
-_PEOPLE_AT_ONCE = 1 << 20
+PEOPLE_AT_ONCE = 1 << 20
 
 
 class Study:
@@ -78,15 +78,14 @@ class Study:
         given = [axis.with_defaults(channel=None, outside=outside, protect=shared) for axis in axes]
         _refuse_twins(given)
         self.metrics: tuple[CellMetric, ...] = tuple(axis.metric() for axis in given)
-        self.reasons: tuple[str, ...] = tuple(
-            "" if axis.channel or channel else choose_channel(metric)[1]
-            for axis, metric in zip(given, self.metrics, strict=True)
-        )
+        plans = [choose_channel(metric) for metric in self.metrics]
         self.axes: tuple[Axis, ...] = tuple(
-            axis.with_defaults(
-                channel=channel or choose_channel(metric)[0], outside=outside, protect=None
-            )
-            for axis, metric in zip(given, self.metrics, strict=True)
+            axis.with_defaults(channel=channel or planned, outside=outside, protect=None)
+            for axis, (planned, _) in zip(given, plans, strict=True)
+        )
+        self.reasons: tuple[str, ...] = tuple(
+            reason if axis.channel == planned else ""
+            for axis, (planned, reason) in zip(self.axes, plans, strict=True)
         )
 
     @cached_property
@@ -136,8 +135,8 @@ class Study:
         held = self._codes(table)
         count = len(held[0])
         parts = [
-            self.mechanism.encode([c[start : start + _PEOPLE_AT_ONCE] for c in held], source)
-            for start in range(0, count, _PEOPLE_AT_ONCE)
+            self.mechanism.encode([c[start : start + PEOPLE_AT_ONCE] for c in held], source)
+            for start in range(0, count, PEOPLE_AT_ONCE)
         ]
         names = tuple(axis.name for axis in self.axes)
         layouts = self.mechanism.layouts
@@ -217,7 +216,7 @@ class Study:
             sent = (
                 f"one of {size.count:,} symbols" if size.kind == "symbols" else f"{size.count} bits"
             )
-            because = f", chosen because {reason}" if reason else ""
+            because = f", because {reason}" if reason else ""
             line = f"Sent by the {inner.id} channel as {sent}{because}."
             out += textwrap.wrap(line, 96, initial_indent="  ", subsequent_indent="    ")
             out.append("")
@@ -300,8 +299,7 @@ class Study:
         if unknown:
             raise FormatError(f"{what} has unknown entries: {', '.join(map(repr, unknown))}")
         try:
-            axes = [_axis_from_dict(axis) for axis in data.get("axes", [])]
-            study = cls(data.get("name", ""), axes)
+            study = cls(data.get("name", ""), _axes_from_list(data.get("axes", [])))
         except SfumatoError as error:
             raise FormatError(f"{what} is damaged: {error}") from None
         claimed = data.get("fingerprint")
@@ -347,16 +345,25 @@ def _refuse_twins(axes: Sequence[Axis]) -> None:
         seen.add(axis.name)
 
 
+def _axes_from_list(data: Any) -> list[Axis]:
+    """All axes as a file holds them."""
+    if not isinstance(data, list) or not all(isinstance(axis, Mapping) for axis in data):
+        raise FormatError("'axes' must be a list of tables, [[axes]]")
+    return [_axis_from_dict(axis) for axis in data]
+
+
 def _axis_from_dict(data: Mapping[str, Any]) -> Axis:
     """An axis as a file holds it."""
-    if not isinstance(data, Mapping):
-        raise FormatError("each of 'axes' must be a table")
     known = {"name", "optional", "outside", "unit", "domain", "protect", "channel"}
     unknown = sorted(set(data) - known)
     missing = sorted({"name", "domain", "protect"} - set(data))
     if unknown or missing:
         problem = f"unknown entries {unknown}" if unknown else f"no entry {missing[0]!r}"
         raise FormatError(f"axis {data.get('name', '?')!r} has {problem}")
+    for part in ("domain", "protect", "channel"):
+        kind = data[part].get("kind") if isinstance(data.get(part), Mapping) else None
+        if part in data and not isinstance(kind, str):
+            raise FormatError(f"{part!r} of axis {data['name']!r} must be a table with a kind")
     return Axis(
         name=data["name"],
         domain=domain_from_dict(data["domain"]),

@@ -139,6 +139,18 @@ class Channel(ABC):
     def layout(self) -> Layout:
         """How an output is written."""
 
+    @abstractmethod
+    def report_likelihood(self, outputs: Outputs) -> Floats:
+        """P(report | cell) up to a factor a report, one row a report and one column a cell."""
+
+    @abstractmethod
+    def expect(self, table: Floats) -> Floats:
+        """E[g(output) | x] for every cell x, for a function g of the symbol along the last axis."""
+
+    @abstractmethod
+    def mix(self, law: Floats) -> Floats:
+        """The law of the output symbol for a law of cells, along the last axis."""
+
     def flip_spread(self, weights: Floats) -> Floats:
         """Bits only: each bit's standard deviation in f, along the last axis."""
         raise TypeError("only channels that send bits have flips")
@@ -160,9 +172,11 @@ class SymbolChannel(Channel):
         """Number of output symbols."""
         return self.size
 
-    @abstractmethod
-    def expect(self, table: Floats) -> Floats:
-        """E[g(output) | x] for every cell x, for a function g given as a table of values."""
+    def report_likelihood(self, outputs: Outputs) -> Floats:
+        """Columns of the likelihood matrix, one a report."""
+        if isinstance(outputs, BitColumns):
+            raise TypeError("this channel puts out symbols")
+        return self.likelihood().T[outputs]
 
     def functional(self, weights: ArrayLike) -> SymbolFunctional:
         """The only function of the output symbol with mean weights[x] at every cell x."""

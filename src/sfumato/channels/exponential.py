@@ -126,6 +126,10 @@ class ExponentialChannel(SymbolChannel):
         """Sum over the outputs."""
         return table @ self.likelihood().T
 
+    def mix(self, law: Floats) -> Floats:
+        """Sum over the cells."""
+        return law @ self.likelihood()
+
 
 def symmetric(distance: Floats) -> Floats:
     """The largest symmetric metric below E: the smaller direction, closed again."""

@@ -98,7 +98,7 @@ class GeometricChannel(SymbolChannel):
         reach = self.size - 1
         out = np.empty(len(cells), dtype=self.symbol_type())
         for start in range(0, len(cells), PEOPLE_AT_ONCE):
-            part = cells[start : start + PEOPLE_AT_ONCE]
+            part = np.asarray(cells[start : start + PEOPLE_AT_ONCE], dtype=np.int64)
             noisy = self._noise.draw(bits, len(part)) + (part - reach)
             out[start : start + len(part)] = np.clip(noisy, 0, reach)
         return out
@@ -154,14 +154,25 @@ class GeometricChannel(SymbolChannel):
         return values
 
     def expect(self, table: Floats) -> Floats:
-        """Both sides of the noise as first-order recursive filters, in O(cells)."""
+        """The noise as a recursive filter; the ends stand for their tails. O(cells)."""
+        return self._blur(self._lift_ends(np.array(table, dtype=np.float64)))
+
+    def mix(self, law: Floats) -> Floats:
+        """The transpose of `expect`: the ends collect their tails. O(cells)."""
+        return self._lift_ends(self._blur(np.asarray(law, dtype=np.float64)))
+
+    def _lift_ends(self, values: Floats) -> Floats:
+        """Weigh both ends by the geometric series of the tail that is clamped to them, in place."""
+        values[..., 0] /= 1 - self.alpha
+        values[..., -1] /= 1 - self.alpha
+        return values
+
+    def _blur(self, values: Floats) -> Floats:
+        """Two-sided geometric noise without clamping, as two first-order recursive filters."""
         alpha = self.alpha
-        lifted = np.array(table, dtype=np.float64)
-        lifted[..., 0] /= 1 - alpha
-        lifted[..., -1] /= 1 - alpha
-        ahead = lfilter([1.0], [1.0, -alpha], lifted, axis=-1)
-        behind = lfilter([1.0], [1.0, -alpha], lifted[..., ::-1], axis=-1)[..., ::-1]
-        result: Floats = (ahead + behind - lifted) * ((1 - alpha) / (1 + alpha))
+        ahead = lfilter([1.0], [1.0, -alpha], values, axis=-1)
+        behind = lfilter([1.0], [1.0, -alpha], values[..., ::-1], axis=-1)[..., ::-1]
+        result: Floats = (ahead + behind - values) * ((1 - alpha) / (1 + alpha))
         return result
 
 

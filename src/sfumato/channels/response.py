@@ -118,6 +118,10 @@ class KaryResponseChannel(SymbolChannel):
         result: Floats = (weights - wrong * weights.sum(axis=-1, keepdims=True)) / (right - wrong)
         return result
 
+    def mix(self, law: Floats) -> Floats:
+        """The same as `expect`: the channel is symmetric."""
+        return self.expect(law)
+
     def expect(self, table: Floats) -> Floats:
         """Mostly the value itself, and a share of the sum of all."""
         right, wrong = self.chances

@@ -79,6 +79,18 @@ class RoundedChannel(Channel):
         """As on grid points."""
         return self.inner.coefficients(weights)
 
+    def report_likelihood(self, outputs: Outputs) -> Floats:
+        """As on grid points."""
+        return self.inner.report_likelihood(outputs)
+
+    def expect(self, table: Floats) -> Floats:
+        """As on grid points."""
+        return self.inner.expect(table)
+
+    def mix(self, law: Floats) -> Floats:
+        """As on grid points."""
+        return self.inner.mix(law)
+
     def flip_spread(self, weights: Floats) -> Floats:
         """As on grid points."""
         return self.inner.flip_spread(weights)

@@ -32,6 +32,7 @@ from sfumato.channels.base import (
     Choice,
     Floats,
     Layout,
+    Outputs,
     as_weights,
     signs,
 )
@@ -212,6 +213,29 @@ class ThermometerChannel(Channel):
             return half
         middle = (weights[..., :1] + weights[..., -1:]) / 2
         return np.concatenate([half, middle], axis=-1)
+
+    def report_likelihood(self, outputs: Outputs) -> Floats:
+        """The full likelihood of all bits together, each row scaled to have largest entry one.
+
+        From cell x to x + 1 only bit x changes its meaning, so logarithms are sums along the code.
+        """
+        if not isinstance(outputs, BitColumns):
+            raise TypeError("this channel puts out bits")
+        total = 1 << self.precision
+        odds = np.array([np.log((total - f) / f) for f in self.flip_words[: self.size - 1]])
+        bits = outputs.to_matrix()[:, : self.size - 1]
+        steps = np.where(bits, -odds, odds)
+        log = np.concatenate([np.zeros((len(steps), 1)), np.cumsum(steps, axis=1)], axis=1)
+        result: Floats = np.exp(log - log.max(axis=1, keepdims=True))
+        return result
+
+    def expect(self, table: Floats) -> Floats:
+        """Functions of whole bit patterns, for short codes only."""
+        return table @ self.likelihood().T
+
+    def mix(self, law: Floats) -> Floats:
+        """Laws of whole bit patterns, for short codes only."""
+        return law @ self.likelihood()
 
     def flip_spread(self, weights: Floats) -> Floats:
         """Each bit's standard deviation in f."""

@@ -104,7 +104,7 @@ def finish(
             axis=axis,
             rule=rule,
             fault="out of range",
-            remedy="correct or drop them, or read with clip=True to move them to the nearest end",
+            remedy="correct or drop them, or state outside='clip' to move them to the nearest end",
         )
     codes[missing] = -1
     return codes

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import QuestionError, TooLargeError, near
 from sfumato.estimation.answers import Answer, Answers, Combination, normal_quantile
-from sfumato.estimation.rows import Rows, grid_rows, product_rows
+from sfumato.estimation.rows import Rows, baseline_of, grid_rows, product_of, product_rows
 from sfumato.estimation.sums import Sums
 from sfumato.mechanisms.statistics import BitReports, SymbolCounts, Vectors
 from sfumato.questions import Question, weights
@@ -155,7 +155,10 @@ class Estimate:
         level: float = 0.95,
         population: bool = False,
     ) -> Answers:
-        """How many people are in each cell of an axis, or in each of `bins` groups of cells."""
+        """How many people are in each cell of an axis, or in each of `bins` groups of cells.
+
+        With fraction=True, shares of those who satisfy `where`.
+        """
         place = self._place(axis)
         rows = self._cell_rows(place, where, bins)
         return self._rows("histogram", {place: rows}, where, fraction, level, population)
@@ -233,23 +236,15 @@ class Estimate:
         """How two questions' estimates vary together; with `population`, people vary too."""
         if not self.n:
             return math.nan
-        ones = [np.ones(axis.size) for axis in self.study.axes]
-        pairs = [
-            (
-                None
-                if w is None and v is None
-                else (one if w is None else w, one if v is None else v)
-            )
-            for w, v, one in zip(a.weights, b.weights, ones, strict=True)
-        ]
+        pairs = list(zip(a.weights, b.weights, strict=True))
         channels = self.study.channels
         second = self._sums.sum(
-            [p and c.product_coefficients(*p) for c, p in zip(channels, pairs, strict=True)]
+            [product_of(c, w, v) for c, (w, v) in zip(channels, pairs, strict=True)]
         )
         if population:
             return second - self.value_of(a) * self.value_of(b) / self.n
         base = self._sums.sum(
-            [p and c.coefficients(c.baseline(*p)) for c, p in zip(channels, pairs, strict=True)]
+            [baseline_of(c, w, v) for c, (w, v) in zip(channels, pairs, strict=True)]
         )
         found = second - base
         return max(found, self._one_person(a)) if a is b else found
@@ -333,7 +328,8 @@ class Estimate:
         """Add what the reader should know."""
         notes = answer.notes + tuple(PRORATED.format(name) for name in asked.prorated)
         if not self.n:
-            return replace(answer, value=math.nan, stderr=math.nan, notes=("no reports",))
+            notes = ("no reports",)
+            answer = replace(answer, value=math.nan, stderr=math.nan)
         return replace(answer, notes=notes, question=asked.text)
 
     def _rows(
@@ -347,15 +343,22 @@ class Estimate:
     ) -> Answers:
         """Every combination of rows at once."""
         asked = self._ask(None, where, {})
-        values, variance = product_rows(
+        values, variance, shared = product_rows(
             self.statistic, self.study.channels, asked.weights, rows, population
         )
-        scale = 1.0 / (self.n or 1) if fraction else 1.0
+        if fraction and asked.text:
+            # Shares of those in `where`, whose number is itself an estimate.
+            base = Combination(self, ((1.0, asked),), population).answer(level=level)
+            values = values / base.value
+            spread = variance - 2 * values * shared + values**2 * base.stderr**2
+            variance = spread / base.value**2
+        elif fraction:
+            values, variance = values / (self.n or 1), variance / (self.n or 1) ** 2
         names = tuple(self.study.axes[place].name for place in rows)
         found = self._answers(
             kind,
-            values * scale,
-            variance * scale**2,
+            values,
+            variance,
             names,
             tuple(row.labels for row in rows.values()),
             tuple(row.edges for row in rows.values()),

@@ -15,6 +15,7 @@ from sfumato.mechanisms.statistics import BitReports, SymbolCounts
 
 Floats = NDArray[np.float64]
 Statistics = SymbolCounts | BitReports
+Reading = Callable[[Channel, Floats | None, Floats | None], Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,43 +33,60 @@ def product_rows(
     where: Sequence[Floats | None],
     rows: Mapping[int, Rows],
     population: bool,
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats, Floats]:
     """Values and variances of every combination of rows, under a condition on the other axes.
 
     The tally is split once by the outputs of the axes asked about; everything else is products of
-    small matrices.
+    small matrices. The third array is each answer's covariance with the condition itself.
     """
     axes = list(rows)
     shape = tuple(len(row.weights) for row in rows.values())
     if not statistic.count:
-        return np.full(shape, np.nan), np.full(shape, np.nan)
+        return np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, np.nan)
     others = [None if d in rows else w for d, w in enumerate(where)]
     tables = {place: row.weights for place, row in rows.items()}
 
-    def contract(kind: str) -> Floats:
-        vectors = [
-            None if w is None else _coefficients(kind, channel, w)
-            for channel, w in zip(channels, others, strict=True)
-        ]
-        result = statistic.profile(axes, vectors)
+    def contract(read: Reading, second: Mapping[int, Floats | None]) -> Floats:
+        result = statistic.profile(
+            axes, [read(c, w, w) for c, w in zip(channels, others, strict=True)]
+        )
         for place in axes:  # each step takes the first axis and puts its rows last
-            matrix = _coefficients(kind, channels[place], tables[place])
+            matrix = read(channels[place], tables[place], second[place])
             result = np.tensordot(result, matrix, axes=([0], [1]))
         return result
 
-    values = contract("value")
-    base = values**2 / statistic.count if population else contract("baseline")
-    variance = contract("product") - base
-    return values, np.maximum(variance, _floor(channels, others, tables))
+    values = contract(lambda c, w, v: value_of(c, w), tables)
+    condition = {place: where[place] for place in axes}
+    found = []
+    for second in (tables, condition):
+        if population:
+            with_what = statistic.sum(
+                [value_of(c, w) for c, w in zip(channels, where, strict=True)]
+            )
+            base = values * (values if second is tables else with_what) / statistic.count
+        else:
+            base = contract(baseline_of, second)
+        found.append(contract(product_of, second) - base)
+    return values, np.maximum(found[0], _floor(channels, others, tables)), found[1]
 
 
-def _coefficients(kind: str, channel: Channel, w: Floats) -> Floats:
-    """Coefficients for the value, for its second moment, or for what is subtracted from that."""
-    if kind == "value":
-        return channel.coefficients(w)
-    if kind == "product":
-        return channel.product_coefficients(w, w)
-    return channel.coefficients(channel.baseline(w, w))
+def value_of(channel: Channel, w: Floats | None) -> Floats | None:
+    """Coefficients that read weights; None, which is one for everybody, needs no reading."""
+    return None if w is None else channel.coefficients(w)
+
+
+def product_of(channel: Channel, w: Floats | None, v: Floats | None) -> Any:
+    """Coefficients for the product of two readings; without the other, a reading is itself."""
+    if w is None or v is None:
+        return value_of(channel, v if w is None else w)
+    return channel.product_coefficients(w, v)
+
+
+def baseline_of(channel: Channel, w: Floats | None, v: Floats | None) -> Any:
+    """Coefficients for what is subtracted from the product: the product of the means."""
+    if w is None or v is None:
+        return value_of(channel, v if w is None else w)
+    return channel.coefficients(channel.baseline(w, np.broadcast_to(v, w.shape)))
 
 
 def _floor(
