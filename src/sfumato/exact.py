@@ -116,11 +116,14 @@ def exp_bounds(x: Fraction, bits: int) -> tuple[int, int]:
 def exp_floor(x: Fraction, bits: int = 96) -> Fraction:
     """A rational number r <= e^x with denominator 2^bits: the odds a sampler may really use.
 
+    Beyond x = 128 it stays at e^128.
+
     Example:
         >>> float(exp_floor(Fraction(1, 2)))
         1.6487212707001282
     """
-    return Fraction(exp_bounds(x, bits)[0], 1 << bits)
+    # Any lower bound is safe, and beyond e^128 no table of words can tell the difference.
+    return Fraction(exp_bounds(min(x, Fraction(128)), bits)[0], 1 << bits)
 
 
 def at_most_exp(ratio: Fraction, x: Fraction) -> bool:
@@ -134,6 +137,9 @@ def at_most_exp(ratio: Fraction, x: Fraction) -> bool:
     """
     if x == 0:
         return ratio <= 1
+    size = ratio.numerator.bit_length() - ratio.denominator.bit_length()
+    if (size + 1) * 7 < x * 10:  # ratio < 2^(size + 1) < e^(0.7·(size + 1))
+        return True
     bits = 64
     while True:
         low, high = exp_bounds(x, bits)

@@ -121,9 +121,9 @@ class WordTable:
             raise ValueError("weights must sum to 2**precision")
         self.weights = tuple(weights)
         self._precision = precision
-        # Cumulative bounds without the last, which is 2^precision and may not fit a word.
-        counts = np.array(self.weights, dtype=np.uint64)
-        self._bounds = np.cumsum(counts[:-1], dtype=np.uint64)
+        # Bounds below the last possible outcome's: that one is 2^precision and may not fit a word.
+        top = max(place for place, weight in enumerate(self.weights) if weight)
+        self._bounds = np.cumsum(np.array(self.weights[:top], dtype=np.uint64), dtype=np.uint64)
         lead = min(_GUIDE_BITS, precision)
         first = np.arange(1 << lead, dtype=np.uint64) << np.uint64(precision - lead)
         last = first + np.uint64((1 << (precision - lead)) - 1)
