@@ -13,6 +13,7 @@ from sfumato.channels.base import (
     SymbolChannel,
     SymbolFunctional,
 )
+from sfumato.channels.capped import CappedGeometricChannel
 from sfumato.channels.exponential import Exponential, ExponentialChannel
 from sfumato.channels.geometric import Geometric, GeometricChannel
 from sfumato.channels.response import KaryResponse, KaryResponseChannel
@@ -58,6 +59,7 @@ def choice_from_dict(data: Mapping[str, Any]) -> Choice:
 __all__ = [
     "REGISTRY",
     "BitFunctional",
+    "CappedGeometricChannel",
     "Channel",
     "Choice",
     "Exponential",

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.bitcolumns import BitColumns
 from sfumato.errors import TooLargeError
 from sfumato.metrics import CellMetric
-from sfumato.randomness import BitSource
+from sfumato.randomness import WORD_BITS, BitSource
 
 Floats = NDArray[np.float64]
 Cells = NDArray[np.integer[Any]]
@@ -155,9 +155,14 @@ class Channel(ABC):
         """Bits only: each bit's standard deviation in f, along the last axis."""
         raise TypeError("only channels that send bits have flips")
 
-    def baseline(self, w: Floats, v: Floats) -> Floats:
-        """What to subtract from E[f_w · f_v] for the covariance: the product of the means."""
-        return w * v
+    @property
+    def rounds(self) -> bool:
+        """Whether values are rounded at random before they are perturbed."""
+        return False
+
+    def rounding_excess(self, w: Floats, v: Floats) -> Floats:
+        """The most that random rounding can add to w·v beyond the product of the means."""
+        return np.zeros(np.broadcast_shapes(w.shape, v.shape))
 
     def worst_ratio(self) -> Fraction | None:
         """Largest odds between neighbouring cells by structure alone, where the table shows it."""
@@ -171,6 +176,14 @@ class SymbolChannel(Channel):
     def outputs(self) -> int:
         """Number of output symbols."""
         return self.size
+
+    def expect(self, table: Floats) -> Floats:
+        """Sum over the outputs; a channel with structure does better."""
+        return table @ self.likelihood().T
+
+    def mix(self, law: Floats) -> Floats:
+        """Sum over the cells; a channel with structure does better."""
+        return law @ self.likelihood()
 
     def report_likelihood(self, outputs: Outputs) -> Floats:
         """Columns of the likelihood matrix, one a report."""
@@ -224,6 +237,16 @@ def as_weights(weights: ArrayLike, size: int) -> Floats:
     if array.shape[-1:] != (size,):
         raise ValueError(f"weights must have one entry for each of {size} cells, got {array.shape}")
     return array
+
+
+def claimed_tightness(odds: Fraction, precision: int) -> float:
+    """The share of E that some pair surely spends: all but 2^-30 where 64-bit words allow it.
+
+    Rounding a chance to words costs about odds/2^64 of the odds, to be compared with E itself.
+    """
+    if precision < WORD_BITS or odds > 1 << 30 or odds - 1 < Fraction(1, 1 << 28):
+        return 0.0
+    return 1 - 2.0**-30
 
 
 def refuse_dense(size: int, what: str) -> None:

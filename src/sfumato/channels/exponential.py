@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from sfumato.channels.base import PEOPLE_AT_ONCE, Cells, Choice, Floats, SymbolChannel
 from sfumato.errors import StudyError
-from sfumato.metrics import CellMetric, closure
+from sfumato.metrics import CappedLineMetric, CellMetric, closure
 from sfumato.randomness import BitSource, leading
 
 MOST_CELLS = 1024
 _WORST_CONDITION = 1e12
+_FEWER = "wider bins or fewer categories"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,10 @@ class Exponential(Choice):
     def misfit(self, metric: CellMetric) -> str | None:
         """It builds a table of cells by cells."""
         if metric.size > MOST_CELLS:
+            capped = isinstance(metric, CappedLineMetric)
             return (
                 f"its table would have {metric.size}² entries; the limit is {MOST_CELLS} cells. "
-                "Use wider bins or fewer categories"
+                f"Use {'equal or fewer bins, or leave out cap' if capped else _FEWER}"
             )
         return None
 
@@ -121,14 +123,6 @@ class ExponentialChannel(SymbolChannel):
     def coefficients(self, weights: Floats) -> Floats:
         """Solve for the function of the output with the wanted means."""
         return weights @ self._inverse.T
-
-    def expect(self, table: Floats) -> Floats:
-        """Sum over the outputs."""
-        return table @ self.likelihood().T
-
-    def mix(self, law: Floats) -> Floats:
-        """Sum over the cells."""
-        return law @ self.likelihood()
 
 
 def symmetric(distance: Floats) -> Floats:

@@ -16,7 +16,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from sfumato.channels.base import PEOPLE_AT_ONCE, Cells, Choice, Floats, SymbolChannel, refuse_dense
+from sfumato.channels.base import (
+    PEOPLE_AT_ONCE,
+    Cells,
+    Choice,
+    Floats,
+    SymbolChannel,
+    claimed_tightness,
+    refuse_dense,
+)
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
 from sfumato.metrics import CellMetric, UniformMetric
@@ -68,7 +76,7 @@ class KaryResponseChannel(SymbolChannel):
     @property
     def tightness(self) -> float:  # type: ignore[override]
         """Every pair is told apart by all of ε but for the rounding of one chance."""
-        return 0.0 if self.precision < 64 else 1 - 2.0**-30
+        return claimed_tightness(exp_floor(self.metric.epsilon), self.precision)
 
     @property
     def right(self) -> int:

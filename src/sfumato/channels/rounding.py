@@ -95,17 +95,21 @@ class RoundedChannel(Channel):
         """As on grid points."""
         return self.inner.flip_spread(weights)
 
-    def baseline(self, w: Floats, v: Floats) -> Floats:
-        """The product of means, lowered by the most that rounding itself can add.
+    @property
+    def rounds(self) -> bool:
+        """Always."""
+        return True
 
-        Between grid points t(1 − t)·Δw·Δv <= Δw·Δv/4 of the product is rounding, so subtracting
-        a quarter of the squared steps on both sides never understates an error.
+    def rounding_excess(self, w: Floats, v: Floats) -> Floats:
+        """Between grid points t(1 − t)·Δw·Δv of the product is rounding, at most a quarter.
+
+        Both neighbours of a step carry that quarter, so their average never understates it.
         """
         steps = np.diff(w, axis=-1) * np.diff(v, axis=-1) / 4
-        lowered: Floats = w * v
-        lowered[..., :-1] -= steps
-        lowered[..., 1:] -= steps
-        return lowered
+        excess = np.zeros(np.broadcast_shapes(w.shape, v.shape))
+        excess[..., :-1] += steps
+        excess[..., 1:] += steps
+        return excess
 
     @property
     def layout(self) -> Layout:

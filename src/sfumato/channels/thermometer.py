@@ -34,11 +34,12 @@ from sfumato.channels.base import (
     Layout,
     Outputs,
     as_weights,
+    claimed_tightness,
     signs,
 )
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.exact import exp_floor
-from sfumato.metrics import CellMetric, LineMetric
+from sfumato.metrics import CappedLineMetric, CellMetric, LineMetric
 from sfumato.randomness import BitSource, FlipTable
 
 MOST_PATTERN_BITS = 20
@@ -66,7 +67,12 @@ class Thermometer(Choice):
             )
 
     def misfit(self, metric: CellMetric) -> str | None:
-        """It needs cells along a line."""
+        """It needs cells along a line, without a cap."""
+        if isinstance(metric, CappedLineMetric):
+            return (
+                "its bits are flipped one by one, so the odds of far values grow beyond any cap; "
+                "use Geometric, or leave out cap"
+            )
         if not isinstance(metric, LineMetric):
             return "it needs a Distance along an ordered axis without a 'no answer' cell"
         if metric.size > MOST_CELLS:
@@ -125,7 +131,7 @@ class ThermometerChannel(Channel):
     @property
     def tightness(self) -> float:  # type: ignore[override]
         """Neighbouring cells are told apart by all of E but for the rounding of one chance."""
-        return 0.0 if self.rounded or self.precision < 64 else 1 - 2.0**-30
+        return 0.0 if self.rounded else claimed_tightness(max(self.odds), self.precision)
 
     @property
     def width(self) -> int:
@@ -181,10 +187,12 @@ class ThermometerChannel(Channel):
     def likelihood(self) -> Floats:
         """P(pattern of bits | cell), for short codes only."""
         self._refuse_patterns()
-        kept = (1 + 1 / self.scale) / 2
+        total = 1 << self.precision
+        flipped = np.array([flip / total for flip in self.flip_words])
+        kept = np.array([(total - flip) / total for flip in self.flip_words])
         patterns = signs(self.width)
         rows = [
-            np.prod(np.where(patterns == self._code(x), kept, 1 - kept), axis=1)
+            np.prod(np.where(patterns == self._code(x), kept, flipped), axis=1)
             for x in range(self.size)
         ]
         return np.array(rows)

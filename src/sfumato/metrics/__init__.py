@@ -12,16 +12,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from sfumato.errors import StudyError, near
-from sfumato.metrics.cells import CellMetric, LineMetric, TableMetric, UniformMetric
+from sfumato.metrics.cells import CellMetric, TableMetric, UniformMetric
 from sfumato.metrics.closing import closure
 from sfumato.metrics.labelled import Blocks, HighLow, SensitiveSet
 from sfumato.metrics.labels import NO_ANSWER
+from sfumato.metrics.lines import CappedLineMetric, LineMetric
 from sfumato.metrics.shapes import Matrix, Points, PolicyGraph
 from sfumato.metrics.statements import Distance, Lp, Metric, Sum, Uniform
 
 __all__ = [
     "NO_ANSWER",
     "Blocks",
+    "CappedLineMetric",
     "CellMetric",
     "Distance",
     "HighLow",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate, pairwise
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -14,10 +13,16 @@ from numpy.typing import NDArray
 
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.closing import close_integers
+from sfumato.metrics.lines import (
+    CappedLineMetric,
+    LineMetric,
+    check_cells,
+    divide,
+    refuse_large_matrix,
+)
 from sfumato.metrics.norms import GRID, GRID_BITS
 
 MOST_TABLE_CELLS = 2048
-_MOST_MATRIX_CELLS = 4096
 ROUNDED = f"rounded down to multiples of 2^-{GRID_BITS}: never weaker than stated"
 
 
@@ -46,85 +51,6 @@ class CellMetric(Protocol):
         """All of E, shape (size, size)."""
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class LineMetric:
-    """Cells on a line: E is the sum of the steps between two of them.
-
-    Equal steps are held as one number, whatever the size.
-
-    Example:
-        >>> LineMetric((Fraction(1), Fraction(2))).exact(0, 2)
-        Fraction(3, 1)
-        >>> LineMetric.equal(Fraction(1, 5), 1 << 24).exact(10, 4)
-        Fraction(6, 5)
-    """
-
-    size: int
-    equal_step: Fraction | None
-    notes: tuple[str, ...]
-    _places: tuple[Fraction, ...] = field(repr=False)
-
-    def __init__(self, steps: Sequence[Fraction], notes: Sequence[str] = ()) -> None:
-        """Take the step from each cell to the next, all above 0."""
-        if not steps or min(steps) <= 0:
-            raise StudyError("steps must be one or more positive numbers: cells at 0 are one cell")
-        exact = [Fraction(step) for step in steps]
-        equal = exact[0] if all(step == exact[0] for step in exact) else None
-        places = () if equal is not None else tuple(accumulate(exact, initial=Fraction(0)))
-        self._fill(len(exact) + 1, equal, places, notes)
-
-    def _fill(
-        self,
-        size: int,
-        equal_step: Fraction | None,
-        places: tuple[Fraction, ...],
-        notes: Sequence[str],
-    ) -> None:
-        """Set the fields, once."""
-        object.__setattr__(self, "size", size)
-        object.__setattr__(self, "equal_step", equal_step)
-        object.__setattr__(self, "notes", tuple(notes))
-        object.__setattr__(self, "_places", places)
-
-    @classmethod
-    def equal(cls, step: Fraction, size: int, notes: Sequence[str] = ()) -> LineMetric:
-        """A line of `size` cells, all the same step apart."""
-        if size < 2 or step <= 0:
-            raise StudyError(f"a line needs 2 cells and a step above 0, got size={size}, {step}")
-        metric = cls.__new__(cls)
-        metric._fill(size, Fraction(step), (), notes)
-        return metric
-
-    @property
-    def steps(self) -> tuple[Fraction, ...]:
-        """The step from each cell to the next."""
-        if self.equal_step is not None:
-            return (self.equal_step,) * (self.size - 1)
-        return tuple(b - a for a, b in pairwise(self._places))
-
-    def exact(self, i: int, j: int) -> Fraction:
-        """E(i, j)."""
-        _check(i, j, self.size)
-        if self.equal_step is not None:
-            return self.equal_step * abs(int(i) - int(j))
-        return abs(self._places[i] - self._places[j])
-
-    def between(self, i: int, j: int) -> float:
-        """E(i, j) as a double."""
-        return float(self.exact(i, j))
-
-    def matrix(self) -> NDArray[np.float64]:
-        """All of E, shape (size, size)."""
-        _refuse_large_matrix(self.size)
-        if self.equal_step is not None:
-            by_gap = np.array([float(self.equal_step * gap) for gap in range(self.size)])
-            cells = np.arange(self.size)
-            return by_gap[np.abs(np.subtract.outer(cells, cells))]
-        common = math.lcm(*(place.denominator for place in self._places))
-        line = np.array([int(place * common) for place in self._places], dtype=object)
-        return np.array([_divide(np.abs(line - place), common) for place in line])
-
-
 @dataclass(frozen=True, slots=True)
 class UniformMetric:
     """Any two cells equally near: ordinary local differential privacy.
@@ -140,7 +66,7 @@ class UniformMetric:
 
     def exact(self, i: int, j: int) -> Fraction:
         """E(i, j)."""
-        _check(i, j, self.size)
+        check_cells(i, j, self.size)
         return Fraction(0) if i == j else self.epsilon
 
     def between(self, i: int, j: int) -> float:
@@ -149,7 +75,7 @@ class UniformMetric:
 
     def matrix(self) -> NDArray[np.float64]:
         """All of E, shape (size, size)."""
-        _refuse_large_matrix(self.size)
+        refuse_large_matrix(self.size)
         return np.where(np.eye(self.size, dtype=bool), 0.0, float(self.epsilon))
 
 
@@ -224,7 +150,7 @@ class TableMetric:
 
     def exact(self, i: int, j: int) -> Fraction | None:
         """E(i, j); None where it is infinite."""
-        _check(i, j, self.size)
+        check_cells(i, j, self.size)
         numerator = int(self.numerators[i, j])
         return None if numerator < 0 else Fraction(numerator, self.denominator)
 
@@ -235,7 +161,7 @@ class TableMetric:
 
     def matrix(self) -> NDArray[np.float64]:
         """All of E, shape (size, size)."""
-        return np.array([_divide(row, self.denominator) for row in self.numerators])
+        return np.array([divide(row, self.denominator) for row in self.numerators])
 
 
 def table(
@@ -338,33 +264,14 @@ def _integers(metric: CellMetric) -> tuple[NDArray[Any], int]:
         full = np.full((metric.size, metric.size), metric.epsilon.numerator, dtype=object)
         np.fill_diagonal(full, 0)
         return full, metric.epsilon.denominator
+    if isinstance(metric, CappedLineMetric):
+        line, denominator = _integers(metric.line)
+        common = math.lcm(denominator, metric.cap.denominator)
+        return np.minimum(line * (common // denominator), int(metric.cap * common)), common
     places = [metric.exact(0, cell) or Fraction(0) for cell in range(metric.size)]
     common = math.lcm(*(place.denominator for place in places))
     line = np.array([int(place * common) for place in places], dtype=object)
     return np.abs(np.subtract.outer(line, line)), common
-
-
-def _refuse_large_matrix(size: int) -> None:
-    """Refuse a matrix beyond what a screen or a check could use."""
-    if size > _MOST_MATRIX_CELLS:
-        raise TooLargeError(
-            f"a matrix of {size} by {size} is beyond the {_MOST_MATRIX_CELLS} cells that matrix() "
-            f"gives: ask between(i, j) for single pairs"
-        )
-
-
-def _divide(row: NDArray[Any], denominator: int) -> NDArray[np.float64]:
-    """Integers over a denominator as the nearest doubles, -1 as infinity."""
-    exact = max(int(row.max()), denominator) < 1 << 53
-    numerators = row.astype(np.float64 if exact else object)
-    values = np.array(numerators / denominator, dtype=np.float64)
-    return np.where(np.asarray(row < 0, dtype=bool), math.inf, values)
-
-
-def _check(i: int, j: int, size: int) -> None:
-    """Refuse cells that are not there; a negative number would count from the end."""
-    if not (0 <= i < size and 0 <= j < size):
-        raise StudyError(f"cells are numbered 0..{size - 1}, got {i} and {j}")
 
 
 def _refuse_zeros(numerators: NDArray[Any], names: Sequence[object]) -> None:

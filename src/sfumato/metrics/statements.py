@@ -15,12 +15,12 @@ from sfumato.errors import StudyError
 from sfumato.exact import positive, to_plain
 from sfumato.metrics.cells import (
     CellMetric,
-    LineMetric,
     UniformMetric,
     add_cells,
     table,
 )
 from sfumato.metrics.labels import NO_ANSWER, cell_names, label_of
+from sfumato.metrics.lines import LineMetric, capped_line
 from sfumato.metrics.norms import distance_table, read_order, share_of_axis
 from sfumato.metrics.quantities import Number, Quantity, gap, length, plain, ratio, read_quantity
 
@@ -77,11 +77,15 @@ def set_fields(statement: Metric, **fields: object) -> None:
 class Distance(Metric):
     """E grows with the distance: ε·|a − b|/per, so near values hide among each other.
 
+    With a cap it grows no further: E = min(ε·|a − b|/per, cap), and no pair of values, however far
+    apart, is ever told apart by more than e^cap.
+
     Args:
         epsilon: E for two values that are `per` apart.
         per: Unit of distance, in the axis' own units; a duration such as "7 days" on dates.
         no_answer: Distance of "no answer" from every value, required on an optional axis. Values
             more than twice as far apart are then nearer by way of it.
+        cap: The most E may be for any pair, in the same units as E.
 
     Raises:
         StudyError: If a number is not positive and finite.
@@ -89,15 +93,23 @@ class Distance(Metric):
     Example:
         >>> Distance(epsilon=0.2, per=10).between(20, 70)
         1.0
+        >>> Distance(epsilon=0.2, cap=3).between(20, 70)
+        3.0
     """
 
     kind: ClassVar[str] = "distance"
     epsilon: Fraction
     per: Fraction | str
     no_answer: Fraction | str | None
+    cap: Fraction | None
 
     def __init__(
-        self, epsilon: Number, per: Quantity = 1, no_answer: Quantity | None = None
+        self,
+        epsilon: Number,
+        per: Quantity = 1,
+        no_answer: Quantity | None = None,
+        *,
+        cap: Number | None = None,
     ) -> None:
         """Read the numbers exactly."""
         set_fields(
@@ -105,6 +117,7 @@ class Distance(Metric):
             epsilon=positive(epsilon, "epsilon"),
             per=read_quantity(per, "per"),
             no_answer=None if no_answer is None else read_quantity(no_answer, "no_answer"),
+            cap=None if cap is None else positive(cap, "cap"),
         )
 
     def between(self, x: Any, y: Any) -> float:
@@ -113,12 +126,16 @@ class Distance(Metric):
             value is None or (isinstance(value, str) and value == NO_ANSWER) for value in (x, y)
         ]
         if not any(missing):
-            return float(self.epsilon * gap(x, y, self.per))
+            return self._within_cap(self.epsilon * gap(x, y, self.per))
         if all(missing):
             return 0.0
         if self.no_answer is None:
             raise StudyError(_NO_ANSWER_NEEDED)
-        return float(self.epsilon * ratio(self.no_answer, self.per))
+        return self._within_cap(self.epsilon * ratio(self.no_answer, self.per))
+
+    def _within_cap(self, e: Fraction) -> float:
+        """E as far as the cap lets it grow."""
+        return float(e if self.cap is None else min(e, self.cap))
 
     def bind(self, domain: Domain, *, optional: bool) -> CellMetric:
         """Cells on a line; with "no answer", a table."""
@@ -131,9 +148,10 @@ class Distance(Metric):
         if optional:
             return self._bind_with_no_answer(domain, rate)
         if domain.spacing is not None:
-            return LineMetric.equal(rate * domain.spacing, domain.size)
-        places = domain.positions()
-        return LineMetric([rate * (b - a) for a, b in pairwise(places)])
+            line = LineMetric.equal(rate * domain.spacing, domain.size)
+        else:
+            line = LineMetric([rate * (b - a) for a, b in pairwise(domain.positions())])
+        return line if self.cap is None else capped_line(line, self.cap)
 
     def _bind_with_no_answer(self, domain: Domain, rate: Fraction) -> CellMetric:
         """The line, and one more cell at the stated distance from all of it."""
@@ -142,10 +160,13 @@ class Distance(Metric):
         names = cell_names(domain, optional=True)
         aside = rate * length(domain, self.no_answer, "no_answer")
         line, denominator, _ = distance_table([(place,) for place in domain.positions()], rate, 1)
-        common = math.lcm(denominator, aside.denominator)
+        limit = aside if self.cap is None else self.cap
+        common = math.lcm(denominator, aside.denominator, limit.denominator)
         numerators = np.full((len(names), len(names)), int(aside * common), dtype=object)
         numerators[:-1, :-1] = line * (common // denominator)
         numerators[-1, -1] = 0
+        if self.cap is not None:
+            numerators = np.minimum(numerators, int(limit * common))
         return table(numerators, common, names=names)
 
     def describe(self) -> str:
@@ -153,7 +174,8 @@ class Distance(Metric):
         per = "" if self.per == 1 else f" / {plain(self.per)}"
         aside = self.no_answer
         extra = "" if aside is None else f"; no answer lies {plain(aside)} from every value"
-        return f"E = {to_plain(self.epsilon)} · distance{per}{extra}"
+        most = "" if self.cap is None else f", at most {to_plain(self.cap)}"
+        return f"E = {to_plain(self.epsilon)} · distance{per}{most}{extra}"
 
     def to_dict(self) -> dict[str, Any]:
         """The statement as a file holds it, exactly."""
@@ -162,6 +184,8 @@ class Distance(Metric):
             data["per"] = plain(self.per)
         if self.no_answer is not None:
             data["no_answer"] = plain(self.no_answer)
+        if self.cap is not None:
+            data["cap"] = to_plain(self.cap)
         return data
 
 

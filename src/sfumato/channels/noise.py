@@ -1,0 +1,149 @@
+"""Two-sided geometric noise: its table in words, and its blur and their inverses along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+
+import numpy as np
+from scipy.signal import lfilter
+
+from sfumato.channels.base import Floats
+from sfumato.errors import StudyError
+
+
+def sharpened(weights: Floats, alpha: float) -> Floats:
+    """The function of the output whose mean at every cell is its weight, in O(cells)."""
+    drop = -np.diff(weights, axis=-1)
+    values = np.array(weights, dtype=np.float64)
+    gain = alpha / (1 - alpha) ** 2
+    ends = alpha / (1 - alpha)
+    values[..., 1:-1] += gain * np.diff(drop, axis=-1)
+    values[..., 0] += ends * drop[..., 0]
+    values[..., -1] -= ends * drop[..., -1]
+    return values
+
+
+def averaged(table: Floats, alpha: float) -> Floats:
+    """The mean of a function of the output at every cell; the ends stand for their tails."""
+    return _blurred(_lifted_ends(np.array(table, dtype=np.float64), alpha), alpha)
+
+
+def spread(law: Floats, alpha: float) -> Floats:
+    """The law of the output for a law of cells; the ends collect their tails."""
+    return _lifted_ends(_blurred(np.asarray(law, dtype=np.float64), alpha), alpha)
+
+
+def _lifted_ends(values: Floats, alpha: float) -> Floats:
+    """Both ends weighed by the geometric series of the tail that is clamped to them, in place."""
+    values[..., 0] /= 1 - alpha
+    values[..., -1] /= 1 - alpha
+    return values
+
+
+def _blurred(values: Floats, alpha: float) -> Floats:
+    """Two-sided geometric noise without clamping, as two first-order recursive filters."""
+    ahead = lfilter([1.0], [1.0, -alpha], values, axis=-1)
+    behind = lfilter([1.0], [1.0, -alpha], values[..., ::-1], axis=-1)[..., ::-1]
+    result: Floats = (ahead + behind - values) * ((1 - alpha) / (1 + alpha))
+    return result
+
+
+def moved_rows(half: Sequence[int]) -> list[list[int]]:
+    """Words of every output at every cell: the noise moved there, its tails summed at the ends."""
+    last = len(half) - 1
+    tails = [*accumulate(reversed(half))][::-1]  # words with noise at or beyond j on one side
+    rows = []
+    for x in range(len(half)):
+        row = [half[abs(y - x)] for y in range(len(half))]
+        row[0] = tails[x] if x else half[0] + tails[1]
+        row[last] = tails[last - x] if x < last else half[0] + tails[1]
+        rows.append(row)
+    return rows
+
+
+def worst_neighbours(half: Sequence[int]) -> Fraction:
+    """The largest odds between neighbouring cells: of adjacent weights, or adjacent tails."""
+    worst = Fraction(1)
+    tail = 0
+    for j in range(len(half) - 1, 0, -1):
+        tail += half[j]
+        ratio = Fraction(half[j - 1] + tail, tail)
+        if j < len(half) - 1:
+            ratio = max(ratio, Fraction(half[j - 1], half[j]))
+        worst = max(worst, ratio)
+    return worst
+
+
+@lru_cache(maxsize=256)
+def noise_words(odds: Fraction, reach: int, total: int) -> tuple[int, ...]:
+    """Words for noise 0, 1, …, reach on one side, the last including the tail.
+
+    Both sides together, zero counted once, use all words, an even number. Neighbouring weights, and
+    neighbouring tails, differ by at most the given odds; see "Exactness" in the documentation for
+    the proof.
+    """
+    centre = _largest_centre(odds, reach, total)
+    half = _half(odds, reach, centre)
+    spare = total - _full(half)
+    half[-1] += spare // 2
+    return tuple(half)
+
+
+def _largest_centre(odds: Fraction, reach: int, total: int) -> int:
+    """The largest even weight of zero noise with which the table still fits."""
+    alpha = 1 / odds
+    guess = int((1 - alpha) / (1 + alpha) * total) // 2
+    low, high = 0, 1
+
+    def fits(half_centre: int) -> bool:
+        return _full(_half(odds, reach, 2 * half_centre)) <= total
+
+    # The ideal weight is off by little: gallop from it instead of halving the whole range.
+    stride = 1
+    if guess and fits(guess):
+        low = guess
+        while fits(low + stride):
+            low, stride = low + stride, 2 * stride
+        high = low + stride
+    else:
+        high = max(guess, 1)
+        while high - stride > 0 and not fits(high - stride):
+            high, stride = high - stride, 2 * stride
+        low = max(high - stride, 0)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    if low == 0:
+        raise StudyError(
+            f"a table of {_power(total)} words is too coarse for {reach + 1} cells at this "
+            "epsilon; use fewer cells or a larger epsilon"
+        )
+    return 2 * low
+
+
+def _half(odds: Fraction, reach: int, centre: int) -> list[int]:
+    """Weights of noise 0..reach from the weight of zero, each at least its neighbour over odds."""
+    numerator, denominator = odds.numerator, odds.denominator
+    half = [centre]
+    while len(half) < reach:
+        weight = -(-half[-1] * denominator // numerator)
+        if weight == half[-1]:  # rounding up has stalled the decay: it stays so
+            half.extend([weight] * (reach - len(half)))
+        else:
+            half.append(weight)
+    half.append(-(-half[-1] * denominator // (numerator - denominator)))
+    return half
+
+
+def _full(half: list[int]) -> int:
+    """Words of both sides, zero counted once."""
+    return 2 * sum(half) - half[0]
+
+
+def _power(total: int) -> str:
+    """A number of words as people read it."""
+    exponent = total.bit_length() - 1
+    return f"2^{exponent}" if total == 1 << exponent else f"about 2^{exponent}"
