@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ import numpy as np
 
 from sfumato import wire
 from sfumato.errors import FormatError, MismatchError, StudyError
-from sfumato.estimation import Estimate
+from sfumato.estimation import Estimate, LikelihoodEstimate, UnbiasedEstimate
 from sfumato.mechanisms.statistics import BitReports, SymbolCounts
 
 if TYPE_CHECKING:
@@ -71,18 +72,33 @@ class Tally:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def estimate(self, method: str = "unbiased", *, via: str = "auto") -> Estimate:
+    def estimate(
+        self,
+        method: str = "likelihood",
+        *,
+        via: str = "auto",
+        smoothing: str = "auto",
+        progress: Callable[[float], None] | None = None,
+    ) -> Estimate:
         """What the population looks like, ready to be asked.
 
         Args:
-            method: "unbiased".
-            via: How sums are found: "direct" over the tally, "cells" over the grid of single
-                values, "prefix" by a summed-area table, or "auto", which starts directly and
-                builds the table once that would have been cheaper.
+            method: "likelihood": the population under which the reports are likeliest, smoothed
+                as much as they ask for; the best answer from the same reports, never negative.
+                "unbiased": assumes nothing, needs no grid, right on average.
+            via: How unbiased sums are found: "direct" over the tally, "cells" over the grid of
+                single values, "prefix" by a summed-area table, or "auto", which starts directly
+                and builds the table once that would have been cheaper.
+            smoothing: For "likelihood": "auto", or "none" for plain maximum likelihood by EM.
+            progress: For "likelihood": called with the share done while a grid is decoded.
         """
-        if method != "unbiased":
-            raise StudyError(f"method must be 'unbiased', got method={method!r}")
-        return Estimate(self.study, self.statistic, via=via)
+        if method == "unbiased":
+            return UnbiasedEstimate(self.study, self.statistic, via=via)
+        if method == "likelihood":
+            return LikelihoodEstimate(
+                self.study, self.statistic, via=via, smoothing=smoothing, progress=progress
+            )
+        raise StudyError(f"method must be 'likelihood' or 'unbiased', got method={method!r}")
 
     def save(self, path: str | Path) -> None:
         """Write a Parquet file."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +17,17 @@ from sfumato.errors import MismatchError, QuestionError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from sfumato.estimation.bands import Joint
+    from sfumato.estimation.estimate import Estimate
+    from sfumato.questions import Question
+
 Floats = NDArray[np.float64]
 
+Terms: TypeAlias = "tuple[tuple[float, Question], ...]"
+
 NO_REPORTS = "no reports"
+PRORATED = "a bin of {} is cut: its share is prorated"
+UNSURE_DIVISOR = "the divisor is not clearly above zero: the interval is not to be relied on"
 
 
 def normal_quantile(level: float) -> float:
@@ -50,16 +58,20 @@ class Answer:
     question: str = ""
     #: Which linear combination of questions this is, for covariances; None after a ratio.
     combination: Combination | None = field(default=None, repr=False, compare=False)
+    #: The interval where it is not value ± z·stderr, as of a quantile; `stderr` is NaN then.
+    bounds: tuple[float, float] | None = None
+    #: Value, low and high as the axis writes them, where they are dates or times.
+    written: tuple[str, ...] | None = None
 
     @property
     def low(self) -> float:
         """Lower end of the interval."""
-        return self.value - self._reach
+        return self.value - self._reach if self.bounds is None else self.bounds[0]
 
     @property
     def high(self) -> float:
         """Upper end of the interval."""
-        return self.value + self._reach
+        return self.value + self._reach if self.bounds is None else self.bounds[1]
 
     @property
     def _reach(self) -> float:
@@ -72,7 +84,19 @@ class Answer:
     def __str__(self) -> str:
         if math.isnan(self.value):
             return NO_REPORTS
+        if self.bounds is not None:
+            value, low, high = self._shown()
+            return f"{value} ({low} to {high})"
         return f"{format_to(self.value, self.stderr)} ± {format_to(self.stderr, self.stderr)}"
+
+    def _shown(self) -> tuple[str, ...]:
+        """Value and interval in words."""
+        if self.written is not None:
+            return self.written
+        numbers = (self.value, self.low, self.high)
+        error = self.stderr if self.bounds is None else (self.high - self.low) / 2
+        whole = self.bounds is not None and all(number % 1 == 0 for number in numbers)
+        return tuple(format_to(number, 0.0 if whole else error) for number in numbers)
 
     def __sub__(self, other: Answer) -> Answer:
         return self._combine(other, -1.0, "−")
@@ -88,11 +112,14 @@ class Answer:
 
     def __mul__(self, factor: float) -> Answer:
         combination = self.combination.scale(factor) if self.combination else None
+        ends = (self.low * factor, self.high * factor)
         return replace(
             self,
             value=self.value * factor,
             stderr=self.stderr * abs(factor),
             combination=combination,
+            bounds=self.bounds and (min(ends), max(ends)),
+            written=None,
         )
 
     __rmul__ = __mul__
@@ -136,15 +163,15 @@ class Answer:
             "method": self.method,
             "n": self.n,
             "notes": list(self.notes),
-        }
+        } | ({} if self.written is None else {"written": list(self.written)})
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
+        _, low, high = self._shown()
         notes = f"<br><small>{html.escape('; '.join(self.notes))}</small>" if self.notes else ""
         return (
             f"<b>{html.escape(str(self))}</b> "
-            f"<small>({self.level:.0%}: {format_to(self.low, self.stderr)} to "
-            f"{format_to(self.high, self.stderr)}; {self.n:,} reports)</small>{notes}"
+            f"<small>({self.level:.0%}: {low} to {high}; {self.n:,} reports)</small>{notes}"
         )
 
 
@@ -152,8 +179,8 @@ class Answer:
 class Combination:
     """Σ factor·question, on one estimate, with the means to find covariances."""
 
-    source: Any
-    terms: tuple[tuple[float, Any], ...]
+    source: Estimate
+    terms: Terms
     population: bool
 
     def scale(self, factor: float) -> Combination:
@@ -164,25 +191,16 @@ class Combination:
         """Both sums together."""
         return replace(self, terms=self.terms + other.terms)
 
-    def value(self) -> float:
-        """The estimate."""
-        return float(sum(f * self.source.value_of(q) for f, q in self.terms))
-
-    def covariance(self, other: Combination) -> float:
-        """How the two estimates vary together."""
-        return float(
-            sum(
-                f * g * self.source.covariance_of(q, r, population=self.population)
-                for f, q in self.terms
-                for g, r in other.terms
-            )
-        )
+    def moments(self, beside: Terms = ()) -> tuple[float, float]:
+        """The estimate and its variance, found together with other questions."""
+        value, variance = self.source.moments(self.terms, population=self.population, beside=beside)
+        return value, max(variance, 0.0)
 
     def answer(self, *, level: float, notes: tuple[str, ...] = ()) -> Answer:
         """The sum with its standard error."""
-        variance = max(self.covariance(self), 0.0)
+        value, variance = self.moments()
         return Answer(
-            value=self.value(),
+            value=value,
             stderr=math.sqrt(variance),
             n=self.source.n,
             level=level,
@@ -193,19 +211,17 @@ class Combination:
 
     def ratio(self, other: Combination, *, level: float) -> Answer:
         """The quotient, with the error to first order and the covariance taken into account."""
-        top, bottom = self.value(), other.value()
-        spread = other.covariance(other)
+        top, _ = self.moments(beside=other.terms)
+        bottom, spread = other.moments(beside=self.terms)
         notes: tuple[str, ...] = ()
         if bottom == 0 or math.isnan(bottom):
             value, stderr = math.nan, math.inf
         else:
             value = top / bottom
-            variance = (
-                self.covariance(self) - 2 * value * self.covariance(other) + value**2 * spread
-            )
-            stderr = math.sqrt(max(variance, 0.0)) / abs(bottom)
-        if bottom < 4 * math.sqrt(max(spread, 0.0)):
-            notes = ("the divisor is not clearly above zero: the interval is not to be relied on",)
+            _, variance = self.add(other.scale(-value)).moments()
+            stderr = math.sqrt(variance) / abs(bottom)
+        if bottom < 4 * math.sqrt(spread):
+            notes = (UNSURE_DIVISOR,)
         return Answer(
             value=value,
             stderr=stderr,
@@ -261,15 +277,25 @@ class Answers:
     unit: str = "people"
     question: str = ""
     units: tuple[str, ...] = ()
+    #: Intervals that are not value ± z·stderr: of quantiles, and of bands.
+    bounds: tuple[Floats, Floats] | None = field(default=None, repr=False)
+    #: How the errors hang together, for `band`.
+    joint: Joint | None = field(default=None, repr=False)
+    #: What was done to the answers afterwards, in order: see `sfumato.estimation.consistency`.
+    steps: tuple[str, ...] = ()
 
     @property
     def low(self) -> Floats:
         """Lower ends of the intervals."""
+        if self.bounds is not None:
+            return self.bounds[0]
         return self.values - normal_quantile(self.level) * self.stderr
 
     @property
     def high(self) -> Floats:
         """Upper ends of the intervals."""
+        if self.bounds is not None:
+            return self.bounds[1]
         return self.values + normal_quantile(self.level) * self.stderr
 
     @property
@@ -291,6 +317,49 @@ class Answers:
     def __repr__(self) -> str:
         size = " × ".join(str(s) for s in self.values.shape)
         return f"<{self.kind} of {', '.join(self.axes)}: {size} answers from {self.n:,} reports>"
+
+    def band(self, level: float = 0.95) -> Answers:
+        """The same answers with intervals that hold for all cells at once.
+
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 9, protect=sf.Distance(0.5))])
+            >>> cdf = study.simulate({"age": list(range(10)) * 90}, seed=1).estimate().cdf("age")
+            >>> bool((cdf.band().low <= cdf.low).all())
+            True
+        """
+        from sfumato.estimation.bands import band
+
+        if self.steps:
+            raise QuestionError(
+                f"a band is of answers as they were found, and {self.steps[-1]} came after: take "
+                f"the band first, as in answers.band().{self.steps[-1]}(...)"
+            )
+        return band(self, level)
+
+    def nonnegative(self) -> Answers:
+        """Negative answers set to zero, which biases small ones upwards."""
+        from sfumato.estimation import consistency
+
+        return consistency.nonnegative(self)
+
+    def simplex(self, total: float | None = None) -> Answers:
+        """The nearest answers that are not negative and have a given sum; biased."""
+        from sfumato.estimation import consistency
+
+        return consistency.simplex(self, total)
+
+    def with_total(self, total: float) -> Answers:
+        """Shifted to a given sum, each in proportion to its variance; stays unbiased."""
+        from sfumato.estimation import consistency
+
+        return consistency.with_total(self, total)
+
+    def isotonic(self) -> Answers:
+        """The nearest CDF that never falls; biased."""
+        from sfumato.estimation import consistency
+
+        return consistency.isotonic(self)
 
     def to_arrow(self) -> pa.Table:
         """One row an answer."""
@@ -331,7 +400,7 @@ class Answers:
             "method": self.method,
             "n": self.n,
             "notes": list(self.notes),
-        }
+        } | ({"steps": list(self.steps)} if self.steps else {})
 
     def plot(self, **options: Any) -> Any:
         """A matplotlib figure; needs the extra `plots`."""
@@ -362,7 +431,7 @@ def format_to(value: float, error: float) -> str:
 
     Example:
         >>> format_to(12_343.2, 211.7), format_to(0.12345, 0.0021), format_to(3.0, 0.0)
-        ('12,340', '0.1234', '3')
+        ('12,340', '0.1235', '3')
     """
     if not math.isfinite(value):
         return str(value)

@@ -1,25 +1,29 @@
-"""An estimate is asked questions and gives answers with exact standard errors.
-
-Every answer is a sum over people of f = Π_d f_d(y_d) with E[f_d | x_d] = w_d[x_d]. Its variance
-given the data is Σ_x c(x)·(Π_d E[f_d² | x_d] − Π_d w_d(x_d)²): two more sums of the same kind, so
-the error is found from the same tally, without a grid, and is itself unbiased.
-"""
+"""An estimate is asked questions and gives answers with their errors, whatever its method."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import QuestionError, TooLargeError, near
-from sfumato.estimation.answers import Answer, Answers, Combination, normal_quantile
-from sfumato.estimation.rows import Rows, baseline_of, grid_rows, product_of, product_rows
-from sfumato.estimation.sums import Sums
-from sfumato.mechanisms.statistics import BitReports, SymbolCounts, Vectors
+from sfumato.estimation import quantiles
+from sfumato.estimation.answers import (
+    PRORATED,
+    Answer,
+    Answers,
+    Combination,
+    Terms,
+    normal_quantile,
+)
+from sfumato.estimation.bands import Joint
+from sfumato.estimation.rows import Rows, group_edges, group_labels
+from sfumato.mechanisms.statistics import BitReports, SymbolCounts
 from sfumato.questions import Question, weights
 
 if TYPE_CHECKING:
@@ -30,25 +34,65 @@ Floats = NDArray[np.float64]
 Ask = str | Mapping[str, Any] | None
 
 MOST_ROWS = 4096
-PRORATED = "a bin of {} is cut: its share is prorated"
 
 
-class Estimate:
-    """Unbiased answers from one tally."""
+class Estimate(ABC):
+    """Answers from one tally. How they are found is a subclass' business."""
 
-    method = "unbiased"
+    method: ClassVar[str]
+    unit: ClassVar[str] = "people"
 
-    def __init__(
-        self, study: Study, statistic: SymbolCounts | BitReports, *, via: str = "auto"
-    ) -> None:
+    def __init__(self, study: Study, statistic: SymbolCounts | BitReports) -> None:
         self.study = study
         self.statistic = statistic
-        self._sums = Sums(statistic, via)
+
+    @abstractmethod
+    def moments(
+        self, terms: Terms, *, population: bool = False, beside: Terms = ()
+    ) -> tuple[float, float]:
+        """Value and variance of Σ factor·(sum of a question's weights over people).
+
+        Questions in `beside` are not added, but where it matters are answered from one decoding.
+        """
+
+    @abstractmethod
+    def row_moments(
+        self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
+    ) -> tuple[Floats, Floats]:
+        """Values and variances of every combination of rows, of all or of those asked about."""
+
+    @abstractmethod
+    def grid_moments(self, grids: Floats, *, population: bool) -> tuple[Floats, Floats]:
+        """Values and variances of questions given as arrays over all cells."""
+
+    def row_covariance(
+        self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
+    ) -> Floats | None:
+        """Covariances of rows on one axis, up to a factor; None where they are not known."""
+        return None
+
+    def share_moments(
+        self, asked: Question, rows: dict[int, Rows], *, population: bool
+    ) -> quantiles.Curve:
+        """Rows as shares of those asked about, for tests that a share has some value."""
+        within = any(w is not None for w in asked.weights)
+        share, variance = self.row_moments(asked, rows, population=population, conditional=within)
+        base = 1.0 if within else self.whole
+        return quantiles.Curve(share, base, variance)
 
     @property
     def n(self) -> int:
         """Number of reports."""
         return self.statistic.count
+
+    @property
+    def whole(self) -> float:
+        """What everybody counts for together."""
+        return float(self.n)
+
+    def _knows_whole(self, population: bool) -> bool:
+        """Whether shares of everybody have a divisor without error."""
+        return True
 
     def __repr__(self) -> str:
         return f"<{self.method} estimate of study {self.study.name!r} from {self.n:,} reports>"
@@ -79,7 +123,7 @@ class Estimate:
             >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
             >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate()
             >>> print(est.count(age=(18, 30)))
-            1,269 ± 56
+            1,299 ± 50
         """
         asked = self._ask(question, where, by_axis)
         return self._answer(((1.0, asked),), asked, level, population)
@@ -101,11 +145,11 @@ class Estimate:
             >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
             >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate()
             >>> print(est.fraction(age=(18, 30)))
-            0.1269 ± 0.0056
+            0.1299 ± 0.0050
         """
         both = self._ask(question, where, by_axis)
-        if where is None:
-            return self._answer(((1.0 / (self.n or 1), both),), both, level, population)
+        if where is None and self._knows_whole(population):
+            return self._answer(((1.0 / (self.whole or 1), both),), both, level, population)
         base = self._ask(None, where, {})
         top = Combination(self, ((1.0, both),), population)
         bottom = Combination(self, ((1.0, base),), population)
@@ -121,29 +165,92 @@ class Estimate:
             >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
             >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate()
             >>> print(est.mean("age"))
-            49.497 ± 0.027
+            49.479 ± 0.028
         """
+        return self._average(axis, where, "mean", level, population)
+
+    def variance(
+        self, axis: str, *, where: Ask = None, level: float = 0.95, population: bool = False
+    ) -> Answer:
+        """The variance of an axis' numbers, among those who answered and satisfy `where`.
+
+        It is the mean squared distance from the estimated mean, whose own error is of second order.
+
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+            >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate()
+            >>> print(est.variance("age"))  # the truth is 833.25
+            834.7 ± 1.6
+        """
+        self._numbers(axis, where, "variance")  # refuse by its own name what has none
+        centre = self.mean(axis, where=where).value
+        return self._average(axis, where, "variance", level, population, centre)
+
+    def _average(
+        self,
+        axis: str,
+        where: Ask,
+        what: str,
+        level: float,
+        population: bool,
+        centre: float | None = None,
+    ) -> Answer:
+        """The mean of an axis' numbers, or of their squared distances from a centre."""
+        base, answered, top = self._numbers(axis, where, what, centre)
+        if base.text or answered is not base or not self._knows_whole(population):
+            bottom = Combination(self, ((1.0, answered),), population)
+            over = Combination(self, ((1.0, top),), population)
+            found = self._finish(over.ratio(bottom, level=level), base)
+        else:
+            found = self._answer(((1.0 / (self.whole or 1), top),), base, level, population)
+        return replace(found, question=_of(f"{what} of {axis}", base))
+
+    def total(
+        self, axis: str, *, where: Ask = None, level: float = 0.95, population: bool = False
+    ) -> Answer:
+        """The sum of an axis' numbers over those who answered and satisfy `where`.
+
+        With rounding="stochastic" the numbers are people's own on average; otherwise each counts as
+        the centre of its bin. An axis of one bin is the private weight of Xiang et al. 2020, §4.3.2
+        (corrected: its second moment is w/Δ + (s² − 1)/4, which their bound leaves out).
+
+        Example:
+            >>> import sfumato as sf
+            >>> spend = sf.reals(
+            ...     "spend", 0, 50, bins=1, rounding="stochastic", protect=sf.Distance(2, per=50)
+            ... )
+            >>> tally = sf.Study("shop", [spend]).simulate({"spend": [10, 25] * 5_000}, seed=1)
+            >>> print(tally.estimate("unbiased").total("spend"))
+            171,500 ± 5,000
+        """
+        base, _, top = self._numbers(axis, where, "total")
+        found = self._answer(((1.0, top),), base, level, population)
+        return replace(found, question=_of(f"total of {axis}", base))
+
+    def _numbers(
+        self, axis: str, where: Ask, what: str, centre: float | None = None
+    ) -> tuple[Question, Question, Question]:
+        """A condition; the same, with an answer on the axis; and that, weighted by its numbers."""
         place = self._place(axis)
         held = self.study.axes[place]
         numbers = held.domain.numbers()
         if numbers is None:
             raise QuestionError(
-                f"axis {axis!r} holds {held.domain.kind}, which have no mean; ask for its histogram"
+                f"axis {axis!r} holds {held.domain.kind}, which have no {what}; "
+                "ask for its histogram"
             )
+        if centre is not None:
+            numbers = (numbers - centre) ** 2
         base = self._ask(None, where, {})
         answered = np.append(np.ones(held.domain.size), np.zeros(int(held.optional)))
         limit = base.weights[place]
         answered = answered if limit is None else answered * limit
         values = answered * np.append(numbers, np.zeros(int(held.optional)))
-        top = _with_weights(base, place, values)
-        text = f"mean of {axis}" + (f" where {base.text}" if base.text else "")
-        if base.text or held.optional:
-            bottom = Combination(self, ((1.0, _with_weights(base, place, answered)),), population)
-            over = Combination(self, ((1.0, top),), population)
-            found = self._finish(over.ratio(bottom, level=level), base)
-        else:
-            found = self._answer(((1.0 / (self.n or 1), top),), base, level, population)
-        return replace(found, question=text)
+        known = _with_weights(base, place, answered) if held.optional or limit is not None else base
+        return base, known, _with_weights(base, place, values)
+
+    quantile = quantiles.quantile
 
     def histogram(
         self,
@@ -220,52 +327,9 @@ class Estimate:
         if not np.isfinite(matrix).all():
             raise QuestionError("a workload must hold finite numbers; some are not")
         grids = matrix.reshape(-1, *shape)
-        values, variance = grid_rows(self.statistic, self.study.channels, grids, population)
+        values, variance = self.grid_moments(grids, population=population)
         labels = [str(row) for row in range(len(matrix))]
         return self._answers("linear", values, variance, ("question",), (labels,), (None,), level)
-
-    # What answers are made of
-
-    def value_of(self, question: Question) -> float:
-        """The estimated sum of a question's weights over people."""
-        if not self.n:
-            return math.nan
-        return self._sums.sum(self._vectors(question))
-
-    def covariance_of(self, a: Question, b: Question, *, population: bool = False) -> float:
-        """How two questions' estimates vary together; with `population`, people vary too."""
-        if not self.n:
-            return math.nan
-        pairs = list(zip(a.weights, b.weights, strict=True))
-        channels = self.study.channels
-        second = self._sums.sum(
-            [product_of(c, w, v) for c, (w, v) in zip(channels, pairs, strict=True)]
-        )
-        if population:
-            return second - self.value_of(a) * self.value_of(b) / self.n
-        base = self._sums.sum(
-            [baseline_of(c, w, v) for c, (w, v) in zip(channels, pairs, strict=True)]
-        )
-        found = second - base
-        return max(found, self._one_person(a)) if a is b else found
-
-    def _one_person(self, question: Question) -> float:
-        """The variance that a single person in the worst place would add: errors are no smaller."""
-        moment = square = 1.0
-        for channel, w in zip(self.study.channels, question.weights, strict=True):
-            if w is not None:
-                moments = channel.second_moment(w)
-                worst = int(np.argmax(moments))
-                moment *= float(moments[worst])
-                square *= float(w[worst] ** 2)
-        return moment - square
-
-    def _vectors(self, question: Question) -> Vectors:
-        """The function of each axis' output that a question asks to sum."""
-        return [
-            None if w is None else channel.coefficients(w)
-            for channel, w in zip(self.study.channels, question.weights, strict=True)
-        ]
 
     def _ask(self, question: Ask, where: Ask, by_axis: Mapping[str, Any]) -> Question:
         """All conditions as one question."""
@@ -309,7 +373,7 @@ class Estimate:
         table = np.zeros((len(groups), axis.size))
         for row, group in enumerate(groups):
             table[row, group] = 1.0 if asked is None else asked[group]
-        return Rows(table, _group_labels(axis, groups), _group_edges(axis, groups))
+        return Rows(table, group_labels(axis, groups), group_edges(axis, groups))
 
     # Putting answers together
 
@@ -343,17 +407,12 @@ class Estimate:
     ) -> Answers:
         """Every combination of rows at once."""
         asked = self._ask(None, where, {})
-        values, variance, shared = product_rows(
-            self.statistic, self.study.channels, asked.weights, rows, population
+        conditional = fraction and (bool(asked.text) or not self._knows_whole(population))
+        values, variance = self.row_moments(
+            asked, rows, population=population, conditional=conditional
         )
-        if fraction and asked.text:
-            # Shares of those in `where`, whose number is itself an estimate.
-            base = Combination(self, ((1.0, asked),), population).answer(level=level)
-            values = values / base.value
-            spread = variance - 2 * values * shared + values**2 * base.stderr**2
-            variance = spread / base.value**2
-        elif fraction:
-            values, variance = values / (self.n or 1), variance / (self.n or 1) ** 2
+        if fraction and not conditional:
+            values, variance = values / (self.whole or 1), variance / (self.whole or 1) ** 2
         names = tuple(self.study.axes[place].name for place in rows)
         found = self._answers(
             kind,
@@ -365,9 +424,10 @@ class Estimate:
             level,
         )
         notes = found.notes + tuple(PRORATED.format(name) for name in asked.prorated)
-        unit = "fraction" if fraction else "people"
+        unit = "fraction" if fraction else self.unit
         units = tuple(self.study.axes[place].unit for place in rows)
-        return replace(found, notes=notes, unit=unit, question=asked.text, units=units)
+        joint = Joint(self, asked, rows, population, conditional)
+        return replace(found, notes=notes, unit=unit, question=asked.text, units=units, joint=joint)
 
     def _answers(
         self,
@@ -396,6 +456,11 @@ class Estimate:
         )
 
 
+def _of(what: str, base: Question) -> str:
+    """What was asked, and of whom."""
+    return what + (f" where {base.text}" if base.text else "")
+
+
 def _with_weights(question: Question, place: int, w: Floats) -> Question:
     """The same question with other weights on one axis."""
     changed = (*question.weights[:place], w, *question.weights[place + 1 :])
@@ -416,26 +481,3 @@ def _mentions(axes: Sequence[Axis], text: str, axis: Axis) -> bool:
     """Whether a question says something about an axis."""
     asked = weights(axes, text).weights
     return asked[[held.name for held in axes].index(axis.name)] is not None
-
-
-def _group_labels(axis: Axis, groups: Sequence[NDArray[np.int64]]) -> list[str]:
-    """A cell's own label, or from the first to the last of a group."""
-    labels = axis.labels()
-    return [
-        labels[group[0]]
-        if len(group) == 1
-        else f"{labels[group[0]].split('..')[0]}..{labels[group[-1]].split('..')[-1]}"
-        for group in groups
-    ]
-
-
-def _group_edges(axis: Axis, groups: Sequence[NDArray[np.int64]]) -> NDArray[Any] | None:
-    """Where groups of neighbouring cells begin and end; None where they do not lie side by side."""
-    edges = axis.domain.edges()
-    held = [group for group in groups if group[-1] < axis.domain.size]
-    if edges is None or not held or len(held) < len(groups):
-        return None
-    cells = np.concatenate(held)
-    if np.any(np.diff(cells) != 1):
-        return None
-    return edges[[group[0] for group in held] + [held[-1][-1] + 1]]

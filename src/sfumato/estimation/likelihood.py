@@ -1,0 +1,188 @@
+"""Answers by likelihood: the population that makes the reports likeliest, smoothed as they ask.
+
+Only the axes that a question mentions are decoded, jointly, and kept for the next question.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import StudyError, TooLargeError
+from sfumato.estimation.answers import Terms
+from sfumato.estimation.em import decode
+from sfumato.estimation.estimate import Estimate
+from sfumato.estimation.mixture import mixture_of
+from sfumato.estimation.posterior import Decoder, settle
+from sfumato.estimation.rows import Rows
+from sfumato.estimation.strength import choose
+from sfumato.estimation.unbiased import UnbiasedEstimate
+from sfumato.mechanisms.statistics import BitReports, SymbolCounts
+from sfumato.questions import Question
+
+if TYPE_CHECKING:
+    from sfumato.study import Study
+
+Floats = NDArray[np.float64]
+Progress = Callable[[float], None]
+
+MOST_ROW_ENTRIES = 1 << 30
+_ENTRIES_AT_ONCE = 1 << 22
+
+
+class LikelihoodEstimate(Estimate):
+    """Likelihood answers from one tally."""
+
+    method: ClassVar[str] = "likelihood"
+
+    def __init__(
+        self,
+        study: Study,
+        statistic: SymbolCounts | BitReports,
+        *,
+        via: str = "auto",
+        smoothing: str = "auto",
+        progress: Progress | None = None,
+    ) -> None:
+        super().__init__(study, statistic)
+        if smoothing not in ("auto", "none"):
+            raise StudyError(f"smoothing must be 'auto' or 'none', got smoothing={smoothing!r}")
+        self.unbiased = UnbiasedEstimate(study, statistic, via=via)
+        self.smoothing = smoothing
+        self._progress = progress
+        self._decoders: dict[tuple[int, ...], Decoder] = {}
+
+    def decoder(self, axes: tuple[int, ...]) -> Decoder:
+        """The population on some axes, decoded once."""
+        if axes not in self._decoders:
+            mixture = mixture_of(self.statistic, self.study.channels, axes)
+            if self.smoothing == "none":
+                # Cells on their own say how far the unsmoothed answer may be off.
+                alone = choose(mixture, [False] * len(axes), progress=self._progress)
+                self._decoders[axes] = Decoder(alone, decode(mixture, progress=self._progress))
+            else:
+                ordered = [self._ordered(axis) for axis in axes]
+                self._decoders[axes] = Decoder(choose(mixture, ordered, progress=self._progress))
+        return self._decoders[axes]
+
+    def _ordered(self, axis: int) -> bool:
+        """Whether neighbouring cells of an axis are alike: not where one of them is "no answer"."""
+        held = self.study.axes[axis]
+        return held.domain.ordered and not held.optional
+
+    def moments(
+        self, terms: Terms, *, population: bool = False, beside: Terms = ()
+    ) -> tuple[float, float]:
+        """The sum of all terms as one question about the axes that any of them mentions."""
+        if not self.n:
+            return math.nan, math.nan
+        axes = _mentioned([question for _, question in (*terms, *beside)])
+        if not axes:
+            return float(sum(factor for factor, _ in terms)) * self.n, 0.0
+        decoder = self.decoder(axes)
+        row = np.zeros(tuple(self.study.shape[axis] for axis in axes))
+        for factor, question in terms:
+            row += factor * _outer(question, axes, self.study.shape)
+        value, variance, wide = decoder.moments(row[None])
+        _, unbiased = self.unbiased.moments(terms)
+        settled = settle(variance, wide, np.array([unbiased]))
+        if population:
+            settled = settled + self._sampling(decoder, row[None], value)
+        return float(value[0]), float(settled[0])
+
+    def row_moments(
+        self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
+    ) -> tuple[Floats, Floats]:
+        """All rows as questions about one grid."""
+        shape = tuple(len(row.weights) for row in rows.values())
+        if not self.n:
+            return np.full(shape, np.nan), np.full(shape, np.nan)
+        axes = tuple(sorted({*rows, *_mentioned([asked])}))
+        self._refuse_many(math.prod(shape), axes)
+        decoder = self.decoder(axes)
+        base = _outer(asked, axes, self.study.shape)
+        total = float(np.sum(base * decoder.counts()))
+        found = []
+        for table in self._row_tables(asked, rows, axes):
+            share = (table.reshape(len(table), -1) @ decoder.counts().ravel()) / total
+            if conditional:
+                # To first order a share errs as (its count − share·base) / base does.
+                table = (table - np.multiply.outer(share, base)) / total
+            values, variance, wide = decoder.moments(table)
+            extra = self._sampling(decoder, table, values) if population else 0.0 * values
+            found.append((share if conditional else values, variance, wide, extra))
+        values, variance, wide, extra = (np.concatenate(part) for part in zip(*found, strict=True))
+        _, unbiased = self.unbiased.row_moments(
+            asked, rows, population=False, conditional=conditional
+        )
+        settled = settle(variance, wide, unbiased.ravel()) + extra
+        return values.reshape(shape), settled.reshape(shape)
+
+    def _refuse_many(self, count: int, axes: tuple[int, ...]) -> None:
+        """Refuse, before anything is decoded, more answers than their errors can be found for."""
+        cells = math.prod(self.study.shape[axis] for axis in axes)
+        if count * cells > MOST_ROW_ENTRIES:
+            raise TooLargeError(
+                f"{count:,} answers about {cells:,} cells are too many to find the errors of "
+                f"(the limit is {MOST_ROW_ENTRIES:,} pairs); ask for fewer groups with bins=..., "
+                'or use method="unbiased"'
+            )
+
+    def _row_tables(
+        self, asked: Question, rows: dict[int, Rows], axes: tuple[int, ...]
+    ) -> Iterator[Floats]:
+        """Every combination of rows as weights over the grid of some axes, a chunk at a time."""
+        sizes = [len(row.weights) for row in rows.values()]
+        cells = math.prod(self.study.shape[axis] for axis in axes)
+        count = math.prod(sizes)
+        at_once = max(1, _ENTRIES_AT_ONCE // cells)
+        for start in range(0, count, at_once):
+            places = np.unravel_index(np.arange(start, min(start + at_once, count)), sizes)
+            row_of = dict(zip(rows, places, strict=True))
+            table: Floats = np.ones(len(places[0]))
+            for axis in axes:
+                w = asked.weights[axis]
+                if axis in rows:
+                    part = rows[axis].weights[row_of[axis]]
+                else:
+                    part = (np.ones(self.study.shape[axis]) if w is None else w)[None, :]
+                table = table[..., None] * part.reshape(
+                    len(part), *(1,) * (table.ndim - 1), part.shape[1]
+                )
+            yield table
+
+    def grid_moments(self, grids: Floats, *, population: bool) -> tuple[Floats, Floats]:
+        """Questions about all axes together."""
+        if not self.n:
+            return np.full(len(grids), np.nan), np.full(len(grids), np.nan)
+        decoder = self.decoder(tuple(range(len(self.study.axes))))
+        values, variance, wide = decoder.moments(grids)
+        _, unbiased = self.unbiased.grid_moments(grids, population=False)
+        settled = settle(variance, wide, unbiased)
+        if population:
+            settled = settled + self._sampling(decoder, grids, values)
+        return values, settled
+
+    def _sampling(self, decoder: Decoder, rows: Floats, values: Floats) -> Floats:
+        """The variance that drawing people from a population adds to sums over them."""
+        squares = (rows.reshape(len(rows), -1) ** 2) @ decoder.counts().ravel()
+        result: Floats = np.maximum(squares - values**2 / self.n, 0.0)
+        return result
+
+
+def _mentioned(questions: Sequence[Question]) -> tuple[int, ...]:
+    """The axes that any of the questions says something about."""
+    return tuple(sorted({d for q in questions for d, w in enumerate(q.weights) if w is not None}))
+
+
+def _outer(question: Question, axes: tuple[int, ...], shape: tuple[int, ...]) -> Floats:
+    """A question's weights over the grid of some axes."""
+    grid: Floats = np.ones(())
+    for axis in axes:
+        w = question.weights[axis]
+        grid = np.multiply.outer(grid, np.ones(shape[axis]) if w is None else w)
+    return grid

@@ -1,0 +1,159 @@
+"""Unbiased answers: nothing is assumed of the population, and the error is exact.
+
+Every answer is a sum over people of f = Π_d f_d(y_d) with E[f_d | x_d] = w_d[x_d]. Its variance
+given the data is Σ_x c(x)·(Π_d E[f_d² | x_d] − Π_d w_d(x_d)²): two more sums of the same kind, so
+the error is found from the same tally, without a grid, and is itself unbiased.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.estimation.answers import Terms
+from sfumato.estimation.bands import row_covariance
+from sfumato.estimation.estimate import Estimate
+from sfumato.estimation.quantiles import Curve
+from sfumato.estimation.rows import (
+    Rows,
+    excess_of,
+    grid_rows,
+    mean_square,
+    plain_of,
+    product_of,
+    product_rows,
+    read_pairs,
+)
+from sfumato.estimation.sums import Sums
+from sfumato.mechanisms.statistics import BitReports, SymbolCounts, Vectors
+from sfumato.questions import Question
+
+if TYPE_CHECKING:
+    from sfumato.study import Study
+
+Floats = NDArray[np.float64]
+
+
+class UnbiasedEstimate(Estimate):
+    """Unbiased answers from one tally."""
+
+    method: ClassVar[str] = "unbiased"
+
+    def __init__(
+        self,
+        study: Study,
+        statistic: SymbolCounts | BitReports,
+        *,
+        via: str = "auto",
+        squared: SymbolCounts | BitReports | None = None,
+    ) -> None:
+        super().__init__(study, statistic)
+        self._squared = squared  # the same reports with squared weights, where they have any
+        self._sums = Sums(statistic, via)
+        self._squares = self._sums if squared is None else Sums(squared, via)
+
+    def moments(
+        self, terms: Terms, *, population: bool = False, beside: Terms = ()
+    ) -> tuple[float, float]:
+        """Values and covariances of all terms, put together."""
+        value = sum(factor * self.value_of(question) for factor, question in terms)
+        variance = sum(
+            f * g * self.covariance_of(q, r, population=population)
+            for f, q in terms
+            for g, r in terms
+        )
+        return float(value), float(variance)
+
+    def row_moments(
+        self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
+    ) -> tuple[Floats, Floats]:
+        """By splitting the tally once; shares take the covariance with their base into account."""
+        values, variance, shared = self._product_rows(asked, rows, population)
+        if not conditional or not self.n:
+            return values, variance
+        base = self.value_of(asked)
+        share = values / base
+        spread = self.covariance_of(asked, asked, population=population)
+        return share, (variance - 2 * share * shared + share**2 * spread) / base**2
+
+    def row_covariance(
+        self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
+    ) -> Floats | None:
+        """From the same tally; shares take the covariance with their base into account."""
+        ((place, held),) = rows.items()
+        channels, where = self.study.channels, asked.weights
+        found = row_covariance(self.statistic, channels, where, place, held.weights, population)
+        if not conditional:
+            return found
+        values, _, shared = product_rows(self.statistic, channels, where, rows, population)
+        share = values / self.value_of(asked)
+        spread = self.covariance_of(asked, asked, population=population)
+        crossed = np.multiply.outer(share, shared)
+        return found - crossed - crossed.T + spread * np.multiply.outer(share, share)
+
+    def share_moments(self, asked: Question, rows: dict[int, Rows], *, population: bool) -> Curve:
+        """Counts beside their base, undivided, with their covariance."""
+        values, variance, shared = self._product_rows(asked, rows, population)
+        if all(w is None for w in asked.weights) and self._knows_whole(population):
+            return Curve(values, self.whole, variance)
+        spread = self.covariance_of(asked, asked, population=population)
+        return Curve(values, self.value_of(asked), variance, shared, spread)
+
+    def _product_rows(
+        self, asked: Question, rows: dict[int, Rows], population: bool
+    ) -> tuple[Floats, Floats, Floats]:
+        """Values, variances and covariances with the condition."""
+        return product_rows(
+            self.statistic, self.study.channels, asked.weights, rows, population, self._squared
+        )
+
+    def grid_moments(self, grids: Floats, *, population: bool) -> tuple[Floats, Floats]:
+        """By turning every question into a function of the output."""
+        return grid_rows(
+            self.statistic, self.study.channels, grids, population, squared=self._squared
+        )
+
+    def value_of(self, question: Question) -> float:
+        """The estimated sum of a question's weights over people."""
+        if not self.n:
+            return math.nan
+        return self._sums.sum(self._vectors(question))
+
+    def covariance_of(self, a: Question, b: Question, *, population: bool = False) -> float:
+        """How two questions' estimates vary together; with `population`, people vary too."""
+        if not self.n:
+            return math.nan
+        pairs = list(zip(a.weights, b.weights, strict=True))
+        channels = self.study.channels
+        second = self._squares.sum(read_pairs(channels, pairs, product_of))
+        least = self._one_person(a) if a is b else -math.inf
+        if population:
+            return max(second - self.value_of(a) * self.value_of(b) / self.n, least)
+        base = self._squares.sum(read_pairs(channels, pairs, plain_of))
+        for place, channel in enumerate(channels):
+            if channel.rounds and any(part is not None for part in pairs[place]):
+                vectors = read_pairs(channels, pairs, plain_of)
+                vectors[place] = excess_of(channel, *pairs[place])
+                base -= self._squares.sum(vectors)
+        return max(second - base, least)
+
+    def _one_person(self, question: Question) -> float:
+        """The variance that a single person in the worst place would add: errors are no smaller."""
+        moment = square = 1.0
+        for channel, w in zip(self.study.channels, question.weights, strict=True):
+            if w is not None:
+                moments = channel.second_moment(w)
+                worst = int(np.argmax(moments))
+                moment *= float(moments[worst])
+                square *= float(w[worst] ** 2)
+        return (moment - square) * mean_square(self.statistic, self._squared)
+
+    def _vectors(self, question: Question) -> Vectors:
+        """The function of each axis' output that a question asks to sum."""
+        return [
+            None if w is None else channel.coefficients(w)
+            for channel, w in zip(self.study.channels, question.weights, strict=True)
+        ]
