@@ -1,0 +1,426 @@
+"""Quantiles: where a share of people lies at or below, with an interval in the axis' own units.
+
+Estimator:
+    The cumulative share F̂ at the end of every cell is made monotone by isotonic regression between
+    its exact ends 0 and 1, each cell weighted by its precision, and read where it crosses q: the
+    first cell with F̂ >= q, and inside a bin by linear interpolation. Larger q never give smaller
+    values.
+
+    The interval inverts the test of F(t) = q at every cell, |F̂(t) − q| <= z·se(t), with se the
+    error before the regression: for independent Gaussian errors isotonic regression makes no
+    cell's error larger (Kelly 1989, Annals of Statistics 17). The cell of the true quantile is x
+    with F(x − 1) < q <= F(x), so it is left out only if q is rejected at x from above or at x − 1
+    from below: together no more often than the level allows. Within a cell nothing is known, so
+    whole cells are given. A quantile is no sum over people: it has an interval, and no standard
+    error.
+
+Shares of a condition have the error of count(t) − q·base, whose mean is zero where F(t) = q.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+
+from sfumato.channels.thermometer import ThermometerChannel
+from sfumato.errors import QuestionError, near
+from sfumato.estimation.answers import (
+    NO_REPORTS,
+    PRORATED,
+    UNSURE_DIVISOR,
+    Answer,
+    Answers,
+    normal_quantile,
+)
+from sfumato.estimation.rows import Rows
+from sfumato.estimation.rulers import Ruler
+from sfumato.questions import Question
+
+if TYPE_CHECKING:
+    from sfumato.axes import Axis
+    from sfumato.domains import Domain
+    from sfumato.estimation.estimate import Ask, Estimate
+    from sfumato.study import Study
+
+Floats = NDArray[np.float64]
+
+MOST_CELLS = 2048  # beyond this many cells quantiles are searched for by bisection
+BISECTED = "found by bisection"
+TIMED = ("dates", "times")
+_TIE = 1e-12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """Estimated people at or below each cell, and in all, with the errors of both."""
+
+    counts: Floats
+    base: float
+    variance: Floats
+    shared: Floats | float = 0.0
+    spread: float = 0.0
+
+    def error(self, q: float) -> Floats:
+        """The standard error of count − q·base, which is zero on average where the share is q."""
+        variance = self.variance - 2 * q * self.shared + q**2 * self.spread
+        return np.sqrt(np.maximum(variance, 0.0))
+
+    def monotone(self) -> Floats:
+        """Shares at or below each cell, rising from 0 to exactly 1."""
+        raw = self.counts / self.base
+        variance = self.variance - 2 * raw * self.shared + raw**2 * self.spread
+        # A cell is at most a million times as precise as another: beyond that it is rounding.
+        least = max(1e-6 * float(np.max(variance)), 1e-300)
+        if len(raw) > 1:
+            weights = 1.0 / np.maximum(variance[:-1] / least, 1.0)
+            raw[:-1] = isotonic_regression(raw[:-1], weights=weights).x
+        raw[-1] = 1.0
+        return np.clip(raw, 0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """The part of an ordered axis that a question leaves, and the people on it."""
+
+    estimate: Estimate
+    axis: Axis
+    place: int
+    base: Question
+    cells: NDArray[np.int64]
+    weights: Floats
+    ruler: Ruler
+    population: bool
+
+    @classmethod
+    def of(cls, estimate: Estimate, axis: str, where: Ask, population: bool) -> Line:
+        """Check that quantiles make sense here; "no answer" is left out."""
+        place = estimate._place(axis)
+        held = estimate.study.axes[place]
+        if not held.domain.ordered:
+            raise QuestionError(f"axis {axis!r} has no order, so no quantiles; ask for histogram()")
+        asked = estimate._ask(None, where, {})
+        limit = asked.weights[place]
+        weights = np.ones(held.size) if limit is None else limit.copy()
+        weights[held.domain.size :] = 0.0
+        cells = np.flatnonzero(weights)
+        if not len(cells):
+            raise QuestionError(f"quantiles of {axis!r} are among people with an answer; ask so")
+        part = None if np.all(weights == 1.0) else weights
+        base = replace(asked, weights=(*asked.weights[:place], part, *asked.weights[place + 1 :]))
+        ruler = Ruler.of(held.domain).within(cells)
+        return cls(estimate, held, place, base, cells, weights, ruler, population)
+
+    def upto(self, cells: NDArray[np.int64]) -> Floats:
+        """Weights of the people at or below each of the given cells."""
+        below = cells[:, None] >= np.arange(self.axis.size)
+        result: Floats = below * self.weights
+        return result
+
+    def curve(self) -> Curve:
+        """All cumulative counts at once."""
+        rows = {self.place: Rows(self.upto(self.cells), [], None)}
+        return self.estimate.share_moments(self.base, rows, population=self.population)
+
+    def gap(self, q: float) -> Callable[[int], tuple[float, float]]:
+        """The count − q·base at a cell and its standard error, each found once, when asked for."""
+        known: dict[int, tuple[float, float]] = {}
+
+        def at(number: int) -> tuple[float, float]:
+            if number not in known:
+                w = self.upto(self.cells[number : number + 1])[0]
+                changed = (
+                    *self.base.weights[: self.place],
+                    w,
+                    *self.base.weights[self.place + 1 :],
+                )
+                terms = ((1.0, replace(self.base, weights=changed)), (-q, self.base))
+                value, variance = self.estimate.moments(terms, population=self.population)
+                known[number] = value, math.sqrt(max(variance, 0.0))
+            return known[number]
+
+        return at
+
+    @property
+    def text(self) -> str:
+        """The question in words."""
+        return self.axis.name + (f" where {self.base.text}" if self.base.text else "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A quantile and its interval, in base units."""
+
+    value: float
+    low: float
+    high: float
+
+
+_NOTHING = _Found(math.nan, math.nan, math.nan)
+
+
+@overload
+def quantile(
+    estimate: Estimate,
+    axis: str,
+    q: float,
+    *,
+    where: Ask = None,
+    level: float = 0.95,
+    population: bool = False,
+) -> Answer: ...
+
+
+@overload
+def quantile(
+    estimate: Estimate,
+    axis: str,
+    q: Sequence[float] | Floats,
+    *,
+    where: Ask = None,
+    level: float = 0.95,
+    population: bool = False,
+) -> Answers: ...
+
+
+def quantile(
+    estimate: Estimate,
+    axis: str,
+    q: float | Sequence[float] | Floats,
+    *,
+    where: Ask = None,
+    level: float = 0.95,
+    population: bool = False,
+) -> Answer | Answers:
+    """The value that a share q of people is at or below, among those who answered.
+
+    Several q give several answers, never falling as q rises. The interval is found by testing every
+    cell; `stderr` is NaN. Dates are in days and times in seconds, since 1970-01-01 or midnight, and
+    are spelled out in `written` and in labels.
+
+    Args:
+        estimate: What answers: `quantile` is a method of it.
+        axis: An axis with an order.
+        q: One share from 0 to 1, or several.
+        where: Conditions on the people.
+        level: Share of intervals that hold the truth.
+        population: Add the sampling of people to the error.
+
+    Example:
+        >>> import sfumato as sf
+        >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+        >>> tally = study.simulate({"age": list(range(100)) * 100}, seed=1)
+        >>> print(tally.estimate(method="unbiased").quantile("age", 0.5))
+        50 (48 to 51)
+    """
+    shares, single = _shares(q)
+    normal_quantile(level)
+    line = Line.of(estimate, axis, where, population)
+    found, notes = _find(line, shares, level)
+    return (
+        _single(line, shares[0], found[0], level, notes)
+        if single
+        else _several(line, shares, found, level, notes)
+    )
+
+
+def _find(line: Line, shares: list[float], level: float) -> tuple[list[_Found], tuple[str, ...]]:
+    """Every quantile, and what the reader should know."""
+    if not line.estimate.n:
+        return [_NOTHING] * len(shares), (NO_REPORTS,)
+    notes = tuple(PRORATED.format(name) for name in line.base.prorated)
+    if len(line.cells) > MOST_CELLS:
+        return [_bisect(line, share, level) for share in shares], (*notes, BISECTED)
+    curve = line.curve()
+    if not curve.base > 4 * math.sqrt(max(curve.spread, 0.0)):
+        notes = (*notes, UNSURE_DIVISOR)
+    rising = curve.monotone() if curve.base > 0 else None
+    return [_read(line.ruler, curve, rising, share, level) for share in shares], notes
+
+
+def bisect_quantile(
+    estimate: Estimate,
+    axis: str,
+    q: float,
+    *,
+    where: Ask = None,
+    level: float = 0.95,
+    population: bool = False,
+) -> Answer:
+    """The q-quantile by bisection on estimated shares, as Xiang et al. search for it (§4.4).
+
+    Only ⌈log2 m⌉ counts are asked for, and as many for each end of the interval. Corrected: the
+    share is 0 below the first cell and 1 at the last, exactly, instead of what a noisy last bit
+    says, so there is always a crossing, monotone or not; and the answer has an interval.
+
+    Example:
+        >>> import sfumato as sf
+        >>> age = sf.integers("age", 0, 99, protect=sf.Distance(1.0), channel=sf.Thermometer())
+        >>> tally = sf.Study("s", [age]).simulate({"age": list(range(100)) * 200}, seed=1)
+        >>> print(bisect_quantile(tally.estimate(method="unbiased"), "age", 0.5))
+        50 (48 to 50)
+    """
+    shares, single = _shares(q)
+    if not single:
+        raise QuestionError("bisect_quantile() takes one share q; ask quantile() for several")
+    normal_quantile(level)
+    line = Line.of(estimate, axis, where, population)
+    if not estimate.n:
+        return _single(line, shares[0], _NOTHING, level, (NO_REPORTS,))
+    notes = tuple(PRORATED.format(name) for name in line.base.prorated)
+    found = _bisect(line, shares[0], level)
+    return _single(line, shares[0], found, level, (*notes, BISECTED))
+
+
+def percentile_error_bound(study: Study, axis: str, n: int, delta: float) -> float:
+    """Theorem 5 of Xiang et al.: how far the share at a bisected quantile may be from q.
+
+    With probability at least 1 − δ, inf |p − q| over p in (F(x − 1), F(x)], x the quantile found,
+    is at most 2·s·√(2/n·ln(4·⌈log2 m⌉/δ)), s = (e^ε + 1)/(e^ε − 1).
+
+    Corrected: the proof of Lemma 1 adds o_r and o_m, not o_1; its two-sided Hoeffding bound needs
+    a factor 2, here inside the logarithm (the printed one, without it, still holds while
+    δ <= log2 m, as o_r and o_m are flipped independently). With steps of different ε the largest s
+    counts. The exact last bit only helps.
+
+    Args:
+        study: The study.
+        axis: An axis with the thermometer channel.
+        n: Number of reports.
+        delta: Chance that the bound fails.
+    """
+    if isinstance(n, bool) or not n >= 1:
+        raise QuestionError(f"n must be at least 1 report, got n={n}")
+    if not 0 < delta < 1:
+        raise QuestionError(f"delta must lie between 0 and 1, got delta={delta}")
+    names = [held.name for held in study.axes]
+    channel = study.channels[names.index(axis)] if axis in names else None
+    if channel is None:
+        raise QuestionError(f"there is no axis {axis!r}: {near(axis, names)}")
+    if not isinstance(channel, ThermometerChannel):
+        raise QuestionError(
+            f"the bound is for the thermometer channel, and axis {axis!r} has {channel.id}; "
+            "quantile() gives an interval for every channel"
+        )
+    steps = math.ceil(math.log2(channel.size))
+    # Xiang et al. 2020, Theorem 5, Δ of appendix A.8 with the factor of Hoeffding's bound.
+    return 2 * float(channel.scale.max()) * math.sqrt(2 / n * math.log(4 * steps / delta))
+
+
+def _read(ruler: Ruler, curve: Curve, rising: Floats | None, q: float, level: float) -> _Found:
+    """Read the monotone shares at q, and invert the tests around it."""
+    if rising is None:
+        return _Found(math.nan, float(ruler.lows[0]), float(ruler.highs[-1]))
+    reach = normal_quantile(level) * curve.error(q)[:-1] / curve.base
+    # The last share is one and the share before the first is zero: neither needs a test.
+    first = int(np.argmax(np.append(rising[:-1] + reach >= q - _TIE, True)))
+    last = len(reach) - int(np.argmax(np.append((rising[:-1] - reach <= q + _TIE)[::-1], True)))
+    low, high = float(ruler.lows[first]), float(ruler.highs[last])
+    cell = int(np.searchsorted(rising, max(q - _TIE, _TIE)))
+    before = float(rising[cell - 1]) if cell else 0.0
+    value = ruler.value(cell, (q - before) / (float(rising[cell]) - before))
+    return _Found(value, min(low, value), max(high, value))
+
+
+def _bisect(line: Line, q: float, level: float) -> _Found:
+    """A crossing of q, and crossings of the two ends of its test."""
+    z, size, ruler = normal_quantile(level), len(line.cells), line.ruler
+    at = line.gap(q)
+    base, _ = line.estimate.moments(((1.0, line.base),), population=line.population)
+    tie = _TIE * abs(base)
+    cell = _crossing(lambda t: at(t)[0] >= (-tie if q else tie), size)
+    first = _crossing(lambda t: at(t)[0] + z * at(t)[1] >= -tie, size)
+    last = _crossing(lambda t: at(t)[0] - z * at(t)[1] > tie, size)
+    before = at(cell - 1)[0] if cell else -q * base
+    after = at(cell)[0] if cell < size - 1 else (1 - q) * base
+    value = ruler.value(cell, -before / (after - before) if after > before else 0.0)
+    low, high = float(ruler.lows[first]), float(ruler.highs[last])
+    return _Found(value, min(low, value), max(high, value))
+
+
+def _crossing(reached: Callable[[int], bool], size: int) -> int:
+    """A cell that is reached while the one before is not; below all none is, the last always is."""
+    left, right = -1, size - 1
+    while right - left > 1:
+        middle = (left + right) // 2
+        left, right = (left, middle) if reached(middle) else (middle, right)
+    return right
+
+
+def _shares(q: Any) -> tuple[list[float], bool]:
+    """The shares asked for, checked, and whether it was a single one."""
+    single = np.ndim(q) == 0
+    given: Sequence[Any] = [q] if single else list(q)
+    if not given:
+        raise QuestionError("quantile needs at least one share q between 0 and 1, got none")
+    shares = []
+    for share in given:
+        number = isinstance(share, (int, float, np.integer, np.floating, Fraction))
+        if not number or isinstance(share, bool) or not 0 <= share <= 1:
+            raise QuestionError(
+                f"a quantile's share must be a number from 0 to 1, such as 0.5 for the median, "
+                f"got q={share!r}"
+            )
+        shares.append(float(share))
+    return shares, single
+
+
+def _single(line: Line, q: float, found: _Found, level: float, notes: tuple[str, ...]) -> Answer:
+    """One quantile; dates and times are also written out."""
+    places = (found.value, found.low, found.high)
+    spelled = line.axis.domain.kind in TIMED and not math.isnan(found.value)
+    return Answer(
+        value=found.value,
+        stderr=math.nan,
+        n=line.estimate.n,
+        level=level,
+        method=line.estimate.method,
+        notes=notes,
+        question=f"{_percent(q)} quantile of {line.text}",
+        bounds=(found.low, found.high),
+        written=tuple(_written(line.axis.domain, x) for x in places) if spelled else None,
+    )
+
+
+def _several(
+    line: Line, shares: list[float], found: list[_Found], level: float, notes: tuple[str, ...]
+) -> Answers:
+    """Many quantiles; labels of dates and times have them written out."""
+    axis, names = line.axis, [_percent(share) for share in shares]
+    if axis.domain.kind in TIMED:
+        names = [
+            name if math.isnan(one.value) else f"{name} ({_written(axis.domain, one.value)})"
+            for name, one in zip(names, found, strict=True)
+        ]
+    return Answers(
+        values=np.array([one.value for one in found]),
+        stderr=np.full(len(found), math.nan),
+        n=line.estimate.n,
+        kind="quantile",
+        axes=(axis.name,),
+        all_labels=(names,),
+        all_edges=(None,),
+        level=level,
+        method=line.estimate.method,
+        notes=notes,
+        unit=axis.unit or axis.name,
+        question=f"quantiles of {line.text}",
+        units=(axis.unit,),
+        bounds=(np.array([one.low for one in found]), np.array([one.high for one in found])),
+    )
+
+
+def _percent(q: float) -> str:
+    """A share as a label."""
+    return f"{100 * q:.6g}%"
+
+
+def _written(domain: Domain, place: float) -> str:
+    """A date, or a time to the second, as the axis writes it."""
+    return domain.write(Fraction(round(place)))
