@@ -42,7 +42,7 @@ class Reals:
     Args:
         low: The smallest value.
         high: The largest value.
-        bins: Number of bins, at least 2.
+        bins: Number of bins, at least 2; with stochastic rounding, where 1 bin has 2 ends, 1.
         cuts: All edges where the bins are unequal, else empty.
         rounding: None, or "stochastic".
 
@@ -74,8 +74,12 @@ class Reals:
                 f"rounding must be None or 'stochastic', got rounding={self.rounding!r}"
             )
         bins = rational(self.bins, "bins")
-        if bins.denominator != 1 or bins < 2:
-            raise StudyError(f"bins must be a whole number of at least 2, got bins={self.bins!r}")
+        least = 1 if self.rounding else 2
+        if bins.denominator != 1 or bins < least:
+            remedy = "" if self.rounding or bins != 1 else "; one bin needs rounding='stochastic'"
+            raise StudyError(
+                f"bins must be a whole number of at least {least}, got bins={self.bins!r}{remedy}"
+            )
         object.__setattr__(self, "bins", int(bins))
         if self.low >= self.high:
             raise StudyError(
@@ -136,8 +140,12 @@ class Reals:
         if isinstance(edges, str) or not hasattr(edges, "__iter__"):
             raise StudyError(f"edges must be a list of numbers, got edges={edges!r}")
         cuts = tuple(rational(edge, "edges") for edge in edges)
-        if len(cuts) < 3:
-            raise StudyError(f"edges must be at least 3, for 2 bins, got {len(cuts)} of them")
+        least = 1 if rounding else 2
+        if len(cuts) <= least:
+            bins = "1 bin" if rounding else "2 bins"
+            raise StudyError(
+                f"edges must be at least {least + 1}, for {bins}, got {len(cuts)} of them"
+            )
         return cls(min(cuts[0], cuts[-1]), max(cuts), len(cuts) - 1, cuts, rounding)
 
     @property

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.bitcolumns import BitColumns
-from sfumato.channels.base import Cells, Channel, Layout, Outputs
+from sfumato.channels.base import Cells, Channel, Floats, Layout, Outputs
 from sfumato.mechanisms.statistics import BitReports, SymbolCounts
 from sfumato.randomness import BitSource
 
@@ -35,12 +35,14 @@ class Product:
         pairs = zip(self.channels, codes, strict=True)
         return tuple(channel.encode(column, bits) for channel, column in pairs)
 
-    def tally(self, outputs: Sequence[Outputs]) -> SymbolCounts | BitReports:
-        """Reduce outputs to the smallest thing that can answer."""
+    def tally(
+        self, outputs: Sequence[Outputs], weights: Floats | None = None
+    ) -> SymbolCounts | BitReports:
+        """Reduce outputs to the smallest thing that can answer; `weights` are one a report."""
         symbols = [column for column in outputs if not isinstance(column, BitColumns)]
         if len(symbols) == len(outputs):
-            return SymbolCounts.of(self.layouts, symbols)
-        return BitReports(self.layouts, tuple(outputs), len(outputs[0]))
+            return SymbolCounts.of(self.layouts, symbols, weights, len(outputs[0]))
+        return BitReports(self.layouts, tuple(outputs), len(outputs[0]), weights)
 
     def merge(self, parts: Sequence[SymbolCounts | BitReports]) -> SymbolCounts | BitReports:
         """Add statistics pairwise, so that every report is copied only a few times."""
@@ -54,11 +56,13 @@ class Product:
 
     def empty(self) -> SymbolCounts | BitReports:
         """The tally of nobody."""
-        return self.tally(
-            [
-                np.zeros(0, dtype=np.int64)
-                if layout.kind == "symbols"
-                else BitColumns(np.zeros((layout.count, 0), dtype=np.uint64), 0)
-                for layout in self.layouts
-            ]
-        )
+        return self.tally(self.no_outputs())
+
+    def no_outputs(self) -> list[Outputs]:
+        """What nobody sends."""
+        return [
+            np.zeros(0, dtype=np.int64)
+            if layout.kind == "symbols"
+            else BitColumns(np.zeros((layout.count, 0), dtype=np.uint64), 0)
+            for layout in self.layouts
+        ]

@@ -54,11 +54,14 @@ class Statistic(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SymbolCounts:
-    """How many people sent each combination of symbols; combinations nobody sent are left out."""
+    """How many people sent each combination of symbols; combinations nobody sent are left out.
+
+    Where people have weights, `people` holds their sums in floats, and `count` still the reports.
+    """
 
     layouts: tuple[Layout, ...]
     symbols: tuple[NDArray[np.integer[Any]], ...]
-    people: NDArray[np.int64]
+    people: NDArray[np.int64] | Floats
     count: int
 
     @classmethod
@@ -66,26 +69,37 @@ class SymbolCounts:
         cls,
         layouts: tuple[Layout, ...],
         columns: Sequence[NDArray[np.integer[Any]]],
-        people: NDArray[np.int64] | None = None,
+        people: NDArray[np.int64] | Floats | None = None,
+        count: int | None = None,
     ) -> SymbolCounts:
-        """Count combinations; with `people` given, rows already stand for that many."""
+        """Count combinations; with `people` given, rows already stand for that many.
+
+        Args:
+            layouts: How each axis' output is written.
+            columns: The symbols, one column an axis.
+            people: Whole numbers, or weights in floats.
+            count: Number of reports, where `people` are weights.
+        """
         shape = tuple(layout.count for layout in layouts)
+        if people is not None and people.dtype.kind == "f":
+            # Without weight nothing is left of a report but its number.
+            columns, people = [c[people > 0] for c in columns], people[people > 0]
         rows = len(columns[0])
         if math.prod(shape) <= max(4 * rows, 1 << 12):
             key = np.ravel_multi_index(tuple(columns), shape)
             if people is None:
                 dense = np.bincount(key, minlength=math.prod(shape))
             else:
-                dense = np.zeros(math.prod(shape), dtype=np.int64)
+                dense = np.zeros(math.prod(shape), dtype=people.dtype)
                 np.add.at(dense, key, people)
             found = np.flatnonzero(dense)
             symbols: tuple[NDArray[Any], ...] = np.unravel_index(found, shape)
-            totals = dense[found]
+            totals: NDArray[Any] = dense[found]
         else:
             symbols, totals = _distinct(shape, columns, people)
         kinds = [np.min_scalar_type(size - 1) for size in shape]
         packed = tuple(s.astype(kind) for s, kind in zip(symbols, kinds, strict=True))
-        return cls(layouts, packed, totals.astype(np.int64), int(totals.sum()))
+        return cls(layouts, packed, totals, int(totals.sum()) if count is None else count)
 
     def sum(self, vectors: Vectors) -> float:
         """One pass over the distinct combinations."""
@@ -118,13 +132,15 @@ class SymbolCounts:
 
     def __add__(self, other: SymbolCounts) -> SymbolCounts:
         columns = [np.concatenate(pair) for pair in zip(self.symbols, other.symbols, strict=True)]
-        return SymbolCounts.of(self.layouts, columns, np.concatenate([self.people, other.people]))
+        people = np.concatenate([self.people, other.people])
+        return SymbolCounts.of(self.layouts, columns, people, self.count + other.count)
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, SymbolCounts)
             and self.layouts == other.layouts
-            and np.array_equal(self.people, other.people)
+            and self.count == other.count
+            and _same(self.people, other.people)
             and all(np.array_equal(a, b) for a, b in zip(self.symbols, other.symbols, strict=True))
         )
 
@@ -138,6 +154,8 @@ class BitReports:
     layouts: tuple[Layout, ...]
     columns: tuple[Outputs, ...]
     count: int
+    #: What each report counts for; None is one for everybody.
+    weights: Floats | None = None
 
     def sum(self, vectors: Vectors) -> float:
         """Expand the product into monomials of bits, each one a parity and a count of ones."""
@@ -221,8 +239,8 @@ class BitReports:
     def _symbol_weights(
         self, vectors: Vectors, left_out: Sequence[int] = (), rows: slice = slice(None)
     ) -> Floats | None:
-        """Each person's product over the symbol axes asked about, or None if there are none."""
-        weights: Floats | None = None
+        """Each person's weight times the product over the symbol axes asked about, or None."""
+        weights = None if self.weights is None else self.weights[rows]
         for axis, (column, vector) in enumerate(zip(self.columns, vectors, strict=True)):
             if vector is None or isinstance(column, BitColumns) or axis in left_out:
                 continue
@@ -256,7 +274,12 @@ class BitReports:
             join_outputs(layout, pair)
             for layout, *pair in zip(self.layouts, self.columns, other.columns, strict=True)
         ]
-        return BitReports(self.layouts, tuple(columns), self.count + other.count)
+        weights = (
+            None
+            if self.weights is None or other.weights is None
+            else np.concatenate([self.weights, other.weights])
+        )
+        return BitReports(self.layouts, tuple(columns), self.count + other.count, weights)
 
     def __eq__(self, other: object) -> bool:
         """The same reports in any order."""
@@ -277,6 +300,7 @@ class BitReports:
             else column.astype("<u8")[:, None].view(np.uint8)
             for column in self.columns
         ]
+        parts += [] if self.weights is None else [self.weights[:, None].view(np.uint8)]
         rows = np.concatenate(parts, axis=1)
         return rows[np.lexsort(rows.T)]
 
@@ -365,8 +389,8 @@ def join_outputs(layout: Layout, parts: Sequence[Outputs]) -> Outputs:
 def _distinct(
     shape: tuple[int, ...],
     columns: Sequence[NDArray[np.integer[Any]]],
-    people: NDArray[np.int64] | None,
-) -> tuple[tuple[NDArray[Any], ...], NDArray[np.int64]]:
+    people: NDArray[np.int64] | Floats | None,
+) -> tuple[tuple[NDArray[Any], ...], NDArray[np.int64] | Floats]:
     """Distinct rows in order, and how many people each stands for."""
     if math.prod(shape) < _MOST_KEYS:
         key = np.ravel_multi_index(tuple(columns), shape)
@@ -378,9 +402,16 @@ def _distinct(
         symbols = tuple(found.T)
     if people is None:
         return symbols, counts
-    totals = np.zeros(len(counts), dtype=np.int64)
+    totals: NDArray[Any] = np.zeros(len(counts), dtype=people.dtype)
     np.add.at(totals, inverse.reshape(-1), people)
     return symbols, totals
+
+
+def _same(a: NDArray[np.int64] | Floats, b: NDArray[np.int64] | Floats) -> bool:
+    """The same people; sums of weights may differ by rounding, as their order does."""
+    if a.dtype.kind != b.dtype.kind or len(a) != len(b):
+        return False
+    return bool(np.array_equal(a, b) if a.dtype.kind == "i" else np.allclose(a, b, 1e-9, 0.0))
 
 
 def _walk(terms: Sequence[list[_Term]]) -> Iterator[tuple[float, NDArray[np.uint64] | None, int]]:
