@@ -1,0 +1,218 @@
+"""Commands to look ahead with: plan, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.text import Text
+
+from sfumato import Study
+from sfumato.cli import showing
+from sfumato.cli.asking import PLOTS
+from sfumato.cli.failing import CommandError
+from sfumato.cli.files import AsJson, Force, StudyFile, load_study, target
+from sfumato.cli.trying import read_counts
+from sfumato.domains import Reals
+from sfumato.errors import StudyError
+from sfumato.metrics import Distance
+from sfumato.planning import BinPlan, Plan, epsilon_for, people_for, plan_bins
+from sfumato.planning.comparing import COLUMNS, METHODS
+from sfumato.planning.expecting import RUNS
+from sfumato.planning.plan import percent
+
+People = Annotated[int, typer.Option("--people", metavar="N", help="How many people will answer.")]
+PriorOption = Annotated[
+    str,
+    typer.Option(
+        metavar="flat|worst|FILE",
+        help="Where people are: evenly, as bad as can be, or a .csv or .parquet file with a "
+        "column for each axis and a column count.",
+    ),
+]
+Runs = Annotated[int, typer.Option(metavar="N", help="Tallies to simulate for likelihood answers.")]
+
+
+def plan(
+    study: StudyFile,
+    number: People,
+    ask: Annotated[
+        list[str] | None,
+        typer.Option(metavar="QUESTION", help='Your own, such as "age=18..30"; repeatable.'),
+    ] = None,
+    prior: PriorOption = "flat",
+    method: Annotated[
+        str, typer.Option(metavar="unbiased|likelihood", help="How answers will be found.")
+    ] = "unbiased",
+    want: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="A standard error that is wanted, such as 0.01: how many people, or how much "
+            "more epsilon, it takes.",
+        ),
+    ] = None,
+    level: Annotated[float, typer.Option(help="Share of intervals that hold the truth.")] = 0.95,
+    runs: Runs = RUNS,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg, .pdf or .html.")
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say how large errors will be, before anybody is asked.
+
+    Unbiased answers are planned exactly. Likelihood answers are planned by simulation, beside the
+    error that the answers would report. For axes of real numbers in equal bins, the number of bins
+    with the smallest error is recommended.
+    """
+    if plot is not None:
+        target(plot, "picture", *PLOTS, force=force)
+    loaded = load_study(study)
+    given = _prior(loaded, prior)
+    options: dict[str, Any] = {"prior": given, "method": method}
+    with showing.progress("planning") as seen:
+        found = loaded.expected_error(
+            number, ask, level=level, runs=runs, progress=_share(seen), **options
+        )
+    wanted = _wanted(loaded, number, want, ask, options, found) if want is not None else []
+    bins = _bins(loaded, number)
+    if plot is not None:
+        found.save_plot(plot)
+    if as_json:
+        document = found.to_dict() | {
+            "wanted": wanted,
+            "bins": {name: part.to_dict() | {"now": now} for name, now, part in bins},
+        }
+        showing.show_json(document | ({"plot": str(plot)} if plot else {}))
+        return
+    made = showing.table(*found.columns(), right=found.columns()[1:-1])
+    for row in found:
+        made.add_row(*(Text(cell) for cell in found.cells(row)))
+    showing.stdout().print(made)
+    showing.say(f"Study {found.study!r}: {found.caption()}")
+    for line in wanted:
+        showing.say(_wanted_line(line, number))
+    for name, now, part in bins:
+        showing.say(_bins_line(name, now, part))
+    if plot is not None:
+        showing.say(f"Drawn in {plot}.")
+
+
+def compare(
+    study: StudyFile,
+    number: People,
+    prior: PriorOption = "flat",
+    method: Annotated[
+        list[str] | None,
+        typer.Option(metavar="unbiased|likelihood", help="One way of answering only; repeatable."),
+    ] = None,
+    runs: Runs = RUNS,
+    as_json: AsJson = False,
+) -> None:
+    """Compare all channels that fit each axis, by the error to expect of typical questions.
+
+    These are random ranges, or single cells on axes without an order.
+    """
+    loaded = load_study(study)
+    given = _prior(loaded, prior)
+    with showing.progress("comparing") as seen:
+        found = loaded.compare(
+            number, prior=given, methods=method or METHODS, runs=runs, progress=_share(seen)
+        )
+    if as_json:
+        showing.show_json(found.to_dict())
+        return
+    made = showing.table(*COLUMNS, right=("standard error", "share", "report"))
+    for row in found:
+        made.add_row(*(Text(cell) for cell in row.cells()))
+    showing.stdout().print(made)
+    showing.say(
+        f"{number:,} people, prior {found.prior}; unbiased errors are exact, likelihood errors "
+        "root mean squares over simulated tallies."
+    )
+
+
+def _prior(study: Study, given: str) -> str | NDArray[np.int64]:
+    """A prior by name, or the counts in a file."""
+    if given in ("flat", "worst"):
+        return given
+    if not given.lower().endswith((".csv", ".csv.gz", ".parquet")):
+        raise CommandError(
+            f"--prior must be flat, worst or a .csv or .parquet file of counts, got {given!r}"
+        )
+    return read_counts(study, Path(given))
+
+
+def _share(seen: showing.Seen) -> Callable[[float], None]:
+    """Progress by share, on a bar that wants how much of how much."""
+    return lambda share: seen(share, 1.0)
+
+
+def _wanted(
+    study: Study, n: int, want: float, ask: list[str] | None, options: dict[str, Any], found: Plan
+) -> list[dict[str, Any]]:
+    """For each question, how many people, or by what factor more ε, give the wanted error."""
+    lines = []
+    questions: list[str | None] = [*ask] if ask else [None]
+    for question in questions:
+        people = people_for(study, want, question, **options)
+        try:
+            factor: float | None = epsilon_for(study, n, want, question, **options)
+        except StudyError:
+            factor = None
+        lines.append(
+            {
+                "question": question or "random ranges",
+                "share": want,
+                "people": people,
+                "epsilon_factor": factor,
+                "epsilon": None
+                if factor is None
+                else {
+                    axis.name: float(axis.statement.epsilon) * factor
+                    for axis in study.axes
+                    if hasattr(axis.statement, "epsilon")
+                },
+            }
+        )
+    return lines
+
+
+def _wanted_line(line: dict[str, Any], n: int) -> str:
+    """What a wanted error takes, in words."""
+    head = f"For a standard error of {percent(line['share'])} on {line['question']}: "
+    people = f"{line['people']:,} people"
+    if line["epsilon"] is None:
+        return f"{head}{people}; with {n:,} people no epsilon is enough."
+    each = ", ".join(f"{name} {value:.4g}" for name, value in line["epsilon"].items())
+    factor = line["epsilon_factor"]
+    return f"{head}{people}; or {n:,} people with every epsilon times {factor:.4g} ({each})."
+
+
+def _bins(study: Study, n: int) -> list[tuple[str, int, BinPlan]]:
+    """For each real axis in equal bins, how many it has and how many would be best."""
+    found = []
+    for axis in study.axes:
+        domain, protect = axis.domain, axis.statement
+        if not isinstance(domain, Reals) or not isinstance(protect, Distance) or axis.optional:
+            continue
+        if not domain.cuts and not domain.rounding:
+            made = plan_bins(domain.low, domain.high, protect, n)
+            found.append((axis.name, domain.size, made))
+    return found
+
+
+def _bins_line(name: str, now: int, part: BinPlan) -> str:
+    """What is recommended for an axis, in words."""
+    least = min(part, key=lambda row: abs(row.bins - now))
+    return (
+        f"Bins of {name}: {now} now; {part.bins} would be best for unbiased answers to random "
+        f"ranges, with an error of {percent(part.best.total)}, rounding included, if half of the "
+        "people are on a hill a quarter of the axis wide "
+        f"({percent(least.total)} with {least.bins})."
+    )

@@ -1,0 +1,187 @@
+"""A plan: the error to expect of each question, before anybody is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sfumato.errors import QuestionError, near
+from sfumato.estimation.answers import format_to, normal_quantile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRow:
+    """What to expect of one question, or of the mean over many of a kind.
+
+    Attributes:
+        question: What is asked.
+        kind: "range", "decile", "cell", "mean" or "asked".
+        axes: Names of the axes it is about.
+        stderr: The standard error: of people, or of `unit` for a mean. Over many questions, the
+            root of the mean square.
+        share: The same as a share of all people; None for a mean.
+        unit: What `stderr` counts.
+        channel: The channels of its axes.
+        how: "exact", "simulated" (the root mean square error over seeded tallies), or "reported"
+            (what the answers' own error would be).
+        reported: For likelihood answers, the error that they would report of themselves.
+    """
+
+    question: str
+    kind: str
+    axes: tuple[str, ...]
+    stderr: float
+    share: float | None
+    unit: str
+    channel: str
+    how: str
+    reported: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "question": self.question,
+            "kind": self.kind,
+            "axes": list(self.axes),
+            "stderr": self.stderr,
+            "share": self.share,
+            "unit": self.unit,
+            "channel": self.channel,
+            "how": self.how,
+            "reported": self.reported,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The errors to expect of a study with so many people.
+
+    Example:
+        >>> import sfumato as sf
+        >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+        >>> plan = study.expected_error(100_000, ["age=18..30"])
+        >>> row = plan["age=18..30"]
+        >>> round(row.stderr), row.how
+        (278, 'exact')
+    """
+
+    study: str
+    n: int
+    prior: str
+    method: str
+    level: float
+    rows: tuple[PlanRow, ...]
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[PlanRow]:
+        return iter(self.rows)
+
+    def __getitem__(self, question: str) -> PlanRow:
+        for row in self.rows:
+            if row.question == question:
+                return row
+        known = [row.question for row in self.rows]
+        raise QuestionError(f"the plan has no question {question!r}: {near(question, known)}")
+
+    def reach(self, row: PlanRow) -> float:
+        """Half the width of a row's interval at the plan's level."""
+        return normal_quantile(self.level) * row.stderr
+
+    def cells(self, row: PlanRow) -> tuple[str, ...]:
+        """A row of the table: question, standard error, share, interval, how, channel."""
+        unit = f" {row.unit}".rstrip()
+        share = "" if row.share is None else percent(row.share)
+        told = "" if row.reported is None else f"{format_to(row.reported, row.reported)}{unit}"
+        reach = self.reach(row)
+        return (
+            row.question,
+            f"{format_to(row.stderr, row.stderr)}{unit}",
+            share,
+            f"± {format_to(reach, reach)}",
+            *((told,) if self.method == "likelihood" else ()),
+            row.channel,
+        )
+
+    def columns(self) -> tuple[str, ...]:
+        """Names of the table's columns."""
+        told = ("as reported",) if self.method == "likelihood" else ()
+        interval = f"{100 * self.level:.6g}% interval"
+        return ("question", "standard error", "share", interval, *told, "channel")
+
+    def caption(self) -> str:
+        """What the numbers are."""
+        return (
+            f"{self.n:,} people, {self.method} answers, {_PRIORS.get(self.prior, self.prior)}; "
+            f"errors are {_HOW[self.rows[0].how] if self.rows else ''}."
+        )
+
+    def __str__(self) -> str:
+        lines = text_table(self.columns(), [self.cells(row) for row in self.rows])
+        return "\n".join([f"Study {self.study!r}: {self.caption()}", "", *lines, *self.notes])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "study": self.study,
+            "people": self.n,
+            "prior": self.prior,
+            "method": self.method,
+            "level": self.level,
+            "rows": [{**row.to_dict(), "reach": self.reach(row)} for row in self.rows],
+            "notes": list(self.notes),
+        }
+
+    def plot(self, *, title: str | None = None) -> Any:
+        """A matplotlib figure of the errors as shares; needs the extra `plots`."""
+        from sfumato.plots import planning
+
+        return planning.figure(self, title=title)
+
+    def save_plot(self, path: str | Path, *, title: str | None = None) -> None:
+        """Write the picture: .png, .svg, .pdf, or .html for an interactive page."""
+        from sfumato.plots import planning
+
+        planning.save(self, path, title=title)
+
+
+_PRIORS = {
+    "flat": "people spread evenly",
+    "worst": "the worst population for each question",
+    "given": "people spread as given",
+}
+_HOW = {
+    "exact": "exact",
+    "simulated": "root mean squares over simulated tallies",
+    "reported": "those the answers would report",
+}
+
+
+def percent(share: float) -> str:
+    """A share as a percentage to two significant digits.
+
+    Example:
+        >>> percent(0.0021234), percent(0.5)
+        ('0.21%', '50%')
+    """
+    return f"{format_to(100 * share, 100 * share)}%"
+
+
+def text_table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    """Lines of a plain table; columns of numbers are set to the right."""
+    table = [columns, *rows]
+    widths = [max(len(row[k]) for row in table) for k in range(len(columns))]
+    words = [any(row[k][:1].isalpha() for row in rows) for k in range(len(columns))]
+
+    def line(row: tuple[str, ...]) -> str:
+        parts = [
+            cell.ljust(width) if word else cell.rjust(width)
+            for cell, width, word in zip(row, widths, words, strict=True)
+        ]
+        return "  ".join(parts).rstrip()
+
+    return [line(columns), "  ".join("-" * width for width in widths), *map(line, rows)]
