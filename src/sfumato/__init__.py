@@ -5,6 +5,7 @@ Start with `Study`; everything else follows from it.
 
 from __future__ import annotations
 
+from sfumato.auditing import Audit, AxisAudit, audit
 from sfumato.axes import Axis, categories, dates, integers, reals, times
 from sfumato.channels import Exponential, Geometric, KaryResponse, Thermometer
 from sfumato.errors import (
@@ -31,6 +32,14 @@ from sfumato.metrics import (
     Uniform,
     closure,
 )
+from sfumato.planning import (
+    BinPlan,
+    Comparison,
+    Plan,
+    epsilon_for,
+    people_for,
+    plan_bins,
+)
 from sfumato.randomness import SecureBits, SeededBits
 from sfumato.reports import Reports
 from sfumato.study import Study
@@ -41,8 +50,12 @@ __version__ = "0.1.0"
 __all__ = [
     "Answer",
     "Answers",
+    "Audit",
     "Axis",
+    "AxisAudit",
+    "BinPlan",
     "Blocks",
+    "Comparison",
     "DataError",
     "Distance",
     "Estimate",
@@ -55,6 +68,7 @@ __all__ = [
     "Lp",
     "Matrix",
     "MismatchError",
+    "Plan",
     "Points",
     "PolicyGraph",
     "QuestionError",
@@ -70,11 +84,15 @@ __all__ = [
     "Thermometer",
     "TooLargeError",
     "Uniform",
+    "audit",
     "categories",
     "closure",
     "dates",
     "difference",
+    "epsilon_for",
     "integers",
+    "people_for",
+    "plan_bins",
     "reals",
     "times",
 ]

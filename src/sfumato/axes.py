@@ -25,7 +25,7 @@ from sfumato.domains import (
     Times,
 )
 from sfumato.errors import DataError, StudyError, rows
-from sfumato.metrics import CellMetric, Metric
+from sfumato.metrics import CappedLineMetric, CellMetric, LineMetric, Metric
 
 Outside = Literal["refuse", "clip"]
 
@@ -115,6 +115,11 @@ class Axis:
 
     def bind(self, metric: CellMetric) -> Channel:
         """The channel proper, behind stochastic rounding if the domain asks for it."""
+        if self.domain.rounding_bits and not isinstance(metric, LineMetric | CappedLineMetric):
+            raise StudyError(
+                f"axis {self.name!r}: rounding='stochastic' needs protect=Distance(...) alone; "
+                "leave out one of them"
+            )
         problem = self.choice.misfit(metric)
         if problem:
             name = type(self.choice).__name__

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from sfumato.axes import Axis
 from sfumato.domains import NO_ANSWER
 from sfumato.errors import QuestionError, StudyError
-from sfumato.metrics import CellMetric, LineMetric
+from sfumato.exact import to_plain
+from sfumato.metrics import CappedLineMetric, CellMetric, Distance, LineMetric
 from sfumato.tables import columns
 
 
@@ -50,7 +51,7 @@ class Guarantee:
         pair, _ = columns({axis.name: [x[axis.name], y[axis.name]]}, [axis.name])
         codes = axis.codes(pair[axis.name])
         resolution = axis.domain.rounding_bits
-        if resolution and isinstance(metric, LineMetric):
+        if resolution and isinstance(metric, LineMetric | CappedLineMetric):
             return _between_codes(metric, int(codes[0]), int(codes[1]), resolution)
         return metric.between(int(codes[0]), int(codes[1]))
 
@@ -63,22 +64,24 @@ class Guarantee:
         if not p >= 1:
             raise StudyError(f"p must be at least 1, got p={p}")
         for axis, metric in zip(self.axes, self.metrics, strict=True):
-            if not isinstance(metric, LineMetric):
+            if not isinstance(metric, LineMetric | CappedLineMetric):
                 raise StudyError(
                     f"axis {axis.name!r} is not protected by distance, so there is no L^p reading"
                 )
         return float(len(self.axes) ** (1 - (0 if math.isinf(p) else 1 / p)))
 
 
-def _between_codes(metric: LineMetric, a: int, b: int, resolution: int) -> float:
-    """E between two places on the fine grid: the straight line between grid points."""
+def _between_codes(metric: LineMetric | CappedLineMetric, a: int, b: int, resolution: int) -> float:
+    """E between two places on the fine grid: the straight line between grid points, to the cap."""
+    line = metric.line if isinstance(metric, CappedLineMetric) else metric
 
     def place(code: int) -> Fraction:
         point, part = divmod(code, 1 << resolution)
-        at = metric.exact(0, point)
-        return at + (metric.steps[point] * part / (1 << resolution) if part else 0)
+        at = line.exact(0, point)
+        return at + (line.steps[point] * part / (1 << resolution) if part else 0)
 
-    return float(abs(place(a) - place(b)))
+    apart = abs(place(a) - place(b))
+    return float(min(apart, metric.cap) if isinstance(metric, CappedLineMetric) else apart)
 
 
 def odds(e: float) -> str:
@@ -86,7 +89,7 @@ def odds(e: float) -> str:
 
     Example:
         >>> odds(1.0), odds(0.05), odds(30.0)
-        ('2.7 times', '1.05 times', '11 million million times')
+        ('2.7 times', '1.05 times', '10^13 times')
     """
     if math.isinf(e):
         return "any number of times"
@@ -101,24 +104,20 @@ def odds(e: float) -> str:
         return f"{float(f'{ratio:.2g}'):,.0f} times"
     if ratio < 1e9:
         return f"{ratio / 1e6:,.0f} million times"
-    return (
-        f"{ratio / 1e12:,.0f} million million times" if ratio > 2e12 else "a billion times or more"
-    )
+    return f"10^{round(math.log10(ratio))} times"
 
 
 def explain_axis(axis: Axis, metric: CellMetric) -> list[str]:
     """The guarantee of one axis in plain words, a few pairs for example."""
     lines = [axis.statement.describe()]
     labels = axis.labels()
-    for i, j in _example_pairs(axis, metric):
-        e = max(metric.between(i, j), metric.between(j, i))
-        who = _pair(axis, labels, i, j)
-        if math.isinf(e):
-            lines.append(f"{who}: a report may tell which of the two it came from.")
-        else:
-            lines.append(
-                f"{who}: a report is at most {odds(e)} likelier from one than from the other."
-            )
+    lines += [_odds_line(axis, metric, labels, i, j) for i, j in _example_pairs(axis, metric)]
+    cap = axis.statement.cap if isinstance(axis.statement, Distance) else None
+    if cap is not None and not isinstance(metric, LineMetric):
+        lines.append(
+            f"No two people, however far apart, are ever told apart by more than e^{to_plain(cap)}:"
+            f" a report is at most {odds(float(cap))} likelier from one than from the other."
+        )
     if axis.domain.rounding_bits:
         lines.append(
             "Values are rounded at random between grid points, so every pair of values is "
@@ -126,8 +125,8 @@ def explain_axis(axis: Axis, metric: CellMetric) -> list[str]:
         )
     elif axis.domain.kind == "reals":
         lines.append(
-            "Values are protected by bin: two values in one bin give the same report, and the "
-            "distance of two values is that of their bins."
+            "Values are protected by bin: two values in one bin cannot be told apart at all, and "
+            "the distance of two values is that of their bins."
         )
     if axis.optional:
         lines.append('Not answering is protected too: "no answer" is one of the answers.')
@@ -135,10 +134,27 @@ def explain_axis(axis: Axis, metric: CellMetric) -> list[str]:
     return lines
 
 
+def _odds_line(axis: Axis, metric: CellMetric, labels: list[str], i: int, j: int) -> str:
+    """What a report can say about two people, in both directions where they differ."""
+    there, back = metric.between(i, j), metric.between(j, i)
+    who = _pair(axis, labels, i, j)
+    if there == back:
+        if math.isinf(there):
+            return f"{who}: a report may tell which of the two it came from."
+        return f"{who}: a report is at most {odds(there)} likelier from one than from the other."
+    if math.isinf(there) or back < there:
+        i, j, there, back = j, i, back, there
+    other = f"is at most {odds(back)} likelier" if math.isfinite(back) else "may give itself away"
+    return (
+        f"{who}: a report is at most {odds(there)} likelier from {labels[i]} than from "
+        f"{labels[j]}; the other way round it {other}."
+    )
+
+
 def _example_pairs(axis: Axis, metric: CellMetric) -> Sequence[tuple[int, int]]:
     """A few telling pairs of cells: near, middling and as far as it goes; or one of each kind."""
     size = axis.domain.size
-    if isinstance(metric, LineMetric):
+    if isinstance(metric, LineMetric | CappedLineMetric):
         middle = size // 2
         apart = sorted({1, min(5, size - 1), max(1, size // 4), size - 1})
         starts = [min(middle, size - 1 - step) for step in apart]

@@ -6,10 +6,10 @@ import hashlib
 import json
 import textwrap
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 import pyarrow as pa
@@ -24,15 +24,20 @@ from sfumato.errors import DataError, FormatError, MismatchError, SfumatoError, 
 from sfumato.guarantee import Guarantee, explain_axis
 from sfumato.mechanisms import Product
 from sfumato.metrics import CellMetric, Lp, Metric, metric_from_dict
-from sfumato.planning import choose_channel
+from sfumato.planning import Comparison, Plan, choose_channel
+from sfumato.planning.comparing import METHODS, compare
+from sfumato.planning.expecting import RUNS, expected_error
 from sfumato.randomness import BitSource, SecureBits, SeededBits
 from sfumato.reports import Reports
 from sfumato.simulation import as_counts, draw_tally
 from sfumato.tables import columns
 from sfumato.tally import Tally
+from sfumato.weighted import WeightedTally, weighted_tally
 
 FORMAT = 1
 PEOPLE_AT_ONCE = 1 << 20
+
+SomeReports: TypeAlias = Reports | pa.Table | Iterable[Reports | pa.Table]
 
 
 class Study:
@@ -146,12 +151,35 @@ class Study:
             return Reports(self.fingerprint, names, layouts, outputs)
         return made[0] if len(made) == 1 else Reports.join(made)
 
-    def tally(self, reports: Reports | pa.Table | Iterable[Reports | pa.Table]) -> Tally:
-        """Reduce reports to what answers need; another study's reports are refused."""
-        if isinstance(reports, (Reports, pa.Table)):
-            reports = [reports]
-        parts = []
-        for part in reports:
+    @overload
+    def tally(self, reports: SomeReports, *, weights: None = None) -> Tally: ...
+
+    @overload
+    def tally(self, reports: SomeReports, *, weights: ArrayLike) -> WeightedTally: ...
+
+    def tally(
+        self, reports: SomeReports, *, weights: ArrayLike | None = None
+    ) -> Tally | WeightedTally:
+        """Reduce reports to what answers need; another study's reports are refused.
+
+        Args:
+            reports: Reports, their Arrow table, or several of these.
+            weights: What each report counts for, in the order of the reports, where the collector
+                knows it; a weight that must be hidden is an axis of the study instead.
+
+        Raises:
+            DataError: If weights are not finite, negative, or not one a report; rows are named.
+        """
+        parts = self._checked(reports)
+        if weights is not None:
+            return weighted_tally(self, parts, weights)
+        found = [self.mechanism.tally(part.outputs) for part in parts]
+        return Tally(self, self.mechanism.merge(found))
+
+    def _checked(self, reports: SomeReports) -> Iterator[Reports]:
+        """Reports of this study, one after the other."""
+        several = [reports] if isinstance(reports, (Reports, pa.Table)) else reports
+        for part in several:
             held = Reports.from_arrow(part) if isinstance(part, pa.Table) else part
             if not isinstance(held, Reports):
                 raise DataError(
@@ -160,8 +188,7 @@ class Study:
             self.refuse_other(held.fingerprint, "these reports")
             if held.layouts != self.mechanism.layouts:
                 raise FormatError("these reports have damaged metadata; encode them anew")
-            parts.append(self.mechanism.tally(held.outputs))
-        return Tally(self, self.mechanism.merge(parts))
+            yield held
 
     def empty_tally(self) -> Tally:
         """The tally of nobody, to which others can be added."""
@@ -179,6 +206,80 @@ class Study:
             seed: Any integer.
         """
         return Tally(self, draw_tally(self.mechanism, as_counts(counts, self.shape), seed))
+
+    # Before anybody is asked
+
+    def expected_error(
+        self,
+        n: int,
+        questions: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | None = None,
+        *,
+        prior: str | ArrayLike | Mapping[str, ArrayLike] = "flat",
+        method: Literal["unbiased", "likelihood"] = "unbiased",
+        level: float = 0.95,
+        runs: int = RUNS,
+        seed: int = 0,
+        progress: Callable[[float], None] | None = None,
+    ) -> Plan:
+        """The error to expect of typical questions, and of your own, before anybody is asked.
+
+        Args:
+            n: Number of people.
+            questions: Your own, as text or by axis.
+            prior: "flat", "worst" (the population that makes each error largest), a histogram
+                over all cells, or histograms by axis name.
+            method: "unbiased" errors are exact. "likelihood" ones are root mean squares over
+                seeded tallies, beside the error that the answers would report.
+            level: Share of intervals that hold the truth.
+            runs: Tallies to simulate for likelihood answers; with 0, the reported error stands.
+            seed: For the simulation.
+            progress: Called with the share done.
+
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+            >>> print(study.expected_error(100_000, "age=18..30"))
+            Study 'ages': 100,000 people, unbiased answers, people spread evenly; errors are exact.
+            <BLANKLINE>
+            question                   standard error  share  95% interval  channel
+            -------------------------  --------------  -----  ------------  ---------
+            age: a random range            ...
+        """
+        return expected_error(
+            self,
+            n,
+            questions,
+            prior=prior,
+            method=method,
+            level=level,
+            runs=runs,
+            seed=seed,
+            progress=progress,
+        )
+
+    def compare(
+        self,
+        n: int,
+        *,
+        prior: str | ArrayLike | Mapping[str, ArrayLike] = "flat",
+        methods: Sequence[str] = METHODS,
+        runs: int = RUNS,
+        seed: int = 0,
+        progress: Callable[[float], None] | None = None,
+    ) -> Comparison:
+        """Every channel that fits each axis, under every decoder, with the error to expect.
+
+        Args:
+            n: Number of people.
+            prior: Where they are expected to be, as in `expected_error`.
+            methods: Decoders to compare.
+            runs: Tallies to simulate for likelihood answers.
+            seed: For the simulation.
+            progress: Called with the share done.
+        """
+        return compare(
+            self, n, prior=prior, methods=methods, runs=runs, seed=seed, progress=progress
+        )
 
     def refuse_other(self, fingerprint: str, what: str) -> None:
         """Refuse what belongs to another study."""
@@ -360,6 +461,8 @@ def _axis_from_dict(data: Mapping[str, Any]) -> Axis:
     if unknown or missing:
         problem = f"unknown entries {unknown}" if unknown else f"no entry {missing[0]!r}"
         raise FormatError(f"axis {data.get('name', '?')!r} has {problem}")
+    if not isinstance(data.get("optional", False), bool):
+        raise FormatError(f"'optional' of axis {data['name']!r} must be true or false")
     for part in ("domain", "protect", "channel"):
         kind = data[part].get("kind") if isinstance(data.get(part), Mapping) else None
         if part in data and not isinstance(kind, str):
@@ -369,7 +472,7 @@ def _axis_from_dict(data: Mapping[str, Any]) -> Axis:
         domain=domain_from_dict(data["domain"]),
         protect=metric_from_dict(data["protect"]),
         channel=choice_from_dict(data["channel"]) if "channel" in data else None,
-        optional=bool(data.get("optional", False)),
+        optional=data.get("optional", False),
         outside=data.get("outside"),
         unit=str(data.get("unit", "")),
     )

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sfumato import __version__
-from sfumato.cli import asking, collecting, designing, trying
+from sfumato.cli import asking, collecting, designing, planning, trying
 from sfumato.cli.examples import EXAMPLES
 from sfumato.cli.failing import Commands
 
@@ -60,7 +60,13 @@ def _add(panel: str, command: Callable[..., Any]) -> None:
 
 
 for _panel, _commands in {
-    "Write a study": (designing.new, designing.explain, designing.audit),
+    "Write a study": (
+        designing.new,
+        designing.explain,
+        planning.plan,
+        planning.compare,
+        designing.audit,
+    ),
     "Collect": (collecting.encode, collecting.tally),
     "Ask": (asking.ask, asking.histogram, asking.heatmap),
     "Try it out": (trying.simulate, trying.demo),

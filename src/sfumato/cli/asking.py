@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from sfumato import Answer, Answers, Estimate, wire
+from sfumato import Answer, Answers, Estimate, Tally, wire
 from sfumato.cli import pictures, showing
 from sfumato.cli.collecting import load_tally
 from sfumato.cli.failing import CommandError
@@ -28,7 +29,21 @@ Population = Annotated[
 Plot = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg, .pdf or .html.")
 ]
+Method = Annotated[
+    str,
+    typer.Option(
+        metavar="METHOD",
+        help="likelihood: the best answer from the reports; unbiased: assumes nothing.",
+    ),
+]
 PLOTS = (".png", ".svg", ".pdf", ".html")
+
+
+@contextmanager
+def opened(tally: Tally, method: str) -> Iterator[Estimate]:
+    """The tally ready to be asked, with a bar while a grid is decoded."""
+    with showing.progress("decoding the reports") as seen:
+        yield tally.estimate(method, progress=lambda share: seen(share, 1.0))
 
 
 def ask(
@@ -48,6 +63,7 @@ def ask(
     ] = None,
     level: Level = 0.95,
     population: Population = False,
+    method: Method = "likelihood",
     as_json: AsJson = False,
 ) -> None:
     """Ask how many people satisfy conditions, and get answers with their error.
@@ -57,10 +73,10 @@ def ask(
     """
     if not questions and not mean:
         raise CommandError('nothing is asked; add a question such as "age=18..30" or --mean AXIS')
-    estimate = load_tally(tally, load_study(study)).estimate()
     common: dict[str, Any] = {"where": where, "level": level, "population": population}
-    answers = answer_all(estimate, questions or [], fraction=fraction, **common)
-    answers += [estimate.mean(axis, **common) for axis in mean or []]
+    with opened(load_tally(tally, load_study(study)), method) as estimate:
+        answers = answer_all(estimate, questions or [], fraction=fraction, **common)
+        answers += [estimate.mean(axis, **common) for axis in mean or []]
     asked = [*(questions or []), *(f"mean of {axis}" for axis in mean or [])]
     if as_json:
         showing.show_json(answers_document(estimate, answers))
@@ -81,16 +97,17 @@ def histogram(
     fraction: Fraction = False,
     level: Level = 0.95,
     population: Population = False,
+    method: Method = "likelihood",
     plot: Plot = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Show how many people are in each cell of an axis."""
     _check_plot(plot, force)
-    estimate = load_tally(tally, load_study(study)).estimate()
-    found = estimate.histogram(
-        axis, where=where, bins=bins, fraction=fraction, level=level, population=population
-    )
+    with opened(load_tally(tally, load_study(study)), method) as estimate:
+        found = estimate.histogram(
+            axis, where=where, bins=bins, fraction=fraction, level=level, population=population
+        )
     drawn = _draw(found, plot)
     if as_json:
         showing.show_json({**_document(estimate, found), **drawn})
@@ -112,6 +129,7 @@ def heatmap(
     fraction: Fraction = False,
     level: Level = 0.95,
     population: Population = False,
+    method: Method = "likelihood",
     plot: Plot = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -124,10 +142,9 @@ def heatmap(
     _check_plot(plot, force)
     if bins and len(bins) > 2:
         raise CommandError(f"--bins is given once or twice, got it {len(bins)} times")
-    estimate = load_tally(tally, load_study(study)).estimate()
     pair: tuple[int | None, int | None] = (bins[0], bins[-1]) if bins else (None, None)
 
-    def found(groups: tuple[int | None, int | None]) -> Answers:
+    def found(estimate: Estimate, groups: tuple[int | None, int | None]) -> Answers:
         return estimate.heatmap(
             first,
             second,
@@ -138,14 +155,15 @@ def heatmap(
             population=population,
         )
 
-    whole = found(pair)
+    with opened(load_tally(tally, load_study(study)), method) as estimate:
+        whole = found(estimate, pair)
     drawn = _draw(whole, plot)
     if as_json:
         showing.show_json({**_document(estimate, whole), **drawn})
         return
     console = showing.stdout()
     groups = pictures.fitting(whole, console)
-    shown = found(groups) if groups else whole
+    shown = found(estimate, groups) if groups else whole
     console.print(pictures.grid(shown, console))
     if groups:
         showing.say("Cells are shown in groups to fit; --bins chooses them, --plot draws them all.")

@@ -27,6 +27,7 @@ FORMS = {
 }
 PARTS = {
     "distance": "distance EPSILON [per LENGTH]",
+    "cap": "cap E",
     "uniform": "uniform EPSILON",
     "optional": "optional",
     "no": "no answer at LENGTH",
@@ -37,6 +38,7 @@ PARTS = {
 }
 _PATTERNS = {
     "distance": re.compile(r"distance\s+(\S+)(?:\s+per\s+(\S.*))?"),
+    "cap": re.compile(r"cap\s+(\S+)"),
     "uniform": re.compile(r"uniform\s+(\S+)"),
     "optional": re.compile(r"optional"),
     "no": re.compile(r"no\s+answer\s+at\s+(\S.*)"),
@@ -204,6 +206,8 @@ def _refuse_odd_pairs(name: str, kind: str, found: Found) -> None:
             "is optional, so it must say how far 'no answer' lies from every value; add "
             "'no answer at LENGTH', such as half the length of the axis"
         )
+    elif "cap" in found and "distance" not in found:
+        problem = "says 'cap', which goes with 'distance' only; drop it"
     elif "rounding" in found and kind != "reals":
         problem = f"holds {kind}, and only reals are rounded; drop 'rounding stochastic'"
     elif "unit" in found and kind not in ("integers", "reals"):
@@ -221,7 +225,8 @@ def _protection(found: Found) -> Metric:
         return Uniform(found["uniform"][1])
     epsilon, per = found["distance"].groups()
     no_answer = found["no"][1] if "no" in found else None
-    return Distance(epsilon, 1 if per is None else per, no_answer)
+    cap = found["cap"][1] if "cap" in found else None
+    return Distance(epsilon, 1 if per is None else per, no_answer=no_answer, cap=cap)
 
 
 def _channel(name: str, found: Found) -> Choice | None:

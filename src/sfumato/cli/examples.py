@@ -13,6 +13,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         '  --axis "pickup: times 00:00..24:00 by 15 min, distance 1 per hour"',
     ),
     "explain": ("sfumato explain commute.toml", "sfumato explain commute.toml --json"),
+    "plan": (
+        "sfumato plan commute.toml --people 100000",
+        'sfumato plan commute.toml --people 100000 --ask "age=18..30" --want 0.005',
+        "sfumato plan commute.toml --people 100000 --prior counts.csv --plot plan.png",
+        "sfumato plan commute.toml --people 10000 --method likelihood",
+    ),
+    "compare": (
+        "sfumato compare commute.toml --people 100000 --method unbiased",
+        "sfumato compare commute.toml --people 10000 --json",
+    ),
     "audit": ("sfumato audit commute.toml", "sfumato audit commute.toml --json"),
     "encode": (
         "sfumato encode commute.toml people.csv --out reports.parquet",

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from sfumato import Axis, SeededBits, Study, Tally
 from sfumato.cli import people, showing
-from sfumato.cli.asking import answer_all, answers_document, show_answers
+from sfumato.cli.asking import Method, answer_all, answers_document, opened, show_answers
 from sfumato.cli.collecting import add_up
 from sfumato.cli.failing import CommandError
 from sfumato.cli.files import AsJson, Force, StudyFile, load_study, target
@@ -48,6 +48,7 @@ def simulate(
     ask: Annotated[
         list[str] | None, typer.Option(metavar="QUESTION", help="Ask right away; repeatable.")
     ] = None,
+    method: Method = "likelihood",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -66,10 +67,10 @@ def simulate(
     made = (
         _simulate_people(loaded, table, seed)
         if table is not None
-        else loaded.simulate_counts(_read_counts(loaded, counts), seed=seed)
+        else loaded.simulate_counts(read_counts(loaded, counts), seed=seed)
     )
-    estimate = made.estimate()
-    answers = answer_all(estimate, ask or [])
+    with opened(made, method) as estimate:
+        answers = answer_all(estimate, ask or [])
     if out is not None:
         made.save(out)
     written = {"file": None if out is None else str(out), "seed": seed}
@@ -156,7 +157,7 @@ def _simulate_people(study: Study, path: Path, seed: int) -> Tally:
         return add_up(study, (study.tally(part) for part in parts))
 
 
-def _read_counts(study: Study, path: Path | None) -> NDArray[np.int64]:
+def read_counts(study: Study, path: Path | None) -> NDArray[np.int64]:
     """A true histogram over all cells, from a file with one row a combination of values."""
     assert path is not None  # noqa: S101
     if math.prod(study.shape) > _MOST_CELLS:

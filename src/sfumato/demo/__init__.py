@@ -27,7 +27,7 @@ PICTURE_SEED = 1
 Progress = Callable[[str, float], None]
 
 #: Three people whose reports are shown next to their values.
-SHOWN = (("Ada", 23.4, 18.0), ("Ben", 41.8, 37.5), ("Cleo", 58.1, 66.0))
+SHOWN = (("A", 23.4, 18.0), ("B", 41.8, 37.5), ("C", 58.1, 66.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,9 +145,9 @@ def run(
     samples = _samples(study, bits)
     tell("perturbing them by the published mechanism", 0.25)
     other = make_study(channel=Thermometer(variant="published"))
-    published = other.tally(other.encode(town, bits=bits)).estimate()
+    published = other.tally(other.encode(town, bits=bits)).estimate("unbiased")
     tell("asking questions", 0.4)
-    estimate = tally.estimate()
+    estimate = tally.estimate("unbiased")
     rows = tuple(_row(place, estimate, published, town) for place in range(len(QUESTIONS)))
     tell("drawing the page", 0.6)
     result = DemoResult(
@@ -182,7 +182,7 @@ def draw_picture(path: str | Path, *, people: int = 100_000, seed: int = PICTURE
     from sfumato.demo import picture
 
     town = make_town(_checked(people))
-    estimate = make_study().simulate(town, seed=seed).estimate()
+    estimate = make_study().simulate(town, seed=seed).estimate("unbiased")
     picture.save(pictures(estimate, town), path)
 
 

@@ -146,7 +146,7 @@ TEMPLATE = """<!doctype html>
   <pre>import sfumato as sf
 
 study = sf.Study.load("study.toml")
-est = sf.Tally.load("tally.parquet", study).estimate()
+est = sf.Tally.load("tally.parquet", study).estimate("unbiased")
 print(est.count(age=(30, 45), minutes=(None, 20)))</pre>
 </section>
 
