@@ -24,7 +24,7 @@ AXES = (
     "age: integers 0..99, distance 0.5",
     "region: categories north|south|east, uniform 1, optional",
 )
-COMMANDS = ["new", "explain", "audit", "encode", "tally"]
+COMMANDS = ["new", "explain", "plan", "compare", "audit", "encode", "tally"]
 COMMANDS += ["ask", "histogram", "heatmap", "simulate", "demo"]
 
 Run = Callable[..., Result]
@@ -284,7 +284,7 @@ def test_heatmap_too_large_for_the_terminal_is_shown_in_grouped_shades(run: Run)
     run("new", "s.toml", *flags("a: integers 0..99, distance 5", "b: integers 0..99, distance 5"))
     Path("c.csv").write_text("a,b,count\n10,90,7000\n90,10,20000\n")
     run("simulate", "s.toml", "--counts", "c.csv", "--seed", 1, "--out", "t.parquet")
-    text = run("heatmap", "s.toml", "t.parquet", "a", "b").stdout
+    text = run("heatmap", "s.toml", "t.parquet", "a", "b", "--method", "unbiased").stdout
     assert "in groups to fit" in text
     shaded = [line.split() for line in text.splitlines() if "··" in line]
     assert len(shaded) == 12

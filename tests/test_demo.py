@@ -56,7 +56,7 @@ def test_answers_are_those_of_the_saved_tally(run: demo.DemoResult) -> None:
     assert study == run.study
     tally = sf.Tally.load(folder / "tally.parquet", study)
     assert tally == run.tally
-    est = tally.estimate()
+    est = tally.estimate("unbiased")
     for row in run.rows:
         again = eval(row.ask, {"est": est})
         assert (row.answer.value, row.answer.stderr) == (again.value, again.stderr)
@@ -158,7 +158,7 @@ def test_the_page_is_complete_and_needs_nothing_from_elsewhere(page: str) -> Non
 
 def test_pictures_hold_the_truth_in_the_same_cells() -> None:
     town = demo.make_town(PEOPLE)
-    estimate = demo.make_study().simulate(town, seed=1).estimate()
+    estimate = demo.make_study().simulate(town, seed=1).estimate("unbiased")
     made = demo.pictures(estimate, town)
     for answers, truth in made.values():
         assert truth.shape == answers.values.shape

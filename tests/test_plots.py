@@ -51,7 +51,7 @@ def estimate() -> sf.Estimate:
             "region": [LABELS[place] for place in rng.integers(0, 4, people)],
         },
         seed=3,
-    ).estimate()
+    ).estimate("unbiased")
 
 
 def steps(drawn: Figure, label: str) -> StepPatch:
@@ -175,7 +175,7 @@ def test_a_cdf_is_a_step_line_with_a_band(estimate: sf.Estimate) -> None:
 
 def test_years_have_no_thousands_separator() -> None:
     study = sf.Study("y", [sf.integers("year", 1950, 2020, protect=sf.Distance(1))])
-    answers = study.simulate({"year": [1960, 2001]}, seed=1).estimate().histogram("year")
+    answers = study.simulate({"year": [1960, 2001]}, seed=1).estimate("unbiased").histogram("year")
     assert "1960" in ticks(plots.figure(answers).axes[0].xaxis)
     assert interactive.describe(answers)["layout"]["xaxis"]["tickformat"] == "~r"
 
@@ -218,7 +218,7 @@ def test_one_sided_colours_begin_or_end_at_white() -> None:
 
 def test_linear_answers_are_points_with_whiskers() -> None:
     study = sf.Study("x", [sf.integers("x", 0, 4, protect=sf.Distance(1))])
-    estimate = study.simulate({"x": [0, 1, 2, 3, 4] * 50}, seed=2).estimate()
+    estimate = study.simulate({"x": [0, 1, 2, 3, 4] * 50}, seed=2).estimate("unbiased")
     answers = estimate.linear(np.tril(np.ones((5, 5))))
     drawn = plots.figure(answers, truth=[50, 100, 150, 200, 250])
     lines = {line.get_label(): line for line in drawn.axes[0].lines}
@@ -240,7 +240,7 @@ def test_linear_answers_are_points_with_whiskers() -> None:
 def test_without_reports_a_picture_says_so(
     estimate: sf.Estimate, ask: Callable[[sf.Estimate], sf.Answers], tmp_path: Path
 ) -> None:
-    answers = ask(estimate.study.empty_tally().estimate())
+    answers = ask(estimate.study.empty_tally().estimate("unbiased"))
     plots.save(answers, tmp_path / "empty.png")
     assert "no reports" in all_words(plots.figure(answers))
     json.dumps(interactive.describe(answers), allow_nan=False)

@@ -19,6 +19,10 @@ def week(**options: object) -> sf.Axis:
     [
         ("age: integers 0..99, distance 0.2", sf.integers("age", 0, 99, protect=sf.Distance(0.2))),
         (
+            "age: integers 0..99, distance 0.2, cap 3",
+            sf.integers("age", 0, 99, protect=sf.Distance(0.2, cap=3)),
+        ),
+        (
             " age :integers  -5 .. 5 ,uniform 1/3,clip,unit years ",
             sf.integers("age", -5, 5, protect=sf.Uniform("1/3"), outside="clip", unit="years"),
         ),

@@ -1,0 +1,40 @@
+"""Run the measurements named on the command line, or all."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from benchmarks import decoding, encoding, error, ranges, tables, window
+from benchmarks.recording import Measurement, write
+
+MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
+    "encoding": encoding.measure,
+    "ranges": ranges.measure,
+    "tables": tables.measure,
+    "error": error.measure,
+    "window": window.measure,
+    "decoding": decoding.measure,
+}
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MEASUREMENTS)}")
+    names = parser.parse_args().names or list(MEASUREMENTS)
+    unknown = [name for name in names if name not in MEASUREMENTS]
+    if unknown:
+        parser.error(f"there is no measurement {unknown[0]!r}; choose {', '.join(MEASUREMENTS)}")
+    pa.set_cpu_count(1)
+    for name in names:
+        found = MEASUREMENTS[name]()
+        print(f"\n{name}: {found.title}\n")
+        print(found.table())
+        print(f"\nwritten to {write(name, found)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""The reference pages, made from docstrings and from the help of the command line.
+
+`python -m tests.regenerate_docs` rewrites them; `test_docs.py` fails while they are out of date.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import typer.rich_utils
+from typer.testing import CliRunner
+
+import sfumato
+from sfumato.cli import app
+from sfumato.cli.axis_language import FORMS, PARTS
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+WIDTH = 96
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+HEADINGS = {
+    "study": "Studies",
+    "axes": "Axes",
+    "metrics": "Metrics",
+    "channels": "Channels",
+    "planning": "Planning",
+    "guarantee": "Guarantee and audit",
+    "auditing": "Guarantee and audit",
+    "reports": "Reports and tallies",
+    "tally": "Reports and tallies",
+    "estimation": "Estimates and answers",
+    "randomness": "Randomness",
+    "errors": "Errors",
+}
+OTHER = "Other"
+# What other parts of the package call; the how-to on channels shows where they come in.
+INNER = {"bind", "codes", "covariance_of", "misfit", "options", "refuse_other", "value_of"}
+INNER |= {"choice", "statement", "with_defaults"}
+
+API_HEAD = """\
+# API
+
+Every public name of the package `sfumato`, one line each; `help(sfumato.Study)` and the like say
+more. This page is generated: `python -m tests.regenerate_docs` writes it anew.
+"""
+
+COMMANDS_HEAD = """\
+# Command line
+
+One command a verb. Every command takes `--json`, which prints one JSON document to standard output
+and nothing else there. A refusal is one line, `error: …` (with `--json` the document
+`{"error": "…"}`), and exit code 2; nothing is left half written. `sfumato audit` exits with 1 if a
+guarantee does not hold. This page is generated: `python -m tests.regenerate_docs` writes it anew.
+"""
+
+AXIS_HEAD = """\
+## An axis in one line
+
+`--axis` takes a name, a colon, the kind of values, and parts in any order, separated by commas.
+Names and labels that contain `,`, `:`, `|` or quotes are put in quotes. For other metrics than
+distance and uniform, write the study in Python and save it.
+"""
+
+QUESTION_TEXT = """\
+## A question in one line
+
+Conditions on several axes are joined by commas, all of which must hold: `age=18..30,
+region=north|south`. On one axis, `a..b` is an interval with both ends, `a..` and `..b` are open, a
+single value is a point, `|` joins choices, and `no answer` is a choice on an optional axis. Names
+and labels that contain `,`, `=`, `|` or `.` are put in quotes. `Estimate.count` reads the same.
+"""
+
+
+def pages() -> dict[Path, str]:
+    """Every generated page and what it should hold."""
+    return {
+        DOCS / "reference" / "api.md": api(),
+        DOCS / "reference" / "command-line.md": command_line(),
+    }
+
+
+# Names
+
+
+def api() -> str:
+    """All public names under the heading of the module they come from."""
+    sections: dict[str, list[str]] = {heading: [] for heading in [*HEADINGS.values(), OTHER]}
+    for name in sorted(sfumato.__all__, key=lambda name: (name[0].islower(), name)):
+        sections[_heading(name)].append(_entry(name))
+    parts = [f"## {heading}\n\n" + "\n".join(lines) for heading, lines in sections.items() if lines]
+    return "\n".join([API_HEAD, "\n\n".join(parts)]) + "\n"
+
+
+def _heading(name: str) -> str:
+    """Where a name belongs, by the module that defines it."""
+    parts = str(getattr(getattr(sfumato, name), "__module__", "")).split(".")
+    return HEADINGS.get(parts[1] if len(parts) > 1 else "", OTHER)
+
+
+def _entry(name: str) -> str:
+    """A name, how it is called, its line, and for a class its members."""
+    value = getattr(sfumato, name)
+    if not callable(value) or (inspect.isclass(value) and issubclass(value, BaseException)):
+        return f"- `{name}`: {_first_line(value)}"
+    lines = [f"- `{name}{_signature(value)}`: {_first_line(value)}"]
+    if inspect.isclass(value):
+        lines += [f"    - `{shown}`: {line}" for shown, line in _members(value)]
+    return "\n".join(lines)
+
+
+def _members(kind: type) -> Iterator[tuple[str, str]]:
+    """Public methods and properties that a class defines itself and says something about."""
+    for name, value in vars(kind).items():
+        plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+        if name.startswith("_") or name in INNER or not inspect.getdoc(plain):
+            continue
+        if isinstance(plain, property) or hasattr(plain, "func"):
+            yield name, _first_line(plain)
+        elif inspect.isfunction(plain):
+            yield f"{name}{_signature(plain, drop_first=plain is value)}", _first_line(plain)
+
+
+def _signature(value: Callable[..., Any], *, drop_first: bool = False) -> str:
+    """Parameters with their defaults, without types."""
+    parameters = list(inspect.signature(value).parameters.values())
+    if drop_first or (parameters and parameters[0].name in ("self", "cls")):
+        parameters = parameters[1:]
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
+    return str(inspect.Signature(bare))
+
+
+def _first_line(value: object) -> str:
+    """The first sentence of a docstring, on one line."""
+    text = inspect.getdoc(value) or ""
+    return " ".join(text.split("\n\n")[0].split())
+
+
+# Commands
+
+
+def command_line() -> str:
+    """The help of every command as a terminal of fixed width shows it."""
+    parts = [COMMANDS_HEAD, f"```text\n{shown_help()}\n```\n"]
+    parts += [f"## {name}\n\n```text\n{shown_help(name)}\n```\n" for name in command_names()]
+    forms = [f"| {kind} | `{_cell(form)}` |" for kind, form in FORMS.items()]
+    options = [f"| `{_cell(form)}` |" for form in PARTS.values()]
+    kinds = "\n".join(["| Kind | Written |", "|---|---|", *forms])
+    more = "\n".join(["| Parts |", "|---|", *options])
+    return "\n".join([*parts, AXIS_HEAD, kinds, "", more, "", QUESTION_TEXT])
+
+
+def command_names() -> list[str]:
+    """Every command, in the order of the help."""
+    return [str(command.name) for command in app.registered_commands]
+
+
+def shown_help(*command: str) -> str:
+    """What --help prints, without colours."""
+    # Both are read from the environment when typer is imported, and CI systems set them.
+    plain = mock.patch.multiple(typer.rich_utils, MAX_WIDTH=WIDTH, FORCE_TERMINAL=False)
+    with plain:
+        environment = {"COLUMNS": str(WIDTH), "NO_COLOR": "1", "TERM": "dumb"}
+        result = CliRunner().invoke(
+            app, [*command, "--help"], env=environment, prog_name="sfumato", color=False
+        )
+    lines = [line.rstrip() for line in ANSI.sub("", result.output).splitlines()]
+    return "\n".join(lines).strip("\n")
+
+
+def _cell(text: str) -> str:
+    """Text for a cell of a table."""
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        print(path.relative_to(DOCS.parent))
