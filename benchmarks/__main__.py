@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from benchmarks import decoding, encoding, error, ranges, tables, window
+from benchmarks import decoding, encoding, error, large, ranges, tables, window
 from benchmarks.recording import Measurement, write
 
 MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
@@ -17,6 +17,7 @@ MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "error": error.measure,
     "window": window.measure,
     "decoding": decoding.measure,
+    "large": large.measure,
 }
 
 

@@ -226,7 +226,12 @@ class TestAllWaysAgree:
 
 class TestTheTable:
     @pytest.mark.parametrize("channel", [sf.Geometric(), sf.Thermometer()], ids=lambda c: c.id)
-    def test_auto_builds_it_once_it_pays(self, channel: Any) -> None:
+    def test_auto_builds_it_once_it_pays(
+        self, channel: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # As if a look-up cost nothing to prepare: on so small a grid no table would pay otherwise.
+        monkeypatch.setattr("sfumato.estimation.sums.LOOK_UP_COST", 0.0)
+        monkeypatch.setattr("sfumato.mechanisms.statistics.LOOK_UP_COST", 0.0)
         axes = [_line("a", 90, 0.8, channel), _line("b", 40, 0.8, channel)]
         rng = np.random.default_rng(3)
         people = {"a": rng.integers(0, 90, 600), "b": rng.integers(0, 40, 600)}
@@ -245,6 +250,13 @@ class TestTheTable:
         # Built once what was spent reached its price, and not before.
         assert estimate._sums._spent >= estimate._sums._build_cost()
         assert direct._sums._prefix is None
+
+    def test_auto_stays_direct_where_a_look_up_costs_more(self) -> None:
+        estimate = _tally("geometric × response").estimate("unbiased")
+        for _ in range(300):
+            estimate.count(a=(2, 5))
+        assert estimate._sums._spent > estimate._sums._build_cost()
+        assert estimate._sums._prefix is None
 
     def test_auto_never_builds_what_is_too_large(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("sfumato.estimation.sums.MOST_GRID", 8)

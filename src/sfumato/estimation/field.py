@@ -36,6 +36,9 @@ _STALE = 2.0  # nats gained since: it is time to find it anew
 _CG_TOLERANCE = 1e-2
 _EXACT_TOLERANCE = 1e-4
 _MOST_CG = 200
+_MOST_CG_LARGE = 25  # on large grids a rough direction is enough, and all that can be afforded
+_MOST_NEWTON_LARGE = 12
+_LARGE = 1 << 18
 _LANCZOS = 25
 
 
@@ -155,7 +158,8 @@ class Curvature:
             return solved
         if u.ndim > self._law.ndim:
             return np.array([self.solve(part, tolerance=tolerance) for part in u])
-        return _conjugate_gradients(self.times, u, tolerance)
+        most = _MOST_CG if self._law.size <= _LARGE else _MOST_CG_LARGE
+        return _conjugate_gradients(self.times, u, tolerance, most)
 
     def draw(self, rng: np.random.Generator) -> Floats:
         """θ less its mean, drawn from its posterior: Gaussian with covariance B(I + K)⁻¹Bᵀ."""
@@ -210,7 +214,8 @@ def fit(mixture: Mixture, field: Field, start: Floats | None = None, *, weigh: b
     value, law, mixed = _objective(mixture, field, u)
     curvature = Curvature(mixture, field, law, mixed)
     steps, since = 0, 0.0
-    while steps < _MOST_NEWTON:
+    most_steps = _MOST_NEWTON if law.size <= _LARGE else _MOST_NEWTON_LARGE
+    while steps < most_steps:
         steps += 1
         multiplier = mixture.backward(posterior_ratio(mixture, mixed))
         gradient = field.coordinates(law * (multiplier - people)) - u
@@ -271,7 +276,7 @@ def _objective(mixture: Mixture, field: Field, u: Floats) -> tuple[float, Floats
 
 
 def _conjugate_gradients(
-    times: Callable[[Floats], Floats], target: Floats, tolerance: float
+    times: Callable[[Floats], Floats], target: Floats, tolerance: float, most: int
 ) -> Floats:
     """Solve a symmetric positive definite system given by its product."""
     x = np.zeros_like(target)
@@ -279,7 +284,7 @@ def _conjugate_gradients(
     direction = residual.copy()
     size = float(np.sum(residual * residual))
     enough = tolerance**2 * size
-    for _ in range(_MOST_CG):
+    for _ in range(most):
         if size <= enough:
             break
         image = times(direction)

@@ -17,7 +17,7 @@ from sfumato.estimation.answers import Terms
 from sfumato.estimation.em import decode
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.mixture import mixture_of
-from sfumato.estimation.posterior import Decoder, settle
+from sfumato.estimation.posterior import Decoder, PlainDecoder, settle
 from sfumato.estimation.rows import Rows
 from sfumato.estimation.strength import choose
 from sfumato.estimation.unbiased import UnbiasedEstimate
@@ -54,16 +54,15 @@ class LikelihoodEstimate(Estimate):
         self.unbiased = UnbiasedEstimate(study, statistic, via=via)
         self.smoothing = smoothing
         self._progress = progress
-        self._decoders: dict[tuple[int, ...], Decoder] = {}
+        self._decoders: dict[tuple[int, ...], Decoder | PlainDecoder] = {}
 
-    def decoder(self, axes: tuple[int, ...]) -> Decoder:
+    def decoder(self, axes: tuple[int, ...]) -> Decoder | PlainDecoder:
         """The population on some axes, decoded once."""
         if axes not in self._decoders:
             mixture = mixture_of(self.statistic, self.study.channels, axes)
             if self.smoothing == "none":
-                # Cells on their own say how far the unsmoothed answer may be off.
-                alone = choose(mixture, [False] * len(axes), progress=self._progress)
-                self._decoders[axes] = Decoder(alone, decode(mixture, progress=self._progress))
+                plain = decode(mixture, progress=self._progress)
+                self._decoders[axes] = PlainDecoder(mixture, plain)
             else:
                 ordered = [self._ordered(axis) for axis in axes]
                 self._decoders[axes] = Decoder(choose(mixture, ordered, progress=self._progress))
@@ -167,7 +166,7 @@ class LikelihoodEstimate(Estimate):
             settled = settled + self._sampling(decoder, grids, values)
         return values, settled
 
-    def _sampling(self, decoder: Decoder, rows: Floats, values: Floats) -> Floats:
+    def _sampling(self, decoder: Decoder | PlainDecoder, rows: Floats, values: Floats) -> Floats:
         """The variance that drawing people from a population adds to sums over them."""
         squares = (rows.reshape(len(rows), -1) ** 2) @ decoder.counts().ravel()
         result: Floats = np.maximum(squares - values**2 / self.n, 0.0)

@@ -104,42 +104,47 @@ class Opened:
 
 
 class Decoder:
-    """One answer, and an error bar that does not lean on smoothness.
+    """The answer of the best fit, and an error bar that does not lean on smoothness."""
 
-    Args:
-        posterior: The fits.
-        plain: A law of cells to answer from instead of the best fit; rough fits then say how far
-            off it may be. That is the maximum of the likelihood without any smoothing.
-    """
-
-    def __init__(self, posterior: Posterior, plain: Decoded | None = None) -> None:
+    def __init__(self, posterior: Posterior) -> None:
         self.posterior = posterior
-        self.plain = plain
         self._best = Opened.of(posterior.mixture, posterior.best)
         self._rough = [Opened.of(posterior.mixture, f) for f in posterior.rough]
 
     def counts(self) -> Floats:
         """Mean counts of every cell."""
-        if self.plain is not None:
-            result: Floats = self.plain.law * self.posterior.mixture.counts.sum()
-            return result
         return self._best.counts
 
     def moments(self, rows: Floats) -> tuple[Floats, Floats, Floats]:
         """Values, their variances as the fit sees them, and as wide as rough fits would have it."""
-        if self.plain is not None:
-            value: Floats = rows.reshape(len(rows), -1) @ self.counts().ravel()
-            variance = np.zeros_like(value)
-        else:
-            value, variance = self._best.moments(rows)
-        if self.plain is None and self.posterior.is_rough and len(self.posterior.mixture.shape) > 1:
-            # With several axes and no smoothness to go by, only the unbiased error covers.
+        value, variance = self._best.moments(rows)
+        several = len(self.posterior.mixture.shape) > 1
+        if not self._rough or (self.posterior.is_rough and several):
+            # Without rough fits, or with several axes and no smoothness to go by, only the
+            # unbiased error covers.
             return value, variance, np.full_like(value, np.inf)
         wide = variance
         for opened in self._rough:
             theirs, spread = opened.moments(rows)
             wide = np.maximum(wide, spread + (theirs - value) ** 2)
         return value, variance, wide
+
+
+class PlainDecoder:
+    """The maximum of the likelihood without any smoothing; its error is the unbiased one's."""
+
+    def __init__(self, mixture: Mixture, decoded: Decoded) -> None:
+        self.decoded = decoded
+        self._counts: Floats = decoded.law * mixture.counts.sum()
+
+    def counts(self) -> Floats:
+        """Counts of every cell."""
+        return self._counts
+
+    def moments(self, rows: Floats) -> tuple[Floats, Floats, Floats]:
+        """Values; how far off they may be is left to the unbiased error."""
+        value: Floats = rows.reshape(len(rows), -1) @ self._counts.ravel()
+        return value, np.zeros_like(value), np.full_like(value, np.inf)
 
 
 def settle(variance: Floats, wide: Floats, unbiased: Floats) -> Floats:

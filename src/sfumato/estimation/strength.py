@@ -169,22 +169,23 @@ def _shift(
 def _by_coarse(
     mixture: SymbolMixture, ordered: Sequence[bool], progress: Progress | None
 ) -> Posterior:
-    """On large grids, choose strengths with cells joined in groups, then fit all cells once."""
+    """On large grids, choose strengths with cells joined in groups, then fit all cells once.
+
+    No rough fit is made: there the unbiased error is reported.
+    """
     groups = _group_sizes(mixture.shape, ordered)
-    coarse = choose(mixture.coarsened(groups), ordered)
+    held = choose(mixture.coarsened(groups), ordered).best
     if progress is not None:
-        progress(0.5)
-    found = {}
-    for name, held in (("best", coarse.best), ("rough", coarse.rough[len(coarse.rough) // 2])):
-        strengths = _finer(held.field.strengths, groups)
-        start = held.theta()
-        for axis, group in enumerate(groups):
-            start = np.repeat(start, group, axis=axis)
-        start = start[tuple(slice(size) for size in mixture.shape)]
-        found[name] = fit(mixture, Field(mixture.shape, strengths), start, weigh=False)
-        if progress is not None:
-            progress(0.75 if name == "best" else 1.0)
-    return Posterior(mixture, found["best"], (found["rough"],))
+        progress(0.2)
+    start = held.theta()
+    for axis, group in enumerate(groups):
+        start = np.repeat(start, group, axis=axis)
+    start = start[tuple(slice(size) for size in mixture.shape)]
+    field = Field(mixture.shape, _finer(held.field.strengths, groups))
+    best = fit(mixture, field, start, weigh=False)
+    if progress is not None:
+        progress(1.0)
+    return Posterior(mixture, best, ())
 
 
 def _group_sizes(shape: Sequence[int], ordered: Sequence[bool]) -> tuple[int, ...]:

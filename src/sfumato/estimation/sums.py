@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from sfumato.errors import StudyError
 from sfumato.mechanisms.statistics import (
+    LOOK_UP_COST,
     MOST_GRID,
     BitReports,
     Grid,
@@ -53,6 +54,8 @@ class Sums:
             self._spent += direct
             if not self._affordable() or self._spent < self._build_cost():
                 return self.statistic
+        if direct <= LOOK_UP_COST:  # no table can be cheaper
+            return self.statistic
         table = self._summed()
         return table if table.cost(vectors) < direct else self.statistic
 

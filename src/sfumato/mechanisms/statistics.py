@@ -32,6 +32,7 @@ _Group: TypeAlias = tuple[int, float, NDArray[np.uint64] | None, int]
 MOST_GRID = 1 << 24
 _MOST_KEYS = 1 << 62
 _MOST_GROUPS = 64
+LOOK_UP_COST = float(1 << 15)  # what finding the places of a look-up costs, however few there are
 _PEOPLE_AT_ONCE = 1 << 16
 
 
@@ -354,7 +355,8 @@ class PrefixGrid:
     def cost(self, vectors: Vectors) -> float:
         """The look-ups, and finding them."""
         changes = self._changes(vectors)
-        return float(math.prod(np.count_nonzero(c) for c in changes) + sum(len(c) for c in changes))
+        places = math.prod(np.count_nonzero(change) for change in changes)
+        return LOOK_UP_COST + float(places + sum(len(change) for change in changes))
 
     def _changes(self, vectors: Vectors) -> list[Floats]:
         """By how much each function falls from one symbol to the next; bits are not summed up."""

@@ -20,7 +20,7 @@ from sfumato.channels import Channel
 from sfumato.errors import StudyError
 from sfumato.estimation import LikelihoodEstimate
 from sfumato.estimation.mixture import SymbolMixture
-from sfumato.estimation.posterior import Decoder, settle
+from sfumato.estimation.posterior import Decoder, PlainDecoder, settle
 from sfumato.estimation.strength import choose
 from sfumato.planning.priors import Prior
 from sfumato.planning.workloads import Workload, row_variances
@@ -129,11 +129,13 @@ def _at_the_prior(study: Study, channels: Sequence[Channel], law: Floats, n: int
     return Decoder(choose(mixture, ordered))
 
 
-def _reported(decoder: Decoder, rows: Sequence[_Rows], plain: Sequence[Floats]) -> Floats:
+def _reported(
+    decoder: Decoder | PlainDecoder, rows: Sequence[_Rows], plain: Sequence[Floats]
+) -> Floats:
     """The mean variance that answers would report."""
     found = []
     for row, unbiased in zip(rows, plain, strict=True):
-        shape = (len(row.reported), *decoder.posterior.mixture.shape)
+        shape = (len(row.reported), *decoder.counts().shape)
         _, spread, wide = decoder.moments(row.reported.reshape(shape))
         found.append(float(np.mean(settle(spread, wide, unbiased))))
     return np.array(found)
