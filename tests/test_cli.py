@@ -25,7 +25,7 @@ AXES = (
     "region: categories north|south|east, uniform 1, optional",
 )
 COMMANDS = ["new", "explain", "plan", "compare", "audit", "encode", "tally"]
-COMMANDS += ["ask", "histogram", "heatmap", "simulate", "demo"]
+COMMANDS += ["ask", "quantile", "histogram", "heatmap", "simulate", "demo"]
 
 Run = Callable[..., Result]
 
@@ -368,3 +368,17 @@ def test_demo_compares_answers_with_the_truth(run: Run, tmp_path: Path) -> None:
     held = sum(r["answer"]["low"] <= r["truth"] <= r["answer"]["high"] for r in document["rows"])
     assert f"{held} of {len(document['rows'])} intervals hold the truth." in text
     assert document["page"] in text
+
+
+def test_quantiles_are_those_of_the_python_call(run: Run, folder: Path, study: sf.Study) -> None:
+    words = ("quantile", "commute.toml", "tally.parquet", "age", 0.1, 0.5, "--json")
+    found = json.loads(run(*words).stdout)
+    estimate = sf.Tally.load("tally.parquet", study).estimate()
+    for share, row in zip((0.1, 0.5), found["answers"], strict=True):
+        answer = estimate.quantile("age", share)
+        assert isinstance(answer, sf.Answer)
+        assert (row["value"], row["low"], row["high"]) == (answer.value, answer.low, answer.high)
+    text = run("quantile", "commute.toml", "tally.parquet", "age").stdout
+    assert [word in text for word in ("25%", "50%", "75%", "95% interval")] == [True] * 4
+    refused = run("quantile", "commute.toml", "tally.parquet", "age", 1.5, ok=False)
+    assert refused.exit_code == 2

@@ -68,7 +68,7 @@ for _panel, _commands in {
         designing.audit,
     ),
     "Collect": (collecting.encode, collecting.tally),
-    "Ask": (asking.ask, asking.histogram, asking.heatmap),
+    "Ask": (asking.ask, asking.quantile, asking.histogram, asking.heatmap),
     "Try it out": (trying.simulate, trying.demo),
 }.items():
     for _command in _commands:

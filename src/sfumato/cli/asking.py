@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from sfumato import Answer, Answers, Estimate, Tally, wire
 from sfumato.cli import pictures, showing
@@ -82,6 +83,40 @@ def ask(
         showing.show_json(answers_document(estimate, answers))
         return
     show_answers(estimate, asked, answers)
+    if where:
+        showing.say(f"Among people with {where}.")
+
+
+def quantile(
+    study: StudyFile,
+    tally: TallyFile,
+    axis: Annotated[str, typer.Argument(metavar="AXIS", help="Axis to show.")],
+    shares: Annotated[
+        list[float] | None,
+        typer.Argument(metavar="SHARE", help="Such as 0.1 0.5 0.9; left out, quartiles."),
+    ] = None,
+    where: Where = None,
+    level: Level = 0.95,
+    population: Population = False,
+    method: Method = "likelihood",
+    as_json: AsJson = False,
+) -> None:
+    """Show below which value given shares of people lie, in the axis' own units."""
+    with opened(load_tally(tally, load_study(study)), method) as estimate:
+        answers = [
+            estimate.quantile(axis, share, where=where, level=level, population=population)
+            for share in shares or [0.25, 0.5, 0.75]
+        ]
+    found = [answer for answer in answers if isinstance(answer, Answer)]
+    if as_json:
+        showing.show_json(answers_document(estimate, found))
+        return
+    interval = showing.level_text(level)
+    made = showing.table("share", axis, right=("share",))
+    for share, answer in zip(shares or [0.25, 0.5, 0.75], found, strict=True):
+        made.add_row(f"{share * 100:g}%", Text(str(answer)))
+    showing.stdout().print(made)
+    showing.say(f"In brackets the {interval}. From {estimate.n:,} reports; {estimate.method}.")
     if where:
         showing.say(f"Among people with {where}.")
 

@@ -37,6 +37,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'sfumato ask commute.toml tally.parquet "age=65.." --where region=north --fraction',
         "sfumato ask commute.toml tally.parquet --mean income --level 0.99",
     ),
+    "quantile": (
+        "sfumato quantile commute.toml tally.parquet age",
+        "sfumato quantile commute.toml tally.parquet age 0.1 0.5 0.9 --where region=north",
+    ),
     "histogram": (
         "sfumato histogram commute.toml tally.parquet age --bins 10",
         "sfumato histogram commute.toml tally.parquet age --plot age.html",
