@@ -108,8 +108,9 @@ class Axis:
 
     def metric(self) -> CellMetric:
         """E between cells."""
+        statement = self.statement
         try:
-            return self.statement.bind(self.domain, optional=self.optional)
+            return statement.bind(self.domain, optional=self.optional)
         except StudyError as error:
             raise StudyError(f"axis {self.name!r}: {error}") from None
 
