@@ -10,7 +10,9 @@ import typer
 from sfumato.axes import Axis
 from sfumato.channels import REGISTRY
 from sfumato.cli.axis_language import FORMS, parse_axis, quoted
+from sfumato.cli.choice_language import parse_protection
 from sfumato.errors import SfumatoError, near
+from sfumato.metrics import Uniform
 
 _KINDS = {
     "integers": "whole numbers, such as ages",
@@ -26,8 +28,28 @@ def ask_name(default: str) -> str:
     return _ask("Name of the study", default=default)
 
 
-def ask_axes() -> list[Axis]:
-    """One axis after another, until the person has no more; at least one."""
+def ask_shared() -> Uniform | None:
+    """One guarantee for whole records, or None where every axis states its own."""
+    _tell("\neach: every axis is protected by itself. whole: any two records are hidden alike.")
+    if _choose("Protection", ["each", "whole"], default="each") == "each":
+        return None
+    while True:
+        line = f"uniform {_ask('Epsilon for any two records, such as 1')}"
+        try:
+            shared = parse_protection(line)
+        except SfumatoError as error:
+            _tell(f"  That does not work: {error}")
+        else:
+            _tell(f"As a flag: --protect {shlex.quote(line)}")
+            return shared
+
+
+def ask_axes(*, shared: bool = False) -> list[Axis]:
+    """One axis after another, until the person has no more; at least one.
+
+    Args:
+        shared: Whether one guarantee holds for all axes, so that nobody asks for theirs.
+    """
     axes: list[Axis] = []
     _tell("\nAn axis is one thing that people are asked. What may its values be?")
     for kind, meaning in _KINDS.items():
@@ -40,24 +62,37 @@ def ask_axes() -> list[Axis]:
         if any(axis.name == name for axis in axes):
             _tell(f"  There is an axis {name!r} already; names must differ.")
             continue
-        line = f"{quoted(name)}: {_ask_parts()}"
+        line = f"{quoted(name)}: {_ask_parts(shared)}"
         try:
-            axes.append(parse_axis(line))
+            axes.append(parse_axis(line, shared=shared))
         except SfumatoError as error:
             _tell(f"  That does not work: {error}\n  Please try this axis again.")
         else:
             _tell(f"  As a flag: --axis {shlex.quote(line)}")
 
 
-def _ask_parts() -> str:
+def ask_people() -> int | None:
+    """About how many people will answer, or None; asked for until it is a number."""
+    while True:
+        answer = _ask("\nAbout how many people will answer (empty if nobody knows)", default="")
+        if not answer:
+            return None
+        number = answer.replace(",", "")
+        if number.isdecimal() and int(number):
+            return int(number)
+        _tell(f"  {answer!r} is no number of people; write digits, such as 10000.")
+
+
+def _ask_parts(shared: bool) -> str:
     """The rest of an axis' line."""
     kind = _choose("  Kind", list(FORMS), default="integers")
     parts = [f"{kind} {_ask_values(kind)}"]
     protection = "uniform"
-    if kind != "categories":
+    if kind != "categories" and not shared:
         _tell("  distance: near values are hidden best. uniform: all values are hidden alike.")
         protection = _choose("  Protection", ["distance", "uniform"], default="distance")
-    parts.append(_ask_protection(kind, protection))
+    if not shared:
+        parts.append(_ask_protection(kind, protection))
     if typer.confirm("  May people leave it unanswered?", default=False, err=True):
         parts.append("optional")
         if protection == "distance":
@@ -68,6 +103,8 @@ def _ask_parts() -> str:
         err=True,
     ):
         parts.append("clip")
+    if shared:
+        return ", ".join(parts)
     channel = _choose("  Channel", ["automatic", *REGISTRY], default="automatic")
     return ", ".join(parts + ([] if channel == "automatic" else [f"channel {channel}"]))
 
