@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ import sfumato as sf
 from sfumato.axes import Axis
 from sfumato.bitcolumns import LANES, BitColumns
 from sfumato.channels import Channel, Choice
+from sfumato.channels.sets import Sets, sets_to_text
 from sfumato.exact import at_most_exp
 from sfumato.metrics import CellMetric
 
@@ -24,6 +26,35 @@ EPSILONS = tuple(Fraction(text) for text in ("0.01", "0.1", "1/3", "0.5", "1", "
 TIGHT = 1 - Fraction(1, 1 << 30)
 
 GEOMETRIC, KARY, EXPONENTIAL = sf.Geometric(), sf.KaryResponse(), sf.Exponential()
+OUE, OLH, HRR, HADAMARD = sf.OUE(), sf.OLH(), sf.HRR(), sf.Hadamard()
+SQUARE_WAVE, WIDE_WAVE = sf.SquareWave(), sf.SquareWave(width=1)
+
+
+@dataclass(frozen=True)
+class AnySets(Choice):
+    """The optimised channel with sets and weights that nobody would choose, at any size.
+
+    Rows differ widely, so that the blank has much to make up for; nothing is searched for.
+    """
+
+    id: ClassVar[str] = sf.Optimised.id
+
+    def misfit(self, metric: CellMetric) -> str | None:
+        return sf.Optimised().misfit(metric)
+
+    def bind(self, metric: CellMetric, *, precision: int = 64, rounded: bool = False) -> Channel:
+        rng = np.random.default_rng(metric.size)
+        single = np.eye(metric.size, dtype=np.bool_)
+        members = np.concatenate([single, rng.random((metric.size, metric.size)) < 0.5])
+        weights = rng.integers(1, 20, len(members)).astype(np.float64)
+        table = sets_to_text(Sets(members, weights))
+        return sf.Optimised(table=table).bind(metric, precision=precision, rounded=rounded)
+
+
+ANY_SETS = AnySets()
+HAAR, HIERARCHY, PAIRS = sf.HaarHRR(), sf.Hierarchical(), sf.Hierarchical(2, "hrr")
+THIRDS = sf.Hierarchical(3, "grr", levels="optimised")
+BY_LEVELS = (HAAR, HIERARCHY, PAIRS, THIRDS)
 THERMOMETER, PUBLISHED = sf.Thermometer(), sf.Thermometer(variant="published")
 
 
@@ -152,10 +183,16 @@ BUILDERS: dict[str, tuple[Callable[[int, Epsilon], Axis], tuple[Choice, ...]]] =
     "capped, unequal bins": (_capped_unequal_bins, (EXPONENTIAL,)),
     "capped, optional": (_capped_optional, (EXPONENTIAL,)),
     "distance, optional": (_optional_distance, (EXPONENTIAL,)),
-    "uniform": (_uniform, (KARY, EXPONENTIAL)),
-    "uniform, optional": (_optional_uniform, (KARY, EXPONENTIAL)),
-    "blocks": (_blocks, (EXPONENTIAL,)),
-    "high-low": (_high_low, (EXPONENTIAL,)),
+    "uniform": (
+        _uniform,
+        (KARY, EXPONENTIAL, OUE, OLH, HRR, HADAMARD, SQUARE_WAVE, WIDE_WAVE, ANY_SETS, *BY_LEVELS),
+    ),
+    "uniform, optional": (
+        _optional_uniform,
+        (KARY, EXPONENTIAL, OUE, OLH, HRR, HADAMARD, SQUARE_WAVE, *BY_LEVELS),
+    ),
+    "blocks": (_blocks, (EXPONENTIAL, HADAMARD)),
+    "high-low": (_high_low, (EXPONENTIAL, HADAMARD)),
     "sensitive set": (_sensitive, (EXPONENTIAL,)),
     "policy graph": (_graph, (EXPONENTIAL,)),
     "points, L1": (_points(1), (EXPONENTIAL,)),
@@ -174,7 +211,8 @@ class Case:
     choice: Choice
 
     def __str__(self) -> str:
-        variant = getattr(self.choice, "variant", "exact")
+        options = {"variant": "exact", **self.choice.options()}
+        variant = ", ".join(str(value) for value in options.values() if value)
         return f"{self.kind}: {self.choice.id}" + ("" if variant == "exact" else f" {variant}")
 
     def axis(self, size: int, eps: Epsilon) -> Axis:

@@ -16,11 +16,21 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 from helpers_channels import (
+    ANY_SETS,
+    BY_LEVELS,
     EXPONENTIAL,
     GEOMETRIC,
+    HAAR,
+    HADAMARD,
+    HIERARCHY,
+    HRR,
     KARY,
+    OLH,
+    OUE,
     PUBLISHED,
+    SQUARE_WAVE,
     THERMOMETER,
+    WIDE_WAVE,
     Case,
     Stream,
     all_words,
@@ -35,12 +45,12 @@ import sfumato as sf
 from sfumato.bitcolumns import BitColumns
 from sfumato.channels import Channel, Choice, RoundedChannel
 from sfumato.exact import at_most_exp
-from sfumato.metrics import LineMetric, UniformMetric
+from sfumato.metrics import CellMetric, LineMetric, UniformMetric
 from sfumato.randomness import BitSource, SecureBits, SeededBits
 
 # Secure draws have no seed: a comparison that must pass fails once in a million runs by accident.
 # The chance that a twin, 2 % off in ε, passes by accident is computed, and must be smaller. With
-# six tests of at most three comparisons a sound sampler fails in fewer than 2 of 100,000 runs.
+# nine tests of at most three comparisons a sound sampler fails in fewer than 3 of 100,000 runs.
 SIGNIFICANCE = 1e-6
 
 SYMBOL_CASES = [
@@ -49,6 +59,9 @@ SYMBOL_CASES = [
     Case("distance, capped", GEOMETRIC),
     Case("uniform", KARY),
     Case("uniform, optional", KARY),
+    Case("uniform", SQUARE_WAVE),
+    Case("uniform", WIDE_WAVE),
+    Case("uniform", ANY_SETS),
     Case("integers", EXPONENTIAL),
     Case("distance, optional", EXPONENTIAL),
     Case("blocks", EXPONENTIAL),
@@ -57,6 +70,8 @@ SYMBOL_CASES = [
     Case("points, L2", EXPONENTIAL),
     Case("matrix", EXPONENTIAL),
 ]
+FOR_UNIFORM = (KARY, OUE, OLH, HRR, HADAMARD, SQUARE_WAVE, WIDE_WAVE, ANY_SETS, *BY_LEVELS)
+EVERY = [GEOMETRIC, THERMOMETER, PUBLISHED, EXPONENTIAL, *FOR_UNIFORM]
 INTEGER_TYPES = [np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.uint64, np.int64]
 
 
@@ -92,19 +107,21 @@ def test_every_integer_type_of_cells_gives_the_same_law(case: Case, dtype: type)
 
 
 @pytest.mark.parametrize("dtype", INTEGER_TYPES)
-@pytest.mark.parametrize("choice", [GEOMETRIC, THERMOMETER, PUBLISHED, KARY, EXPONENTIAL], ids=str)
+@pytest.mark.parametrize("choice", EVERY, ids=str)
 def test_cells_of_any_type_are_the_same_cells_on_a_large_axis(choice: Choice, dtype: type) -> None:
     """An unsigned cell less than the axis is long must not wrap around."""
-    metric = (
-        UniformMetric(Fraction(1), 100) if choice is KARY else LineMetric.equal(Fraction(1), 100)
-    )
-    channel = choice.bind(metric)
+    channel = choice.bind(metric_for(choice, 100))
     cells = np.arange(100).repeat(3)
     one = channel.encode(cells.astype(dtype), SeededBits(5))
     other = channel.encode(cells, SeededBits(5))
     if isinstance(one, BitColumns) and isinstance(other, BitColumns):
         one, other = one.words, other.words
     np.testing.assert_array_equal(one, other)
+
+
+def metric_for(choice: Choice, size: int) -> CellMetric:
+    alike = choice in FOR_UNIFORM
+    return UniformMetric(Fraction(1), size) if alike else LineMetric.equal(Fraction(1), size)
 
 
 def pattern_law(channel: Channel, x: int, source: BitSource, people: int) -> list[int]:
@@ -270,6 +287,19 @@ def expected_exponential(channel: Channel, x: int, word: int) -> int:
     return bisect_right(list(accumulate(rows[x])), word)
 
 
+def wave_bounds(channel: Channel) -> list[int]:
+    assert isinstance(channel, sf.channels.SquareWaveChannel)
+    close = [channel.near + (place < channel.spare) for place in range(channel.window)]
+    return list(accumulate([*close, *[channel.far] * (channel.size - 1)]))
+
+
+def expected_wave(channel: Channel, x: int, word: int) -> int:
+    assert isinstance(channel, sf.channels.SquareWaveChannel)
+    places = list(range(x, x + channel.window))
+    places += [y for y in range(channel.outputs) if y not in places]
+    return places[bisect_right(wave_bounds(channel), word)]
+
+
 def edge_words(bounds: Sequence[int]) -> list[int]:
     near = {0, (1 << 64) - 1}
     for bound in bounds:
@@ -287,6 +317,8 @@ def test_words_on_both_sides_of_every_bound(case: Case, eps: str) -> None:
             "capped-geometric": expected_capped,
             "kary-response": expected_kary,
             "exponential": expected_exponential,
+            "square-wave": expected_wave,
+            "optimised": expected_exponential,
         }[channel.id]
         for x in range(channel.size):
             if isinstance(channel, sf.channels.GeometricChannel):
@@ -296,17 +328,18 @@ def test_words_on_both_sides_of_every_bound(case: Case, eps: str) -> None:
                 words = edge_words(list(accumulate(capped_weights(channel))))
             elif isinstance(channel, sf.channels.KaryResponseChannel):
                 words = edge_words([k * channel.wrong for k in range(channel.size + 1)])
+            elif isinstance(channel, sf.channels.SquareWaveChannel):
+                words = edge_words(wave_bounds(channel))
             else:
                 words = edge_words(list(accumulate(channel.words()[0][x])))
             drawn = channel.encode(np.full(len(words), x), Stream(np.array(words, dtype=np.uint64)))
             assert list(drawn) == [expected(channel, x, word) for word in words]
 
 
-@pytest.mark.parametrize("choice", [GEOMETRIC, THERMOMETER, PUBLISHED, KARY, EXPONENTIAL], ids=str)
+@pytest.mark.parametrize("choice", EVERY, ids=str)
 def test_nobody_gives_nothing(choice: Choice) -> None:
-    metric = UniformMetric(Fraction(1), 4) if choice is KARY else LineMetric.equal(Fraction(1), 4)
     for dtype in INTEGER_TYPES:
-        outputs = choice.bind(metric).encode(np.zeros(0, dtype=dtype), SecureBits())
+        outputs = choice.bind(metric_for(choice, 4)).encode(np.zeros(0, dtype=dtype), SecureBits())
         assert len(outputs) == 0
 
 
@@ -378,6 +411,12 @@ def check_sample(choice: Choice, kind: str, size: int, people: int) -> None:
         (THERMOMETER, "integers", 6, 4_000_000),
         (PUBLISHED, "unequal bins", 5, 4_000_000),
         (EXPONENTIAL, "integers", 8, 10_000_000),
+        (OUE, "uniform", 4, 4_000_000),
+        (OLH, "uniform", 6, 12_000_000),
+        (HRR, "uniform", 6, 10_000_000),
+        (SQUARE_WAVE, "uniform", 6, 10_000_000),
+        (HAAR, "uniform", 6, 16_000_000),
+        (HIERARCHY, "uniform", 6, 16_000_000),
     ],
     ids=str,
 )

@@ -175,15 +175,24 @@ class FlipTable:
     def draw(self, bits: BitSource, rows: slice, width: int) -> Words:
         """Flips for some of the rows, shape (rows, width)."""
         certain, digits = self._certain[rows], self._digits[:, rows]
-        row = np.repeat(np.arange(len(certain)), width)
+        row = np.repeat(np.arange(0 if self._same else len(certain)), width)
         result = np.repeat(certain, width)
         place: NDArray[np.intp] | None = None  # which words are still open; None: all of them
         open_result, open_lanes = result, ~result
         for round_, digit_row in enumerate(digits, start=1):
-            digit = digit_row[0] if self._same else digit_row[row]
             plane = bits.words(open_lanes.size)
-            open_result |= open_lanes & digit & ~plane
-            open_lanes &= ~(plane ^ digit)
+            if not self._same:
+                digit = digit_row[row]
+                open_result |= open_lanes & digit & ~plane
+                open_lanes &= ~(plane ^ digit)
+            elif digit_row[0]:  # lanes with a zero are below the chance, those with a one open
+                plane &= open_lanes
+                open_lanes ^= plane
+                open_result |= open_lanes
+                open_lanes = plane
+            else:  # lanes with a one are above it
+                np.invert(plane, out=plane)
+                open_lanes &= plane
             if round_ < _FULL_ROUNDS:
                 continue
             if place is None:
@@ -193,6 +202,8 @@ class FlipTable:
             keep = np.flatnonzero(open_lanes)
             if not keep.size:
                 break
-            place, row = place[keep], row[keep]
+            place = place[keep]
+            if not self._same:
+                row = row[keep]
             open_result, open_lanes = result[place], open_lanes[keep]
         return result.reshape(len(certain), width)

@@ -13,12 +13,23 @@ from sfumato.channels.base import (
     SymbolChannel,
     SymbolFunctional,
 )
+from sfumato.channels.binary import Binary, BinaryChannel
 from sfumato.channels.capped import CappedGeometricChannel
+from sfumato.channels.comb import Comb, CombChannel
+from sfumato.channels.contexts import Hadamard, HadamardChannel
 from sfumato.channels.exponential import Exponential, ExponentialChannel
 from sfumato.channels.geometric import Geometric, GeometricChannel
+from sfumato.channels.haar import HaarChannel, HaarHRR
+from sfumato.channels.hadamard import HRR, HRRChannel
+from sfumato.channels.hashing import OLH, OLHChannel
+from sfumato.channels.hierarchy import Hierarchical, HierarchicalChannel
+from sfumato.channels.levels import LevelsChannel
+from sfumato.channels.optimised import Optimised, OptimisedChannel
 from sfumato.channels.response import KaryResponse, KaryResponseChannel
 from sfumato.channels.rounding import RoundedChannel
+from sfumato.channels.square_wave import SquareWave, SquareWaveChannel
 from sfumato.channels.thermometer import Thermometer, ThermometerChannel
+from sfumato.channels.unary import OUE, OUEChannel
 from sfumato.errors import FormatError, StudyError, near
 
 REGISTRY: dict[str, type[Choice]] = {}
@@ -33,7 +44,22 @@ def register(choice: type[Choice]) -> type[Choice]:
     return choice
 
 
-for _choice in (Geometric, Thermometer, KaryResponse, Exponential):
+for _choice in (
+    Geometric,
+    Thermometer,
+    KaryResponse,
+    Exponential,
+    OUE,
+    OLH,
+    HRR,
+    SquareWave,
+    Optimised,
+    Comb,
+    Hierarchical,
+    HaarHRR,
+    Binary,
+    Hadamard,
+):
     register(_choice)
 
 
@@ -57,19 +83,40 @@ def choice_from_dict(data: Mapping[str, Any]) -> Choice:
 
 
 __all__ = [
+    "HRR",
+    "OLH",
+    "OUE",
     "REGISTRY",
+    "Binary",
+    "BinaryChannel",
     "BitFunctional",
     "CappedGeometricChannel",
     "Channel",
     "Choice",
+    "Comb",
+    "CombChannel",
     "Exponential",
     "ExponentialChannel",
     "Functional",
     "Geometric",
     "GeometricChannel",
+    "HRRChannel",
+    "HaarChannel",
+    "HaarHRR",
+    "Hadamard",
+    "HadamardChannel",
+    "Hierarchical",
+    "HierarchicalChannel",
     "KaryResponse",
     "KaryResponseChannel",
+    "LevelsChannel",
+    "OLHChannel",
+    "OUEChannel",
+    "Optimised",
+    "OptimisedChannel",
     "RoundedChannel",
+    "SquareWave",
+    "SquareWaveChannel",
     "SymbolChannel",
     "SymbolFunctional",
     "Thermometer",

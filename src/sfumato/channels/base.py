@@ -6,7 +6,9 @@ axis it becomes a *channel*: a fixed table of integers from which both ends deri
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -15,8 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.bitcolumns import BitColumns
-from sfumato.errors import TooLargeError
-from sfumato.metrics import CellMetric
+from sfumato.errors import StudyError, TooLargeError
+from sfumato.exact import exp_floor
+from sfumato.metrics import CellMetric, UniformMetric
 from sfumato.randomness import WORD_BITS, BitSource
 
 Floats = NDArray[np.float64]
@@ -25,6 +28,7 @@ Outputs: TypeAlias = NDArray[np.integer[Any]] | BitColumns
 
 DENSE_CELLS = 4096  # beyond this many cells no matrix of cells by outputs is built
 PEOPLE_AT_ONCE = 1 << 16
+_ENTRIES_AT_ONCE = 1 << 17  # of coefficients: what stays in nearer memory is faster
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,56 @@ class Channel(ABC):
         """Coefficients of a function of the output whose mean at x is E[f_w · f_v | x]."""
 
     @property
+    def linear(self) -> bool:
+        """Whether coefficients of a sum of weights are the sum of theirs."""
+        return True
+
+    def gather(self, profile: Floats) -> Floats:
+        """The transpose of `coefficients`, along the last axis: w·gather(N) is N·coefficients(w).
+
+        Of a tally's sums by feature it makes the unbiased histogram of cells, all in one go.
+        """
+        found = np.empty((*profile.shape[:-1], self.size))
+        for rows in self.batches(self.size):
+            unit = np.eye(rows.stop - rows.start, self.size, rows.start)
+            found[..., rows] = profile @ self.coefficients(unit).T
+        return found
+
+    def sums(self, profile: Floats, weights: Floats) -> Floats:
+        """Σ of `coefficients(weights)` over a profile, one a row of weights, by few transforms.
+
+        Args:
+            profile: Sums by feature along the last axis; any axes before it stay where they are.
+            weights: One row a question, one column a cell.
+        """
+        if self.linear and profile.size <= len(weights) * profile.shape[-1]:
+            return self.gather(profile) @ weights.T
+        found = np.empty((*profile.shape[:-1], len(weights)))
+        for rows in self.batches(len(weights)):
+            found[..., rows] = profile @ self.coefficients(weights[rows]).T
+        return found
+
+    def products(self, profile: Floats, w: Floats, v: Floats) -> Floats:
+        """Σ of `product_coefficients(w, v)` over a profile, one a row of w.
+
+        Args:
+            profile: Sums by feature along the last axis; any axes before it stay where they are.
+            w: One row a question, one column a cell.
+            v: The same rows, or a single row for all of them.
+        """
+        found = np.empty((*profile.shape[:-1], len(w)))
+        for rows in self.batches(len(w)):
+            part = self.product_coefficients(w[rows], v[rows] if v.ndim > 1 else v)
+            found[..., rows] = profile @ part.T
+        return found
+
+    def batches(self, count: int) -> Iterator[slice]:
+        """Rows to work on at once, so that memory is bounded."""
+        at_once = max(1, _ENTRIES_AT_ONCE // max(self.layout.features, self.size))
+        for start in range(0, count, at_once):
+            yield slice(start, min(start + at_once, count))
+
+    @property
     @abstractmethod
     def layout(self) -> Layout:
         """How an output is written."""
@@ -152,8 +206,19 @@ class Channel(ABC):
         """The law of the output symbol for a law of cells, along the last axis."""
 
     def flip_spread(self, weights: Floats) -> Floats:
-        """Bits only: each bit's standard deviation in f, along the last axis."""
+        """Bits only: each bit's standard deviation in f, along the last axis.
+
+        Bits are independent: readings of w and v have the covariance spread(w)·spread(v) whatever
+        the cell, and `own_spread(w)·own_spread(v)` at the cell itself in addition.
+        """
         raise TypeError("only channels that send bits have flips")
+
+    def own_spread(self, weights: Floats) -> Floats | None:
+        """Bits only: what a person's own cell adds to f's standard deviation there, along the axis.
+
+        None where bits vary alike whatever the cell.
+        """
+        return None
 
     @property
     def rounds(self) -> bool:
@@ -197,16 +262,45 @@ class SymbolChannel(Channel):
 
     def product_coefficients(self, w: Floats, v: Floats) -> Floats:
         """The product itself: it is a function of the symbol."""
-        return self.coefficients(w) * self.coefficients(v)
+        read = self.coefficients(w)
+        return read * (read if v is w else self.coefficients(v))
+
+    def products(self, profile: Floats, w: Floats, v: Floats) -> Floats:
+        """Squares row by row; one row for all is a factor of the profile."""
+        if v.ndim == 1:
+            return self.sums(profile * self.coefficients(v), w)
+        if v is not w:
+            return super().products(profile, w, v)
+        found = np.empty((*profile.shape[:-1], len(w)))
+        for rows in self.batches(len(w)):
+            found[..., rows] = profile @ (self.coefficients(w[rows]) ** 2).T
+        return found
 
     def second_moment(self, weights: ArrayLike) -> Floats:
-        """E[f² | x] by summation over the outputs."""
-        return self.expect(self.coefficients(as_weights(weights, self.size)) ** 2)
+        """E[f² | x] by summation over the outputs, a few questions at a time."""
+        w = as_weights(weights, self.size)
+        flat = w.reshape(-1, self.size)
+        result = np.empty_like(flat)
+        for rows in self.batches(len(flat)):
+            result[rows] = self.expect(self.coefficients(flat[rows]) ** 2)
+        return result.reshape(w.shape)
 
     @property
     def layout(self) -> Layout:
         """One whole number below `outputs`."""
         return Layout("symbols", self.outputs)
+
+    def joined(self) -> NDArray[np.intp] | None:
+        """Where runs of symbols begin that decoding may join at little loss; None: each by itself.
+
+        Joining is for speed alone: a run's likelihood is the sum of its symbols'.
+        """
+        return None
+
+    def joined_likelihood(self, starts: NDArray[np.intp]) -> Floats:
+        """P(run | cell) as a matrix, for runs that begin at `starts`."""
+        result: Floats = np.add.reduceat(self.likelihood(), starts, axis=1)
+        return result
 
     def symbol_type(self) -> np.dtype[Any]:
         """The smallest unsigned type that holds an output."""
@@ -218,6 +312,9 @@ class Choice(ABC):
 
     id: ClassVar[str]
 
+    #: Whether settling it may take minutes: nobody compares such a channel unasked.
+    slow: ClassVar[bool] = False
+
     @abstractmethod
     def misfit(self, metric: CellMetric) -> str | None:
         """Why this channel cannot serve the metric, or None if it can."""
@@ -225,6 +322,28 @@ class Choice(ABC):
     @abstractmethod
     def bind(self, metric: CellMetric, *, precision: int = 64, rounded: bool = False) -> Channel:
         """The channel for these cells; `rounded` if values arrive by stochastic rounding."""
+
+    def bind_grid(
+        self, metric: UniformMetric, shape: tuple[int, ...], ordered: tuple[bool, ...]
+    ) -> Channel:
+        """The channel for whole records: cells of the grid of all axes, flat in C order.
+
+        Args:
+            metric: One ε for any two cells of the grid.
+            shape: Cells along every axis.
+            ordered: Which axes have neighbours; channels that know no neighbours do not ask.
+        """
+        return self.bind(metric)
+
+    def settled(
+        self, metric: CellMetric, *, progress: Callable[[float], None] | None = None
+    ) -> Choice:
+        """The choice as a study holds it, with all that another machine might find differently.
+
+        Nearly all channels follow from their options alone, and are settled as they are. Those that
+        search for long tell `progress` the share done.
+        """
+        return self
 
     def options(self) -> dict[str, Any]:
         """Options that differ from none, for files."""
@@ -239,6 +358,16 @@ def as_weights(weights: ArrayLike, size: int) -> Floats:
     return array
 
 
+def with_known_total(sums: Floats, total: Floats) -> Floats:
+    """What cells get of a reading that leaves the mean of the weights to the number of people.
+
+    The transpose of f = c + g(w − c): cells together count everybody, whatever g reads of them.
+    """
+    left = total - sums.sum(axis=-1)
+    result: Floats = sums + left[..., None] / sums.shape[-1]
+    return result
+
+
 def claimed_tightness(odds: Fraction, precision: int) -> float:
     """The share of E that some pair surely spends: all but 2^-30 where 64-bit words allow it.
 
@@ -247,6 +376,22 @@ def claimed_tightness(odds: Fraction, precision: int) -> float:
     if precision < WORD_BITS or odds > 1 << 30 or odds - 1 < Fraction(1, 1 << 28):
         return 0.0
     return 1 - 2.0**-30
+
+
+def needs_uniform(metric: CellMetric) -> str | None:
+    """Why a channel that treats all pairs alike cannot serve a metric, or None if it can."""
+    return None if isinstance(metric, UniformMetric) else "it needs protect=Uniform(...)"
+
+
+def flips_within(epsilon: Fraction, precision: int) -> int:
+    """Of 2^precision words, how many flip a bit: as few as keep its odds within e^ε."""
+    total = 1 << precision
+    flips = math.ceil(total / (1 + exp_floor(epsilon)))
+    if 2 * flips >= total:
+        raise StudyError(
+            f"a table of 2^{precision} words is too coarse for this epsilon; use a larger epsilon"
+        )
+    return flips
 
 
 def refuse_dense(size: int, what: str) -> None:

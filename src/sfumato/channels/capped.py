@@ -29,6 +29,7 @@ import numpy as np
 from sfumato.channels.base import PEOPLE_AT_ONCE, Cells, Floats, SymbolChannel, refuse_dense
 from sfumato.channels.noise import (
     averaged,
+    gathered,
     moved_rows,
     noise_words,
     sharpened,
@@ -127,6 +128,11 @@ class CappedGeometricChannel(SymbolChannel):
         plain = sharpened(weights, self.alpha)
         result: Floats = (plain - (plain @ self.fixed_law)[..., None]) / self.share
         return result
+
+    def gather(self, profile: Floats) -> Floats:
+        """What the fixed law sends of everybody taken off, then the geometric channel's."""
+        everyone = np.sum(profile, axis=-1, keepdims=True)
+        return gathered(profile - everyone * self.fixed_law, self.alpha) / self.share
 
     def expect(self, table: Floats) -> Floats:
         """The noise as a recursive filter, and the fixed law's mean. O(cells)."""

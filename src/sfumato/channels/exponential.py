@@ -124,6 +124,10 @@ class ExponentialChannel(SymbolChannel):
         """Solve for the function of the output with the wanted means."""
         return weights @ self._inverse.T
 
+    def gather(self, profile: Floats) -> Floats:
+        """The transposed solution."""
+        return profile @ self._inverse
+
 
 def symmetric(distance: Floats) -> Floats:
     """The largest symmetric metric below E: the smaller direction, closed again."""

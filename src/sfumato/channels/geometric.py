@@ -30,6 +30,7 @@ from sfumato.channels.base import (
 from sfumato.channels.capped import CappedGeometricChannel
 from sfumato.channels.noise import (
     averaged,
+    gathered,
     moved_rows,
     noise_words,
     sharpened,
@@ -138,6 +139,10 @@ class GeometricChannel(SymbolChannel):
     def coefficients(self, weights: Floats) -> Floats:
         """The tridiagonal inverse, in O(cells)."""
         return sharpened(weights, self.alpha)
+
+    def gather(self, profile: Floats) -> Floats:
+        """The transpose of the tridiagonal inverse, in O(cells)."""
+        return gathered(profile, self.alpha)
 
     def expect(self, table: Floats) -> Floats:
         """The noise as a recursive filter; the ends stand for their tails. O(cells)."""

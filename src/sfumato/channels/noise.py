@@ -26,6 +26,18 @@ def sharpened(weights: Floats, alpha: float) -> Floats:
     return values
 
 
+def gathered(profile: Floats, alpha: float) -> Floats:
+    """The transpose of `sharpened`: outputs give what they take from neighbours."""
+    gives = np.array(profile, dtype=np.float64) * (alpha / (1 - alpha) ** 2)
+    gives[..., 0] *= 1 - alpha
+    gives[..., -1] *= 1 - alpha
+    step = np.diff(gives, axis=-1)
+    result = np.array(profile, dtype=np.float64)
+    result[..., :-1] -= step
+    result[..., 1:] += step
+    return result
+
+
 def averaged(table: Floats, alpha: float) -> Floats:
     """The mean of a function of the output at every cell; the ends stand for their tails."""
     return _blurred(_lifted_ends(np.array(table, dtype=np.float64), alpha), alpha)

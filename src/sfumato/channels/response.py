@@ -126,6 +126,10 @@ class KaryResponseChannel(SymbolChannel):
         result: Floats = (weights - wrong * weights.sum(axis=-1, keepdims=True)) / (right - wrong)
         return result
 
+    def gather(self, profile: Floats) -> Floats:
+        """The same as `coefficients`: the inverse is symmetric too."""
+        return self.coefficients(profile)
+
     def mix(self, law: Floats) -> Floats:
         """The same as `expect`: the channel is symmetric."""
         return self.expect(law)

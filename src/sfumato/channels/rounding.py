@@ -79,6 +79,19 @@ class RoundedChannel(Channel):
         """As on grid points."""
         return self.inner.coefficients(weights)
 
+    @property
+    def linear(self) -> bool:
+        """As on grid points."""
+        return self.inner.linear
+
+    def gather(self, profile: Floats) -> Floats:
+        """As on grid points."""
+        return self.inner.gather(profile)
+
+    def products(self, profile: Floats, w: Floats, v: Floats) -> Floats:
+        """As on grid points."""
+        return self.inner.products(profile, w, v)
+
     def report_likelihood(self, outputs: Outputs) -> Floats:
         """As on grid points."""
         return self.inner.report_likelihood(outputs)
@@ -94,6 +107,10 @@ class RoundedChannel(Channel):
     def flip_spread(self, weights: Floats) -> Floats:
         """As on grid points."""
         return self.inner.flip_spread(weights)
+
+    def own_spread(self, weights: Floats) -> Floats | None:
+        """As on grid points."""
+        return self.inner.own_spread(weights)
 
     @property
     def rounds(self) -> bool:

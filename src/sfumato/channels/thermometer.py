@@ -255,6 +255,27 @@ class ThermometerChannel(Channel):
         constant = np.zeros_like(middle) if self.published else middle
         return np.concatenate([constant, self.spread(weights) * self.scale], axis=-1)
 
+    def gather(self, profile: Floats) -> Floats:
+        """What every bit says of the cells up to its threshold against those beyond."""
+        bits = profile[..., 1:] * self.scale / 2
+        middle = bits[..., -1] if self.published else profile[..., 0] / 2
+        result = np.zeros((*profile.shape[:-1], self.size))
+        result[..., 0] += middle
+        result[..., -1] += middle
+        result[..., :-1] += bits[..., : self.size - 1]
+        result[..., 1:] -= bits[..., : self.size - 1]
+        return result
+
+    def products(self, profile: Floats, w: Floats, v: Floats) -> Floats:
+        """As `product_coefficients`, without writing them out."""
+        there, everyone = self.gather(profile), profile[..., :1]
+        found = np.empty((*profile.shape[:-1], len(w)))
+        for rows in self.batches(len(w)):
+            one, other = w[rows], v[rows] if v.ndim > 1 else v
+            flips = (self.spread(one) * self.spread(other)) @ (self.scale**2 - 1)
+            found[..., rows] = there @ (one * other).T + everyone * flips
+        return found
+
     @property
     def layout(self) -> Layout:
         """So many bits, packed."""

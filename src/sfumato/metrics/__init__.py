@@ -14,6 +14,7 @@ from typing import Any
 from sfumato.errors import StudyError, near
 from sfumato.metrics.cells import CellMetric, TableMetric, UniformMetric
 from sfumato.metrics.closing import closure
+from sfumato.metrics.contexts import BlockMetric, HighLowMetric
 from sfumato.metrics.labelled import Blocks, HighLow, SensitiveSet
 from sfumato.metrics.labels import NO_ANSWER
 from sfumato.metrics.lines import CappedLineMetric, LineMetric
@@ -22,11 +23,13 @@ from sfumato.metrics.statements import Distance, Lp, Metric, Sum, Uniform
 
 __all__ = [
     "NO_ANSWER",
+    "BlockMetric",
     "Blocks",
     "CappedLineMetric",
     "CellMetric",
     "Distance",
     "HighLow",
+    "HighLowMetric",
     "LineMetric",
     "Lp",
     "Matrix",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.closing import close_integers
+from sfumato.metrics.contexts import BlockMetric, HighLowMetric
 from sfumato.metrics.lines import (
     CappedLineMetric,
     LineMetric,
@@ -262,6 +263,11 @@ def _integers(metric: CellMetric) -> tuple[NDArray[Any], int]:
         return metric.numerators.astype(object), metric.denominator
     if isinstance(metric, UniformMetric):
         full = np.full((metric.size, metric.size), metric.epsilon.numerator, dtype=object)
+        np.fill_diagonal(full, 0)
+        return full, metric.epsilon.denominator
+    if isinstance(metric, BlockMetric | HighLowMetric):
+        finite = np.isfinite(metric.matrix())
+        full = np.where(finite, metric.epsilon.numerator, -1).astype(object)
         np.fill_diagonal(full, 0)
         return full, metric.epsilon.denominator
     if isinstance(metric, CappedLineMetric):

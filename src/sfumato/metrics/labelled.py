@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,6 +12,7 @@ import numpy as np
 
 from sfumato.exact import positive, to_plain
 from sfumato.metrics.cells import TableMetric, table
+from sfumato.metrics.contexts import BlockMetric, HighLowMetric
 from sfumato.metrics.labels import (
     cell_names,
     cover,
@@ -65,18 +66,15 @@ class Blocks(Metric):
             return 0.0
         return float(self.epsilon) if block[first] == block[second] else math.inf
 
-    def bind(self, domain: Domain, *, optional: bool) -> TableMetric:
+    def bind(self, domain: Domain, *, optional: bool) -> BlockMetric:
         """E between cells; every cell must be in a block."""
-        names = cell_names(domain, optional=optional)
+        names = cell_names(domain, optional=optional, table=False)
         block = self._block_of()
         cover(names, block, "blocks", "put each into a block (its own, to leave it unprotected)")
         number = np.array([block[name] for name in names])
-        same = number[:, None] == number[None, :]
-        alone = int(np.count_nonzero(same.sum(axis=1) == 1))
+        alone = int(np.count_nonzero(np.bincount(number) == 1))
         notes = (f"unprotected: {alone} of {len(names)} cells are alone in a block",)
-        values = np.where(same, self.epsilon.numerator, -1).astype(object)
-        np.fill_diagonal(values, 0)
-        return table(values, self.epsilon.denominator, names=names, notes=notes if alone else ())
+        return BlockMetric(self.epsilon, number, notes if alone else ())
 
     def describe(self) -> str:
         """The statement in plain words."""
@@ -96,7 +94,8 @@ class HighLow(Metric):
     """Only sensitive values are hidden: E(x, y) is ε if x is sensitive and infinite otherwise.
 
     A report never shows a sensitive value for sure; it may show that a value is not sensitive.
-    E is not symmetric. "No answer" is not sensitive unless it is named.
+    E is not symmetric. "No answer" is not sensitive unless it is named. With an empty list nothing
+    is hidden, and `explain` says so.
 
     References:
         Acharya et al. 2020, Definition 3.
@@ -113,7 +112,9 @@ class HighLow(Metric):
 
     def __init__(self, epsilon: Number, sensitive: Iterable[object]) -> None:
         """Read the number exactly and the labels as text."""
-        labels = distinct(read_labels(sensitive, "sensitive"), "sensitive")
+        none = not isinstance(sensitive, str) and isinstance(sensitive, Sized) and not sensitive
+        found = () if none else read_labels(sensitive, "sensitive")
+        labels = distinct(found, "sensitive")
         set_fields(self, epsilon=positive(epsilon, "epsilon"), sensitive=labels)
 
     def between(self, x: Any, y: Any) -> float:
@@ -123,17 +124,16 @@ class HighLow(Metric):
             return 0.0
         return float(self.epsilon) if first in self.sensitive else math.inf
 
-    def bind(self, domain: Domain, *, optional: bool) -> TableMetric:
+    def bind(self, domain: Domain, *, optional: bool) -> HighLowMetric:
         """E between cells."""
-        names = cell_names(domain, optional=optional)
-        high = marked(names, self.sensitive)
-        values = np.full((len(names), len(names)), -1, dtype=object)
-        values[high] = self.epsilon.numerator
-        np.fill_diagonal(values, 0)
-        return table(values, self.epsilon.denominator, names=names)
+        names = cell_names(domain, optional=optional, table=False)
+        notes = () if self.sensitive else ("unprotected: no value is named as sensitive",)
+        return HighLowMetric(self.epsilon, marked(names, self.sensitive), notes)
 
     def describe(self) -> str:
         """The statement in plain words."""
+        if not self.sensitive:
+            return "no value is sensitive: nothing is hidden"
         return (
             f"E = {to_plain(self.epsilon)} from a sensitive value ({some(self.sensitive)}) to any "
             f"other; other values are not hidden"

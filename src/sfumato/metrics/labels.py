@@ -55,9 +55,10 @@ def known(value: object, labels: Collection[str], what: str) -> str:
     return label
 
 
-def cell_names(domain: Domain, *, optional: bool) -> list[str]:
+def cell_names(domain: Domain, *, optional: bool, table: bool = True) -> list[str]:
     """The label of every cell, refused before a table of them would be too large."""
-    refuse_large_table(domain.size + optional)
+    if table:
+        refuse_large_table(domain.size + optional)
     names = [*domain.labels(), *([NO_ANSWER] if optional else [])]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)

@@ -1,0 +1,34 @@
+"""Where results that took long to compute are kept between runs; losing them costs only time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from sfumato import wire
+from sfumato.errors import FormatError
+
+
+def folder() -> Path:
+    """`$SFUMATO_CACHE`, or `sfumato` in `$XDG_CACHE_HOME`, by default `~/.cache`."""
+    own = os.environ.get("SFUMATO_CACHE")
+    if own:
+        return Path(own)
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path("~/.cache").expanduser()) / "sfumato"
+
+
+def read(name: str) -> str | None:
+    """A text kept earlier, or None; whoever reads it must check that it is whole."""
+    try:
+        return (folder() / name).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def keep(name: str, text: str) -> None:
+    """Keep a text, whole or not at all; where nothing can be written, nothing is kept."""
+    with contextlib.suppress(OSError, FormatError):
+        folder().mkdir(parents=True, exist_ok=True)
+        wire.write_whole(folder() / name, lambda file: file.write_text(text, encoding="ascii"))

@@ -1,0 +1,172 @@
+"""Two cells: the best channel there is, whatever is to be measured (Theorem 2 of the paper below).
+
+Guarantee:
+    E(0, 1) and E(1, 0) for the two cells, each 0, positive or infinite, exact for the integer table
+    and tight. With both equal it is Warner's randomised response; with one infinite it is Mangat's,
+    in which one of the two answers is always true.
+
+Estimator:
+    The inverse of the 2 × 2 matrix, unbiased. Every other channel with this guarantee is this one
+    followed by further noise, so that no function of its reports can do better.
+
+References:
+    Acharya et al. 2020, (9), with its limit where an ε is 0: the report then says nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.channels.base import PEOPLE_AT_ONCE, Cells, Choice, Floats, SymbolChannel
+from sfumato.errors import StudyError
+from sfumato.exact import exp_floor, log, to_plain
+from sfumato.metrics import CellMetric
+from sfumato.randomness import BitSource, leading
+
+_TIGHT = 1 - 2.0**-30
+
+
+def lies(there: Fraction | None, back: Fraction | None, precision: int) -> tuple[int, int]:
+    """Of 2^precision words, how many put out the other cell: for cell 0, and for cell 1.
+
+    With odds a <= e^E(0,1) and b <= e^E(1,0) the least chances of a lie are (a − 1)/(ab − 1) and
+    (b − 1)/(ab − 1); the second is rounded up after the first, so that both odds hold in integers.
+
+    Args:
+        there: E(0, 1); None where it is infinite.
+        back: E(1, 0); None where it is infinite.
+        precision: Bits of a word.
+
+    Example:
+        >>> lies(Fraction(1), Fraction(1), 8), lies(Fraction(1), None, 8)
+        ((69, 69), (0, 95))
+        >>> lies(None, None, 8), lies(Fraction(0), Fraction(1), 8)
+        ((0, 0), (0, 256))
+    """
+    total = 1 << precision
+    if there == 0 and back == 0:  # (9) is 0/0; both cells put out either symbol alike
+        return total >> 1, total >> 1
+    inverse = Fraction(0) if there is None else 1 / exp_floor(there)
+    if back is None:
+        return 0, math.ceil(total * inverse)
+    odds = exp_floor(back)
+    first = math.ceil(total * (1 - inverse) / (odds - inverse))
+    return first, math.ceil(max((total - first) * inverse, total - odds * first))
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Choice):
+    """Choose the best channel for two cells; it fits every metric, symmetric or not.
+
+    Example:
+        >>> import sfumato as sf
+        >>> protect = sf.HighLow(epsilon=1, sensitive=["yes"])  # a no need not be hidden
+        >>> study = sf.Study("survey", [sf.categories("used", ["yes", "no"], protect=protect)])
+        >>> study.channels[0].id
+        'binary'
+        >>> study.channels[0].likelihood().round(3)
+        array([[1.   , 0.   ],
+               [0.368, 0.632]])
+    """
+
+    id: ClassVar[str] = "binary"
+
+    def misfit(self, metric: CellMetric) -> str | None:
+        """It needs two cells that may be told apart at all."""
+        if metric.size != 2:
+            return f"it is for two cells, and there are {metric.size}"
+        if metric.exact(0, 1) == 0 or metric.exact(1, 0) == 0:
+            return "E is 0, so that reports say nothing; use a larger epsilon"
+        return None
+
+    def bind(
+        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+    ) -> BinaryChannel:
+        """Build the two chances of a lie."""
+        problem = self.misfit(metric) or ("it cannot round" if rounded else None)
+        if problem:
+            raise StudyError(f"Binary does not fit this axis: {problem}")
+        return BinaryChannel(metric=metric, precision=precision)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BinaryChannel(SymbolChannel):
+    """Each of two cells puts out the other with its own chance."""
+
+    id: ClassVar[str] = "binary"
+    metric: CellMetric
+    precision: int = 64
+    lies: tuple[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Round the chances of a lie up, so that the odds stay within bounds."""
+        there, back = self.metric.exact(0, 1), self.metric.exact(1, 0)
+        found = lies(there, back, self.precision)
+        if sum(found) >= 1 << self.precision:
+            least = min(e for e in (there, back) if e is not None)
+            raise StudyError(
+                f"a table of 2^{self.precision} words is too coarse for E = {to_plain(least)}; "
+                "use a larger epsilon"
+            )
+        object.__setattr__(self, "lies", found)
+
+    @property
+    def tightness(self) -> float:  # type: ignore[override]
+        """Both directions spend all of E but for the rounding of one chance."""
+        shares = [log(odds) / float(e) for odds, e in self._spent()]
+        return _TIGHT if max(shares, default=0.0) > 1 - 2.0**-32 else 0.0
+
+    def _spent(self) -> list[tuple[Fraction, Fraction]]:
+        """The odds of the truth against the other's lie, and E, where that is finite."""
+        total = 1 << self.precision
+        pairs = ((0, 1), (1, 0))
+        bounds = [(self.lies[x], self.lies[y], self.metric.exact(x, y)) for x, y in pairs]
+        return [(Fraction(total - own, other), e) for own, other, e in bounds if e is not None]
+
+    @property
+    def chances(self) -> tuple[float, float]:
+        """P(a lie) of cell 0 and of cell 1."""
+        total = 1 << self.precision
+        return self.lies[0] / total, self.lies[1] / total
+
+    def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
+        """The low words lie."""
+        out = np.empty(len(cells), dtype=self.symbol_type())
+        bound = np.array(self.lies, dtype=np.uint64)
+        for start in range(0, len(cells), PEOPLE_AT_ONCE):
+            part = np.asarray(cells[start : start + PEOPLE_AT_ONCE], dtype=np.int64)
+            word = leading(bits.words(len(part)), self.precision)
+            out[start : start + len(part)] = part ^ (word < bound[part])
+        return out
+
+    def words(self) -> tuple[list[list[int]], int]:
+        """Exact word counts."""
+        total = 1 << self.precision
+        first, second = self.lies
+        return [[total - first, first], [second, total - second]], total
+
+    def likelihood(self) -> Floats:
+        """P(output | cell)."""
+        rows, total = self.words()
+        return np.array([[word / total for word in row] for row in rows])
+
+    @property
+    def _inverse(self) -> Floats:
+        """Inverse of the likelihood matrix, its determinant from integers."""
+        (right, first), (second, true) = self.words()[0]
+        left = (1 << self.precision) - first - second
+        return np.array([[true / left, -first / left], [-second / left, right / left]])
+
+    def coefficients(self, weights: Floats) -> Floats:
+        """Solve for the function of the output with the wanted means."""
+        return weights @ self._inverse.T
+
+    def gather(self, profile: Floats) -> Floats:
+        """The transposed solution."""
+        return profile @ self._inverse

@@ -1,0 +1,476 @@
+"""A comb laid over the axis at random: is the person under one of its teeth, give or take?
+
+A comb of k teeth has its teeth at equal distances around the axis, bent to a circle. The number of
+teeth is drawn without looking at the cell, as 1/k; then the comb is turned at random so that the
+cell is under a tooth with odds e^ε to any turn where it is not. Few teeth tell the rough place,
+many the fine one. On several axes a comb is a plane wave over the whole grid, with so many teeth
+along each.
+
+Guarantee:
+    E = ε for any two cells of the grid, exact for the integer tables, and tight: all turns of a
+    comb have one of two chances, whose ratio is at most e^ε.
+
+Estimator:
+    Cell x has phase v = Σ_d k_d·x_d·L/M_d modulo L on a circle of L steps; the report (k, u) has
+    chance p_k·a((v − u) mod L), a being e^ε times larger on 0..t−1 than elsewhere. Turning all
+    cells turns the reports, so the channel is diagonal in Fourier space: Q D⁻¹ Qᵀ has eigenvalue
+    Σ p_k·|â(l)|² over the k and l with l·k = j at frequency j. Its inverse gives the reading with
+    the least variance for people spread evenly, by fast transforms.
+
+Why 1/k:
+    A range and its complement are two arcs of the circle, so random ranges weigh frequency j by
+    1/sin²(πj/m), and the least total variance Σ_j ω_j/p_j has p_j ∝ √ω_j ≈ 1/j. The best width of a
+    tooth was found to be a share of about 1/(1 + e^(2ε/3)) of its period, from ε = 0.2 to 4: half
+    where ε is small, less as it grows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import fft
+
+from sfumato.channels.base import (
+    PEOPLE_AT_ONCE,
+    Cells,
+    Choice,
+    Floats,
+    SymbolChannel,
+    as_weights,
+    claimed_tightness,
+    needs_uniform,
+    with_known_total,
+)
+from sfumato.errors import StudyError, TooLargeError
+from sfumato.exact import exp_floor
+from sfumato.metrics import CellMetric, UniformMetric
+from sfumato.randomness import BitSource, WordTable
+
+MOST_SYMBOLS = 1 << 21
+_MOST_ENTRIES = 1 << 25
+_MOST_RUNS = 128  # for decoding, turns are joined to so many runs a comb …
+_FEWEST_RUNS = 8  # … or, of combs that are drawn seldom, to as few as these
+_WEIGHT_BITS = 40
+_ENTRIES_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Comb(Choice):
+    """Choose the comb channel; it fits `Uniform` on ordered axes, one or several together.
+
+    Example:
+        >>> import sfumato as sf
+        >>> age = sf.integers("age", 0, 99, protect=sf.Uniform(1), channel=sf.Comb())
+        >>> tally = sf.Study("ages", [age]).simulate({"age": [40] * 5_000 + [41] * 5_000}, seed=1)
+        >>> answer = tally.estimate("unbiased").count(age=(30, 50))
+        >>> answer.low < 10_000 < answer.high
+        True
+    """
+
+    id: ClassVar[str] = "comb"
+
+    def misfit(self, metric: CellMetric) -> str | None:
+        """It needs one ε for all pairs, and not too many combs and turns."""
+        if needs_uniform(metric):
+            return needs_uniform(metric)
+        return too_many((metric.size,))
+
+    def bind(
+        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+    ) -> CombChannel:
+        """Combs along one ordered axis."""
+        if rounded:
+            raise StudyError("Comb does not fit this axis: it cannot round")
+        return self._bound(metric, (metric.size,), (True,), precision)
+
+    def bind_grid(
+        self, metric: UniformMetric, shape: tuple[int, ...], ordered: tuple[bool, ...]
+    ) -> CombChannel:
+        """Plane waves over the grid of several axes."""
+        return self._bound(metric, shape, ordered, 64)
+
+    def _bound(
+        self,
+        metric: CellMetric,
+        shape: tuple[int, ...],
+        ordered: tuple[bool, ...],
+        precision: int,
+    ) -> CombChannel:
+        """The channel proper, if it fits."""
+        problem = needs_uniform(metric) or too_many(shape)
+        if problem or not isinstance(metric, UniformMetric):
+            raise StudyError(f"Comb does not fit: {problem}")
+        return CombChannel(metric=metric, shape=shape, ordered=ordered, precision=precision)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CombChannel(SymbolChannel):
+    """Symbol `circle`·number of the comb + its turn; cells are flat in C order of `shape`."""
+
+    id: ClassVar[str] = "comb"
+    metric: UniformMetric
+    shape: tuple[int, ...]
+    ordered: tuple[bool, ...]
+    precision: int = 64
+    _combs: WordTable = field(init=False, repr=False)
+    _turns: WordTable = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Draw up the tables of combs and turns in integers."""
+        total = 1 << self.precision
+        weights = _comb_weights(self.teeth, self.moduli, self.ordered)
+        words = [weight * total // sum(weights) for weight in weights]
+        words[0] += total - sum(words)
+        object.__setattr__(self, "_combs", WordTable(words, self.precision))
+        odds = exp_floor(self.metric.epsilon)
+        turns = _turn_words(odds, self.tooth, self.circle, self.precision)
+        object.__setattr__(self, "_turns", WordTable(turns, self.precision))
+
+    @cached_property
+    def moduli(self) -> tuple[int, ...]:
+        """How many steps each axis has around: its cells, or more where that keeps turns few."""
+        return _moduli(self.shape)
+
+    @property
+    def circle(self) -> int:
+        """L, the steps of a full turn."""
+        return math.lcm(*self.moduli)
+
+    @cached_property
+    def tooth(self) -> int:
+        """t, the steps of a turn under a tooth: a share of 1/(1 + e^(2ε/3))."""
+        odds = exp_floor(self.metric.epsilon * Fraction(2, 3))
+        return max(1, round(self.circle / (1 + odds)))
+
+    @cached_property
+    def teeth(self) -> NDArray[np.int64]:
+        """Teeth along every axis, one row a comb; of k and −k, which say the same, only one."""
+        return _all_teeth(self.moduli)
+
+    @property
+    def outputs(self) -> int:
+        """All turns of all combs."""
+        return len(self.teeth) * self.circle
+
+    @property
+    def tightness(self) -> float:  # type: ignore[override]
+        """Two cells that some comb tells apart spend all of ε but for rounding."""
+        return claimed_tightness(exp_floor(self.metric.epsilon), self.precision)
+
+    @cached_property
+    def chances(self) -> Floats:
+        """p_k, the chance of each comb."""
+        return np.array(self._combs.weights, dtype=np.float64) / float(1 << self.precision)
+
+    @cached_property
+    def turn_chances(self) -> Floats:
+        """a(o), the chance that the cell's phase is o steps beyond the turn."""
+        return np.array(self._turns.weights, dtype=np.float64) / float(1 << self.precision)
+
+    def encode(self, cells: Cells, bits: BitSource) -> Cells:
+        """Draw a comb, find the cell's phase, and turn the comb to be so far behind it."""
+        out = np.empty(len(cells), dtype=self.symbol_type())
+        for start in range(0, len(cells), PEOPLE_AT_ONCE):
+            part = np.asarray(cells[start : start + PEOPLE_AT_ONCE], dtype=np.int64)
+            comb = self._combs.draw(bits, len(part))
+            behind = self._turns.draw(bits, len(part))
+            turn = (self._phase(part, comb) - behind) % self.circle
+            out[start : start + len(part)] = comb.astype(np.int64) * self.circle + turn
+        return out
+
+    def _phase(self, cells: NDArray[np.int64], combs: NDArray[Any]) -> NDArray[np.int64]:
+        """Where cells are on their combs' circles."""
+        places = np.unravel_index(cells, self.shape)
+        phase = np.zeros(np.broadcast_shapes(cells.shape, combs.shape), dtype=np.int64)
+        for axis, place in enumerate(places):
+            step = self.circle // self.moduli[axis]
+            phase += self.teeth[combs, axis] * place % self.moduli[axis] * step
+        return phase % self.circle
+
+    def words(self) -> tuple[list[list[int]], int]:
+        """Exact word counts."""
+        self._refuse_matrix()
+        phases = self._phases().tolist()
+        turns, circle = self._turns.weights, self.circle
+        rows = [
+            [
+                comb * turns[(phase - turn) % circle]
+                for comb, phase in zip(self._combs.weights, row, strict=True)
+                for turn in range(circle)
+            ]
+            for row in phases
+        ]
+        return rows, 1 << 2 * self.precision
+
+    def worst_ratio(self) -> Fraction:
+        """Under a tooth against not."""
+        return Fraction(max(self._turns.weights), min(self._turns.weights))
+
+    def likelihood(self) -> Floats:
+        """P(output | cell)."""
+        self._refuse_matrix()
+        behind = (self._phases()[:, :, None] - np.arange(self.circle)) % self.circle
+        law: Floats = self.chances[:, None] * self.turn_chances[behind]
+        return law.reshape(self.size, self.outputs)
+
+    def _phases(self) -> NDArray[np.int64]:
+        """Every cell's phase on every comb."""
+        return self._phase(np.arange(self.size)[:, None], np.arange(len(self.teeth))[None, :])
+
+    def joined(self) -> NDArray[np.intp] | None:
+        """Where runs of turns begin that may be joined when reports are decoded.
+
+        What is lost falls as one over the runs of a comb, so combs that are drawn often have more:
+        in proportion to the root of their chance.
+        """
+        if self.circle <= _FEWEST_RUNS:
+            return None
+        share = np.sqrt(self.chances / self.chances.max())
+        runs = np.clip(np.rint(_MOST_RUNS * share), _FEWEST_RUNS, min(_MOST_RUNS, self.circle))
+        starts = [
+            comb * self.circle + np.arange(int(count)) * self.circle // int(count)
+            for comb, count in enumerate(runs)
+        ]
+        return np.concatenate(starts)
+
+    def joined_likelihood(self, starts: NDArray[np.intp]) -> Floats:
+        """P(run | cell) for runs of turns: the chance that so many distances in a row add up to."""
+        ends = np.append(starts[1:], self.outputs)
+        comb, first = np.divmod(starts, self.circle)
+        length = ends - starts
+        upto = np.append(0.0, np.cumsum(np.tile(self.turn_chances, 2)))
+        out = np.empty((self.size, len(starts)))
+        at_once = max(1, _ENTRIES_AT_ONCE // len(starts))
+        for cell in range(0, self.size, at_once):
+            cells = np.arange(cell, min(cell + at_once, self.size))[:, None]
+            nearest = (self._phase(cells, comb[None, :]) - first - length + 1) % self.circle
+            chance = upto[nearest + length] - upto[nearest]
+            out[cell : cell + at_once] = self.chances[comb] * chance
+        return out
+
+    @cached_property
+    def _places(self) -> NDArray[np.intp]:
+        """Where harmonic l of comb k is among the grid's frequencies: l·k, one row a comb."""
+        harmonics = np.arange(self.circle // 2 + 1)
+        parts = [
+            self.teeth[:, axis, None] * harmonics % modulus
+            for axis, modulus in enumerate(self.moduli)
+        ]
+        return np.ravel_multi_index(parts, self.moduli)
+
+    @cached_property
+    def _harmonics(self) -> NDArray[np.complex128]:
+        """â(l), the Fourier transform of the turns' chances."""
+        result: NDArray[np.complex128] = fft.rfft(self.turn_chances)
+        return result
+
+    @cached_property
+    def _twice(self) -> Floats:
+        """Harmonics 1 to below L/2 stand for their conjugates as well."""
+        twice = np.full(self.circle // 2 + 1, 2.0)
+        twice[0] = 1.0
+        if self.circle % 2 == 0:
+            twice[-1] = 1.0
+        return twice
+
+    @cached_property
+    def information(self) -> Floats:
+        """Eigenvalues of Q D⁻¹ Qᵀ over the number of cells, one a frequency of the grid."""
+        power = self.chances[:, None] * np.abs(self._harmonics) ** 2 * self._twice / 2
+        one = np.bincount(self._places.ravel(), power.ravel(), math.prod(self.moduli))
+        grid = one.astype(np.float64).reshape(self.moduli)
+        axes = tuple(range(grid.ndim))
+        mirrored = np.roll(np.flip(grid), 1, axis=axes)
+        return (grid + mirrored).ravel()
+
+    def coefficients(self, weights: Floats) -> Floats:
+        """Divide by the eigenvalues at every frequency, then mix; the mean is known exactly."""
+        centre = weights.mean(axis=-1, keepdims=True)
+        spectrum = self._spectrum(weights - centre)
+        spectrum[..., 0] = 0.0
+        spectrum[..., 1:] /= self.information[1:] * math.prod(self.moduli)
+        off = self._through(spectrum, np.full(len(self.teeth), float(self.circle)))
+        result: Floats = centre + off
+        return result
+
+    def mix(self, law: Floats) -> Floats:
+        """Read the law's spectrum at each comb's harmonics."""
+        return self._through(self._spectrum(law), self.chances)
+
+    def gather(self, profile: Floats) -> Floats:
+        """As `expect`, divided by the eigenvalues; cells together count everybody."""
+        divided = np.zeros(math.prod(self.moduli))
+        divided[1:] = 1 / (self.information[1:] * len(divided))
+        along = self._collected(profile, self._harmonics, divided)
+        return with_known_total(along, profile.sum(axis=-1))
+
+    def expect(self, table: Floats) -> Floats:
+        """Every comb's harmonics, gathered in one spectrum of the grid."""
+        return self._collected(table, self.chances[:, None] * self._harmonics / self.circle)
+
+    def products(self, profile: Floats, w: Floats, v: Floats) -> Floats:
+        """Turned reports read what moved weights do: such rows all come from one transform."""
+        moves = self._moves(w) if v is w else None
+        if moves is None:
+            return super().products(profile, w, v)
+        square = self.coefficients(w[0]).reshape(len(self.teeth), self.circle) ** 2
+        back = fft.rfft(square, axis=-1).conj() / self.circle
+        return self._collected(profile, back)[..., moves]
+
+    def second_moment(self, weights: ArrayLike) -> Floats:
+        """Rows that are one row moved have its second moment, moved."""
+        w = as_weights(weights, self.size)
+        moves = self._moves(w) if w.ndim > 1 else None
+        if moves is None:
+            return super().second_moment(w)
+        return super().second_moment(w[0])[self._moved(moves)]
+
+    def _moves(self, rows: Floats) -> NDArray[np.intp] | None:
+        """By how much rows are the first one moved around the grid, as cells; None if they are not.
+
+        Only where every axis has as many steps around as cells: elsewhere the ends stay behind.
+        """
+        if self.shape != self.moduli or rows.ndim != 2 or len(rows) < 2:
+            return None
+        tops = np.unravel_index(np.argmax(rows, axis=-1), self.shape)
+        parts = [(top - top[0]) % size for top, size in zip(tops, self.shape, strict=True)]
+        moves = np.ravel_multi_index(parts, self.shape)
+        return moves if np.array_equal(rows, rows[0][self._moved(moves)]) else None
+
+    def _moved(self, moves: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Where every cell was before the moves, one row a move."""
+        before = [
+            (place - move[:, None]) % size
+            for place, move, size in zip(
+                np.unravel_index(np.arange(self.size), self.shape),
+                np.unravel_index(moves, self.shape),
+                self.shape,
+                strict=True,
+            )
+        ]
+        return np.ravel_multi_index(before, self.shape)
+
+    def _collected(
+        self, table: Floats, scale: NDArray[np.complex128], at: Floats | float = 1.0
+    ) -> Floats:
+        """Along each comb the table's harmonics times a scale, gathered by frequency of the grid.
+
+        Args:
+            table: One entry an output along the last axis.
+            scale: One entry a comb and harmonic, or a harmonic.
+            at: What a frequency of the grid is multiplied by.
+        """
+        flat = table.reshape(-1, len(self.teeth), self.circle)
+        out = np.empty((len(flat), self.size))
+        places, count = self._places.ravel(), math.prod(self.moduli)
+        twice = scale * self._twice
+        for row, values in enumerate(flat):
+            along = (fft.rfft(values, axis=-1) * twice).ravel()
+            spectrum = np.bincount(places, along.real, count) + 1j * np.bincount(
+                places, along.imag, count
+            )
+            spectrum *= at
+            grid = fft.ifftn(spectrum.reshape(self.moduli), norm="forward").real
+            out[row] = grid[tuple(slice(size) for size in self.shape)].ravel()
+        return out.reshape(*table.shape[:-1], self.size)
+
+    def _spectrum(self, values: Floats) -> NDArray[np.complex128]:
+        """The Fourier transform over the grid, flat, with zeros beyond its cells."""
+        grid = values.reshape(*values.shape[:-1], *self.shape)
+        axes = tuple(range(grid.ndim - len(self.shape), grid.ndim))
+        found: NDArray[np.complex128] = fft.fftn(grid, self.moduli, axes=axes)
+        return found.reshape(*values.shape[:-1], -1)
+
+    def _through(self, spectrum: NDArray[np.complex128], scale: Floats) -> Floats:
+        """For each comb the chances of its turns, times a factor a comb."""
+        flat = spectrum.reshape(-1, spectrum.shape[-1])
+        out = np.empty((len(flat), self.outputs))
+        back = np.conj(self._harmonics)
+        at_once = max(1, _ENTRIES_AT_ONCE // self.outputs)
+        for start in range(0, len(flat), at_once):
+            part = flat[start : start + at_once][:, self._places]
+            part *= back
+            turned = fft.irfft(part, self.circle, axis=-1)
+            turned *= scale[:, None]
+            out[start : start + at_once] = turned.reshape(len(turned), -1)
+        return out.reshape(*spectrum.shape[:-1], self.outputs)
+
+    def _refuse_matrix(self) -> None:
+        """Refuse a matrix of cells by outputs beyond the stated size."""
+        if self.size * self.outputs > _MOST_ENTRIES:
+            raise TooLargeError(
+                f"the likelihood of {self.size} cells by {self.outputs} outputs needs "
+                f"{self.size * self.outputs * 8 / 2**30:.1f} GiB; the limit is "
+                f"{_MOST_ENTRIES * 8 / 2**30:.2f} GiB. Use mix() and expect(), which need none"
+            )
+
+
+def _moduli(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Steps around each axis: its cells, or the next power of two where turns would be many."""
+    if math.lcm(*shape) <= 2 * max(shape):
+        return shape
+    return tuple(1 << (size - 1).bit_length() for size in shape)
+
+
+def too_many(shape: tuple[int, ...]) -> str | None:
+    """Why a grid has too many combs and turns, or None if it has not."""
+    moduli = _moduli(shape)
+    symbols = math.prod(moduli) // 2 * math.lcm(*moduli)
+    if symbols <= MOST_SYMBOLS:
+        return None
+    cells = " × ".join(map(str, shape))
+    return (
+        f"{cells} cells have about {symbols:,} combs and turns ({symbols * 64 / 2**30:.2g} GiB to "
+        f"decode); the limit is {MOST_SYMBOLS:,}. Hierarchical() takes more cells"
+    )
+
+
+def _all_teeth(moduli: tuple[int, ...]) -> NDArray[np.int64]:
+    """All frequencies but zero, one of every pair k and −k."""
+    grid = np.indices(moduli).reshape(len(moduli), -1).T
+    mirrored = np.ravel_multi_index(tuple((-grid % moduli).T), moduli)
+    keep = np.arange(len(grid)) <= mirrored
+    keep[0] = False
+    result: NDArray[np.int64] = grid[keep].astype(np.int64)
+    return result
+
+
+def _comb_weights(
+    teeth: NDArray[np.int64], moduli: tuple[int, ...], ordered: tuple[bool, ...]
+) -> list[int]:
+    """How often each comb is drawn, in integers: 1/k along ordered axes, 2 where it has no teeth.
+
+    Along an axis without order all frequencies weigh the same, and none at all as much as √m.
+    """
+    weights = np.full(len(teeth), 1 << _WEIGHT_BITS, dtype=np.int64)
+    for number, modulus, is_ordered in zip(teeth.T, moduli, ordered, strict=True):
+        if is_ordered:
+            folded = np.minimum(number, modulus - number)
+            weights = np.where(number == 0, 2 * weights, weights // np.maximum(folded, 1))
+        else:
+            weights = np.where(number == 0, math.isqrt(modulus) * weights, weights)
+    return [max(1, int(weight)) for weight in weights]
+
+
+def _turn_words(odds: Fraction, tooth: int, circle: int, precision: int) -> list[int]:
+    """Words for each distance of the phase beyond the turn: near ones up to `odds` times far ones.
+
+    Far words are rounded up and near ones down; the few that are left go to one far distance.
+    """
+    total = 1 << precision
+    far = math.ceil(total / (odds * tooth + circle - tooth))
+    near = (total - (circle - tooth) * far) // tooth
+    rest = total - (circle - tooth) * far - tooth * near
+    if near <= far + rest:
+        raise StudyError(
+            f"a table of 2^{precision} words is too coarse for {circle} turns at this epsilon; "
+            "use a larger epsilon"
+        )
+    return [*itertools.repeat(near, tooth), far + rest, *itertools.repeat(far, circle - tooth - 1)]

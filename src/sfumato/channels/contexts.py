@@ -1,0 +1,333 @@
+"""Hadamard response: a random column of a Hadamard matrix, oftener one with the cell's own +1.
+
+For plain local privacy, within blocks, and for sensitive cells alone (Acharya et al. 2020).
+
+Guarantee:
+    One ε for all pairs, or within blocks, or from sensitive cells, exact for the integer table and
+    tight. Between blocks, and from cells that are not sensitive, E is infinite: the block is told,
+    and so is often a cell that is not sensitive. A cell alone in its block is told as it is.
+
+Estimator:
+    With c = (e^ε + 1)/(e^ε − 1), row x + 1 of a matrix of order K for the x-th cell of a block, and
+    w̃ the weights less their mean m in the block, f(y) = m + c·Σ_x w̃[x]·H[x + 1, y]. This is the
+    paper's reading (15), (16), (19) but for m, which it lacks: as the block is told, f is unbiased
+    with any m, and with the mean the block as a whole is read without error. With sensitive cells,
+    another cell that is told by its own symbol reads c·w − (c − 1)·m, m their mean weight.
+
+References:
+    Acharya et al. 2020, (13)–(16) and (19), with the all-ones row of (13) left out; Acharya, Sun
+    and Zhang 2019 for one block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.bitcolumns import BitColumns, words_for
+from sfumato.channels.base import (
+    Cells,
+    Choice,
+    Floats,
+    Outputs,
+    SymbolChannel,
+    claimed_tightness,
+    flips_within,
+    refuse_dense,
+)
+from sfumato.channels.plots import Plots, plots_of
+from sfumato.channels.transforms import walsh_hadamard
+from sfumato.errors import StudyError
+from sfumato.exact import exp_floor
+from sfumato.metrics import BlockMetric, CellMetric, HighLowMetric, UniformMetric
+from sfumato.randomness import BitSource, FlipTable
+
+Context = UniformMetric | BlockMetric | HighLowMetric
+
+MOST_CELLS = 1 << 30  # columns are told by four bytes
+_PEOPLE_AT_ONCE = 1 << 16  # a multiple of 64
+_MOST_LISTED = 1 << 24  # entries of a matrix of cells by outputs
+
+
+@dataclass(frozen=True, slots=True)
+class Hadamard(Choice):
+    """Choose Hadamard response; it fits `Uniform`, `Blocks` and `HighLow`, with millions of cells.
+
+    A report is a column's number, ⌈log2⌉ of at most twice as many symbols as there are cells. Where
+    only places within a city must be hidden, or only some answers, the error is that of the city,
+    or of these answers alone.
+
+    Example:
+        >>> import sfumato as sf
+        >>> towns = sf.Blocks(epsilon=1, blocks=[["Leith", "Niddrie", "Granton"], ["Govan"]])
+        >>> names = ["Leith", "Niddrie", "Granton", "Govan"]
+        >>> study = sf.Study("towns", [sf.categories("home", names, protect=towns)])
+        >>> study.channels[0].id, study.channels[0].outputs
+        ('hadamard', 5)
+        >>> tally = study.simulate({"home": ["Leith"] * 3_000 + ["Govan"] * 1_000}, seed=5)
+        >>> est = tally.estimate("unbiased")
+        >>> print(est.count({"home": "Govan"}))
+        1,000 ± 0
+        >>> leith = est.count({"home": "Leith"})
+        >>> leith.low < 3_000 < leith.high
+        True
+    """
+
+    id: ClassVar[str] = "hadamard"
+
+    def misfit(self, metric: CellMetric) -> str | None:
+        """It needs one ε, for all pairs, within blocks, or from sensitive cells."""
+        if not isinstance(metric, Context):
+            return "it needs protect=Uniform(...), Blocks(...) or HighLow(...)"
+        if metric.size > MOST_CELLS:
+            return f"it takes up to {MOST_CELLS} cells, and there are {metric.size}"
+        return None
+
+    def bind(
+        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+    ) -> HadamardChannel:
+        """Build the chance of a column without the cell's +1."""
+        if not isinstance(metric, Context) or rounded or self.misfit(metric):
+            raise StudyError(
+                f"Hadamard does not fit this axis: {self.misfit(metric) or 'it cannot round'}"
+            )
+        return HadamardChannel(metric=metric, precision=precision)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HadamardChannel(SymbolChannel):
+    """Columns of every block's matrix side by side, then one symbol for each cell without."""
+
+    id: ClassVar[str] = "hadamard"
+    metric: Context
+    precision: int = 64
+    plots: Plots = field(init=False, repr=False)
+    flips: int = field(init=False)
+    _flips: FlipTable = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Round the chance of a wrong column up, so that the odds stay within bounds."""
+        plots = plots_of(self.metric)
+        flips = flips_within(self.metric.epsilon, self.precision) if plots.hides else 0
+        chances = [flips, 2 * flips] if plots.covered else [flips]
+        object.__setattr__(self, "plots", plots)
+        object.__setattr__(self, "flips", flips)
+        object.__setattr__(self, "_flips", FlipTable(chances, self.precision))
+
+    @property
+    def tightness(self) -> float:  # type: ignore[override]
+        """Pairs that must be hidden are told apart by all of ε but for the rounding of a chance."""
+        if not self.plots.hides:
+            return 0.0
+        return claimed_tightness(exp_floor(self.metric.epsilon), self.precision)
+
+    @property
+    def outputs(self) -> int:
+        """Columns of all matrices, and cells that have a symbol of their own."""
+        return self.plots.outputs
+
+    @property
+    def gain(self) -> float:
+        """1/c = (e^ε − 1)/(e^ε + 1), of the integer table."""
+        total = 1 << self.precision
+        return (total - 2 * self.flips) / total
+
+    def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
+        """A random column; where it has the wrong sign for the cell, one bit of it is changed.
+
+        Changing a bit that is set in the row's number changes the sign there and pairs columns up,
+        so that every column of the wanted sign is equally likely.
+        """
+        out = np.empty(len(cells), dtype=self.symbol_type())
+        plots = self.plots
+        for start in range(0, len(cells), _PEOPLE_AT_ONCE):
+            part = np.asarray(cells[start : start + _PEOPLE_AT_ONCE], dtype=np.int64)
+            place = plots.place[part]
+            if not plots.hides:
+                out[start : start + len(part)] = place
+                continue
+            row = plots.row[part]
+            column = _lanes(bits, len(part), plots.largest) & plots.mask[part]
+            flips = self._flips.draw(bits, slice(0, 1 + plots.covered), words_for(len(part)))
+            packed = flips.astype("<u8", copy=False).view(np.uint8)
+            flip = np.unpackbits(packed, count=len(part), bitorder="little", axis=1)
+            wrong = (np.bitwise_count(row & column) & 1) ^ flip[0]
+            column ^= (row & (~row + np.uint32(1))) * wrong
+            symbol = place - row + column
+            if plots.covered:  # with the second chance, any column of the sensitive cells' matrix
+                told = (row == 0) & (flip[1] == 0)
+                symbol = np.where(told, place, np.where(row == 0, column, symbol))
+            out[start : start + len(part)] = symbol
+        return out
+
+    def words(self) -> tuple[list[list[int]], int]:
+        """Exact word counts; half a matrix's columns together stand for 2^precision of them."""
+        self._refuse_large()
+        plots, each = self.plots, 1 << self.precision
+        scale = max(1, plots.largest // 2)
+        rows = []
+        for x in range(self.size):
+            words = [0] * self.outputs
+            place, row = int(plots.place[x]), int(plots.row[x])
+            if row:
+                order = int(plots.mask[x]) + 1
+                for y in range(order):
+                    wrong = (row & y).bit_count() & 1
+                    share = self.flips if wrong else each - self.flips
+                    words[place - row + y] = share * (2 * scale // order)
+            elif plots.covered:
+                words[: plots.largest] = [self.flips] * plots.largest
+                words[place] = scale * (each - 2 * self.flips)
+            else:
+                words[place] = scale * each
+            rows.append(words)
+        return rows, scale * each
+
+    def worst_ratio(self) -> Fraction | None:
+        """A column of the cell's sign against one of the other; None where nothing is hidden."""
+        return Fraction((1 << self.precision) - self.flips, self.flips) if self.flips else None
+
+    def likelihood(self) -> Floats:
+        """P(output | cell)."""
+        self._refuse_large()
+        return self.mix(np.eye(self.size))
+
+    def report_likelihood(self, outputs: Outputs) -> Floats:
+        """The chance of the column's sign, or of the symbol; none in other blocks."""
+        if isinstance(outputs, BitColumns):
+            raise TypeError("this channel puts out symbols")
+        plots, symbols = self.plots, np.asarray(outputs, dtype=np.int64)[:, None]
+        start = plots.place - plots.row
+        column = symbols - start
+        inside = (column >= 0) & (column <= plots.mask)
+        odd = np.bitwise_count(column & plots.row) & 1
+        found = np.where(inside, 1 + self.gain * np.where(odd, -1.0, 1.0), 0.0)
+        if plots.covered:
+            own = np.where(symbols == plots.place, self.gain, 0.0)
+            low = np.where(symbols < plots.largest, 1 - self.gain, own)
+            found = np.where(plots.row == 0, low, found)
+        return found
+
+    def coefficients(self, weights: Floats) -> Floats:
+        """Block by block c·(transform of the centred weights) about their mean."""
+        plots = self.plots
+        result = np.zeros((*weights.shape[:-1], self.outputs))
+        centre = plots.means(weights)
+        result[..., plots.place] = weights - centre[..., plots.block]
+        self._transform(result, 1 / self.gain)
+        if plots.hides:
+            result[..., : plots.columns] += plots.spread(centre)
+        alone = weights[..., plots.lone]
+        if plots.covered:
+            alone = (alone - (1 - self.gain) * centre) / self.gain
+        result[..., plots.columns :] = alone
+        return result
+
+    def gather(self, profile: Floats) -> Floats:
+        """The transforms of what columns got; cells of a block together count all of it."""
+        plots = self.plots
+        told = profile[..., plots.columns :]
+        if not plots.hides:
+            return self._to_cells(profile)
+        along = np.array(profile)
+        self._transform(along, 1 / self.gain)
+        if plots.covered:
+            along[..., plots.columns :] = told / self.gain
+        found = self._to_cells(along)
+        inside = plots.row != 0
+        left = plots.sums(profile[..., : plots.columns]) - plots.totals(found)
+        if plots.covered:
+            left -= (1 / self.gain - 1) * told.sum(axis=-1, keepdims=True)
+        found += (left / plots.counts)[..., plots.block] * inside
+        return found
+
+    def cell_squares(self, profile: Floats) -> Floats:
+        """Σ_y profile[y]·f_x(y)² for every cell x, f_x the reading of the cell alone.
+
+        Within a block of s cells with R = Σ_x H[x + 1], f_x = (1 − c·R)/s + c·H[x + 1], so that the
+        square is a constant and one transform.
+        """
+        plots, c = self.plots, 1 / self.gain
+        if not plots.hides:
+            return self._to_cells(profile)
+        off = np.zeros(self.outputs)
+        off[plots.place[plots.row != 0]] = 1.0
+        self._transform(off, -c)
+        counts = plots.spread(plots.counts.astype(np.float64))
+        off[: plots.columns] = (off[: plots.columns] + 1.0) / counts
+        seen, told = profile[..., : plots.columns], profile[..., plots.columns :]
+        even = plots.sums(seen * (off[: plots.columns] ** 2 + c**2))
+        along = profile * off
+        self._transform(along, 2 * c)
+        if plots.covered:
+            even += ((c - 1) / plots.counts) ** 2 * told.sum(axis=-1, keepdims=True)
+            along[..., plots.columns :] = c**2 * told
+        else:
+            along[..., plots.columns :] = told
+        found = self._to_cells(along)
+        found += even[..., plots.block] * (plots.row != 0)
+        return found
+
+    def mix(self, law: Floats) -> Floats:
+        """All columns of a block alike, and signs from the transform of the law."""
+        plots = self.plots
+        result = np.zeros((*law.shape[:-1], self.outputs))
+        result[..., plots.place] = law
+        self._transform(result, self.gain)
+        alone = law[..., plots.lone]
+        if plots.hides:
+            mass = plots.totals(law)
+            if plots.covered:
+                mass += (1 - self.gain) * alone.sum(axis=-1, keepdims=True)
+                alone = self.gain * alone
+            result[..., : plots.columns] += plots.spread(mass)
+            result[..., : plots.columns] /= plots.orders
+        result[..., plots.columns :] = alone
+        return result
+
+    def expect(self, table: Floats) -> Floats:
+        """The mean over all columns of the block, and what the signs add at each cell."""
+        plots = self.plots
+        if not plots.hides:
+            return self._to_cells(table)
+        along = np.array(table)
+        along[..., : plots.columns] /= plots.orders
+        mean = plots.sums(along[..., : plots.columns])
+        self._transform(along, self.gain)
+        if plots.covered:
+            along[..., plots.columns :] = (
+                self.gain * table[..., plots.columns :] + (1 - self.gain) * mean
+            )
+        found = self._to_cells(along)
+        found += mean[..., plots.block] * (plots.row != 0)
+        return found
+
+    def _to_cells(self, table: Floats) -> Floats:
+        """What stands at each cell's row, or at its own symbol."""
+        found: Floats = table[..., self.plots.place]
+        return found
+
+    def _transform(self, table: Floats, factor: float) -> None:
+        """Transform every block in place, and multiply; symbols of single cells stay."""
+        for start, count, order in self.plots.groups:
+            span = slice(start, start + count * order)
+            split = table[..., span].reshape(*table.shape[:-1], count, order)
+            found = walsh_hadamard(split).reshape(*table.shape[:-1], count * order)
+            np.multiply(found, factor, out=table[..., span])
+
+    def _refuse_large(self) -> None:
+        """Refuse a matrix of cells by outputs beyond the stated size."""
+        if self.size * self.outputs > _MOST_LISTED:
+            refuse_dense(self.size, "the likelihood")
+
+
+def _lanes(bits: BitSource, count: int, order: int) -> NDArray[np.uint32]:
+    """Uniform numbers of at least as many bits as columns of the largest matrix have."""
+    needed = order.bit_length() - 1
+    width = 1 if needed <= 8 else 2 if needed <= 16 else 4
+    words = bits.words(-(-count * width // 8)).astype("<u8", copy=False)
+    return words.view(f"<u{width}")[:count].astype(np.uint32)

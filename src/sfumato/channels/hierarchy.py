@@ -1,0 +1,429 @@
+"""Hierarchical histograms: the node of one level, drawn at random, by a frequency oracle.
+
+Guarantee:
+    E(x, x') = ε for every pair, exact for the integer tables, and tight (see `levels`).
+
+Estimator:
+    Every level gives unbiased counts of its nodes; what is asked is read from all of them by
+    generalised least squares, with everyone at the root: no linear unbiased reading of the nodes'
+    counts has a smaller variance where people are spread evenly. In one dimension this takes time
+    linear in the cells and equals the two passes of Cormode et al. 2019, §4.5, where all levels
+    are known alike. There mean consistency runs from the top with the parent's final value, its
+    sum is over the siblings, and the root is pinned; the printed form needs these corrections.
+
+References:
+    Cormode et al. 2019, §4.3 to 4.5; Hay et al. 2010; Wang et al. 2019 (several axes).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.channels.base import (
+    Cells,
+    Choice,
+    Floats,
+    SymbolChannel,
+    needs_uniform,
+    with_known_total,
+)
+from sfumato.channels.chances import (
+    best_chances,
+    checked_chances,
+    range_energies,
+    settled_chances,
+    words_of,
+)
+from sfumato.channels.hadamard import HRR, HRRChannel
+from sfumato.channels.hashing import OLH, OLHChannel
+from sfumato.channels.levels import Level, LevelsChannel, axis_codes, refuse_outputs
+from sfumato.channels.response import KaryResponse, KaryResponseChannel
+from sfumato.channels.trees import (
+    Levels,
+    Tree,
+    least_grid_parts,
+    least_parts,
+    level_tuples,
+    plain_parts,
+)
+from sfumato.errors import StudyError, TooLargeError, near
+from sfumato.metrics import CellMetric, UniformMetric
+from sfumato.randomness import BitSource
+
+ORACLES: dict[str, Choice] = {"olh": OLH(), "hrr": HRR(), "grr": KaryResponse()}
+BEST = "best"
+MOST_CELLS = 1 << 22
+MOST_FILLED = 1 << 24
+MOST_TUPLES = 1 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchical(Choice):
+    """Choose a hierarchical histogram; it fits `Uniform`, on axes with neighbours.
+
+    Args:
+        branching: Children of a node, 2 or more. Any number of cells will do.
+        oracle: How a node is told: "olh", "hrr", "grr" (k-ary response), or "best", which takes at
+            each level the one with the smallest error there.
+        levels: The chance of each level, the one below the root first; by default all alike.
+            "optimised" has the smallest mean variance over random ranges.
+        consistency: Whether all levels are read together, by least squares; False reads the
+            largest nodes that make up a question and nothing else.
+
+    Example:
+        >>> import sfumato as sf
+        >>> axis = sf.integers("age", 0, 255, protect=sf.Uniform(1), channel=sf.Hierarchical())
+        >>> study = sf.Study("ages", [axis])
+        >>> tally = study.simulate({"age": [30] * 6_000 + [70] * 4_000}, seed=3)
+        >>> answer = tally.estimate("unbiased").count({"age": (25, 60)})
+        >>> answer.low < 6_000 < answer.high
+        True
+    """
+
+    id: ClassVar[str] = "hierarchical"
+    branching: int = 4
+    oracle: str = "olh"
+    levels: Any = None
+    consistency: bool = True
+
+    def __post_init__(self) -> None:
+        """Check every option."""
+        b = self.branching
+        if isinstance(b, bool) or not isinstance(b, (int, np.integer)) or b < 2:
+            raise StudyError(f"branching must be a whole number of 2 or more, got branching={b!r}")
+        object.__setattr__(self, "branching", int(b))
+        if self.oracle not in (*ORACLES, BEST):
+            flat = (
+                "; 'oue' is there for flat histograms only: here it would have the error of "
+                "'olh', at a bit for every node"
+                if str(self.oracle).lower() == "oue"
+                else ""
+            )
+            raise StudyError(
+                f"unknown oracle {self.oracle!r}: {near(str(self.oracle), [*ORACLES, BEST])}{flat}"
+            )
+        if not isinstance(self.consistency, bool):
+            raise StudyError(
+                f"consistency must be True or False, got consistency={self.consistency!r}"
+            )
+        object.__setattr__(self, "levels", checked_chances(self.levels))
+
+    def misfit(self, metric: CellMetric) -> str | None:
+        """It needs one ε for all pairs, and nodes that the oracle can take."""
+        if not isinstance(metric, UniformMetric):
+            return needs_uniform(metric)
+        return None if metric.size <= MOST_CELLS else self._too_large(metric.size)
+
+    def bind(
+        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+    ) -> HierarchicalChannel:
+        """Build the tree, the oracle of every level, and the chances of levels."""
+        if not isinstance(metric, UniformMetric) or rounded:
+            raise StudyError(
+                f"Hierarchical does not fit this axis: {self.misfit(metric) or 'it cannot round'}"
+            )
+        return self.bind_grid(metric, (metric.size,), (True,), precision=precision)
+
+    def bind_grid(
+        self,
+        metric: UniformMetric,
+        shape: tuple[int, ...],
+        ordered: tuple[bool, ...],
+        *,
+        precision: int = 64,
+    ) -> HierarchicalChannel:
+        """Nodes are boxes: some level on every axis, roots and single cells only without order."""
+        check_grid(metric, shape, ordered)
+        if metric.size > MOST_CELLS:
+            raise TooLargeError(self._too_large(metric.size))
+        trees = tuple(
+            Tree.branching(size, self.branching) if is_ordered else Tree.flat(size)
+            for size, is_ordered in zip(shape, ordered, strict=True)
+        )
+        tuples = checked_tuples(trees)
+        if len(shape) > 1 and math.prod(tree.runs[0] for tree in trees) > MOST_FILLED:
+            filled = " × ".join(f"{tree.runs[0]:,}" for tree in trees)
+            raise TooLargeError(
+                f"Hierarchical on {' × '.join(f'{size:,}' for size in shape)} cells is read with "
+                f"trees filled up to {filled} cells, which needs about "
+                f"{math.prod(tree.runs[0] for tree in trees) * 8 * 8 / 2**30:.0f} GiB; the limit "
+                f"is {MOST_FILLED:,}. Use a smaller branching, HaarHRR(), or fewer cells"
+            )
+        parts = tuple(
+            BoxLevel(levels, trees, self._inner(metric, nodes_of(trees, levels), precision))
+            for levels in tuples
+        )
+        refuse_outputs(
+            f"Hierarchical({self.oracle!r})",
+            metric.size,
+            sum(part.outputs for part in parts),
+            'Use oracle="hrr" or "grr", or HaarHRR(), or fewer cells',
+        )
+        chances = settled_chances(self.levels, len(parts), level_words(trees, shape))
+        if chances is None:
+            spreads = {part.levels: part.spread for part in parts}
+            chances = best_chances(trees, range_energies(trees, ordered), spreads)
+        return HierarchicalChannel(
+            metric=metric,
+            precision=precision,
+            trees=trees,
+            parts=parts,
+            level_words=tuple(words_of(chances, precision)),
+            consistency=self.consistency,
+        )
+
+    def options(self) -> dict[str, Any]:
+        """The options that are not the usual ones."""
+        found: dict[str, Any] = {}
+        if self.branching != 4:
+            found["branching"] = self.branching
+        if self.oracle != "olh":
+            found["oracle"] = self.oracle
+        if self.levels is not None:
+            given = self.levels
+            found["levels"] = given if isinstance(given, str) else [str(chance) for chance in given]
+        if not self.consistency:
+            found["consistency"] = False
+        return found
+
+    def _inner(self, metric: UniformMetric, nodes: int, precision: int) -> SymbolChannel:
+        """The oracle for so many nodes."""
+        here = UniformMetric(metric.epsilon, nodes)
+        names = ("grr", "olh", "hrr") if self.oracle == BEST else (self.oracle,)
+        bound = []
+        for name in names:
+            misfit = ORACLES[name].misfit(here)
+            if misfit is None:
+                bound.append(ORACLES[name].bind(here, precision=precision))
+            elif len(names) == 1:
+                raise TooLargeError(
+                    f"oracle={name!r} cannot tell {nodes:,} nodes apart: {misfit}. Use "
+                    'oracle="hrr" or "grr", or HaarHRR(), or fewer cells'
+                )
+        return min(
+            (channel for channel in bound if isinstance(channel, SymbolChannel)), key=node_spread
+        )
+
+    def _too_large(self, cells: int) -> str:
+        """Why so many cells are too many."""
+        return (
+            f"Hierarchical on {cells:,} cells needs about {cells * 8 * 16 / 2**30:.0f} GiB to read "
+            f"one answer; the limit is {MOST_CELLS:,} cells. Use fewer cells (bins=..., step=...)"
+        )
+
+
+def check_grid(metric: UniformMetric, shape: Sequence[int], ordered: Sequence[bool]) -> None:
+    """Whether shape and order speak of the metric's cells."""
+    if math.prod(shape) != metric.size or len(shape) != len(ordered) or min(shape) < 1:
+        raise ValueError(f"a grid of shape {tuple(shape)} does not have {metric.size} cells")
+
+
+def checked_tuples(trees: Sequence[Tree]) -> list[Levels]:
+    """All tuples of levels, if they are not too many."""
+    count = math.prod(tree.depth + 1 for tree in trees) - 1
+    if count > MOST_TUPLES:
+        raise TooLargeError(
+            f"{len(trees)} axes have {count:,} combinations of levels, and each person speaks "
+            f"about one of them; the limit is {MOST_TUPLES:,}. Use a larger branching or fewer axes"
+        )
+    return level_tuples(trees)
+
+
+def level_words(trees: Sequence[Tree], shape: Sequence[int]) -> str:
+    """What levels are counted for, in a message."""
+    if len(trees) == 1:
+        return f"{shape[0]:,} cells"
+    grid = " × ".join(f"{size:,}" for size in shape)
+    return f"the combinations of levels of {grid} cells, that of all roots left out"
+
+
+def nodes_of(trees: Sequence[Tree], levels: Levels) -> int:
+    """How many boxes there are at some levels."""
+    return math.prod(tree.nodes(level) for tree, level in zip(trees, levels, strict=True))
+
+
+def node_spread(channel: SymbolChannel) -> float:
+    """σ²: a reading's mean square is σ²·Σb² for parts b with mean zero, people spread evenly.
+
+    Computed by divisions and products only, so that both ends find the same chances of levels.
+    """
+    total = 1 << channel.precision
+    if isinstance(channel, HRRChannel):
+        return channel.scale * channel.scale
+    if isinstance(channel, OLHChannel):
+        g = channel.prime
+        gap = (g * channel.response.right - total) / (g * total)
+        return (g - 1) / (g * g) / (gap * gap)
+    if isinstance(channel, KaryResponseChannel):
+        gap = (channel.right - channel.wrong) / total
+        return 1 / (channel.size * gap * gap)
+    raise TypeError(f"{channel.id} is no oracle of a hierarchy")
+
+
+@dataclass(frozen=True, eq=False)
+class BoxLevel(Level):
+    """The box at some level on each axis, told by an oracle."""
+
+    levels: Levels
+    trees: tuple[Tree, ...]
+    inner: SymbolChannel
+
+    @property
+    def spread(self) -> float:
+        """σ² of a node."""
+        return node_spread(self.inner)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Nodes along each axis."""
+        pairs = zip(self.trees, self.levels, strict=True)
+        return tuple(tree.nodes(level) for tree, level in pairs)
+
+    def nodes(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The number of each cell's box."""
+        result = np.zeros_like(cells)
+        codes = axis_codes(cells, [tree.size for tree in self.trees])
+        for code, tree, level in zip(codes, self.trees, self.levels, strict=True):
+            result = result * tree.nodes(level) + code // tree.runs[level]
+        return result
+
+    def encode(self, cells: NDArray[np.int64], bits: BitSource) -> Cells:
+        """The oracle's symbol for the box."""
+        found = self.inner.encode(self.nodes(cells), bits)
+        if not isinstance(found, np.ndarray):
+            raise TypeError("an oracle of a hierarchy puts out symbols")
+        return found
+
+    def mix(self, law: Floats) -> Floats:
+        """Sum over boxes, then the oracle."""
+        return self.inner.mix(self.joined(law))
+
+    def expect(self, table: Floats) -> Floats:
+        """The oracle's mean at the cell's box."""
+        return self.at_cells(self.inner.expect(table))
+
+    def rows(self) -> tuple[list[list[int]], int]:
+        """The oracle's rows, one for every cell of a box."""
+        rows, total = self.inner.words()
+        cells = np.arange(math.prod(tree.size for tree in self.trees))
+        return [rows[node] for node in self.nodes(cells).tolist()], total
+
+    def report_likelihood(self, symbols: NDArray[np.int64]) -> Floats:
+        """The oracle's, at the cell's box."""
+        return self.at_cells(self.inner.report_likelihood(symbols))
+
+    def joined(self, values: Floats) -> Floats:
+        """Sums over the cells of every box, along the last axis."""
+        lead = values.shape[:-1]
+        grid: Floats = values.reshape(*lead, *(tree.size for tree in self.trees))
+        for place, (tree, level) in enumerate(zip(self.trees, self.levels, strict=True)):
+            grid = tree.join(grid, level, len(lead) + place)
+        return grid.reshape(*lead, -1)
+
+    def at_cells(self, values: Floats) -> Floats:
+        """Values of boxes along the last axis, at each cell."""
+        lead = values.shape[:-1]
+        wide: Floats = values.reshape(*lead, *self.shape)
+        for place, (tree, level) in enumerate(zip(self.trees, self.levels, strict=True)):
+            wide = tree.spread(wide, level, len(lead) + place)
+        return wide.reshape(*lead, -1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HierarchicalChannel(LevelsChannel):
+    """Boxes of all levels, read by least squares.
+
+    Attributes:
+        trees: One an axis.
+        consistency: Whether all levels are read together.
+    """
+
+    id: ClassVar[str] = "hierarchical"
+    metric: UniformMetric
+    precision: int = 64
+    trees: tuple[Tree, ...]
+    parts: tuple[BoxLevel, ...]
+    level_words: tuple[int, ...]
+    consistency: bool = True
+    level_precision: Floats = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """How precisely a node of every level is known: its chance over σ²."""
+        known = np.zeros([tree.depth + 1 for tree in self.trees])
+        for part, chance in zip(self.parts, self.chances, strict=True):
+            known[part.levels] = chance / part.spread
+        object.__setattr__(self, "level_precision", known)
+
+    @property
+    def _row_entries(self) -> int:
+        """Least squares over several axes works on whole trees, in a few copies."""
+        filled = math.prod(tree.runs[0] for tree in self.trees)
+        return max(self.outputs, self.size if len(self.trees) == 1 else 4 * filled)
+
+    def node_parts(self, weights: Floats) -> tuple[Floats, dict[Levels, Floats]]:
+        """c, and what is read from every box: together they are the weights at each cell.
+
+        Args:
+            weights: One row a question, one column a cell.
+        """
+        shape = tuple(tree.size for tree in self.trees)
+        if not self.consistency:
+            centre, parts = plain_parts(self.trees, weights.reshape(-1, *shape))
+        elif len(shape) == 1:
+            middle, found = least_parts(self.trees[0], self.level_precision[1:].tolist(), weights)
+            centre, parts = middle, {(k,): part for k, part in enumerate(found, start=1)}
+        else:
+            grid = weights.reshape(-1, *shape)
+            centre, parts = least_grid_parts(self.trees, self.level_precision, grid)
+        flat = {levels: part.reshape(len(weights), -1) for levels, part in parts.items()}
+        return centre.reshape(-1, 1), flat
+
+    @property
+    def linear(self) -> bool:
+        """Which nodes make up a question depends on it, unless all of them are read together."""
+        return self.consistency
+
+    def gather(self, profile: Floats) -> Floats:
+        """Every level's nodes as its oracle counts them, made one by the same least squares.
+
+        The parts of w are b = τ·Au, where u solves a symmetric system for w; so cells get what the
+        same system gives for the sum over all nodes of τ times what is gathered there.
+        """
+        if not self.consistency:
+            raise TypeError("a reading by the largest nodes is not linear and has no transpose")
+        flat = profile.reshape(-1, self.outputs)
+        result = np.empty((len(flat), self.size))
+        for rows in self.batches(len(flat)):
+            result[rows] = self._solved(flat[rows])
+        return result.reshape(*profile.shape[:-1], self.size)
+
+    def _solved(self, profile: Floats) -> Floats:
+        """Gathered cells, one row a profile."""
+        everyone = profile.sum(axis=-1)
+        even = everyone[:, None] / self.size
+        there = np.zeros((len(profile), self.size))
+        for number, (part, chance) in enumerate(zip(self.parts, self.chances, strict=True)):
+            counts = part.inner.gather(profile[:, self._symbols(number)]) / chance
+            known = self.level_precision[part.levels]
+            there += known * part.at_cells(
+                with_known_total(counts, everyone) - even * part.joined(np.ones(self.size))
+            )
+        _, parts = self.node_parts(there)
+        finest = tuple(tree.depth for tree in self.trees)
+        result: Floats = even + parts[finest] / self.level_precision[finest]
+        return result
+
+    def _readings(self, weights: Floats) -> Iterator[Floats]:
+        """Each level's oracle reads its own parts, as often over as its chance is small."""
+        centre, parts = self.node_parts(weights)
+        means = {k: part.mean(axis=-1, keepdims=True) for k, part in parts.items()}
+        everyone = centre + sum(means.values())
+        for part, chance in zip(self.parts, self.chances, strict=True):
+            held = parts[part.levels] - means[part.levels]
+            yield everyone + part.inner.coefficients(held) / chance

@@ -1,0 +1,80 @@
+"""Fast sums over all cells at once, along the last axis of an array with any leading axes.
+
+Both transforms take the last binary or g-ary digit of a place, sum over it and put the new digit
+first. After as many stages as there are digits all are back in their order, and every stage reads
+and writes long runs whichever digit it works on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+def walsh_hadamard(array: ArrayLike) -> Floats:
+    """Σ_x array[x]·(−1)^popcount(x & j) for every j, in K·log2 K additions.
+
+    Args:
+        array: Any leading axes; the last has a power of two entries, K.
+
+    Example:
+        >>> walsh_hadamard([1.0, 2.0, 3.0, 4.0])
+        array([10., -2., -4.,  0.])
+    """
+    result = np.array(array, dtype=np.float64)
+    size = result.shape[-1]
+    if size & (size - 1) or not size:
+        raise ValueError(f"the last axis must have a power of two entries, got {size}")
+    other = np.empty_like(result)
+    for _ in range(size.bit_length() - 1):
+        even, odd = result[..., 0::2], result[..., 1::2]
+        np.add(even, odd, out=other[..., : size // 2])
+        np.subtract(even, odd, out=other[..., size // 2 :])
+        result, other = other, result
+    return result
+
+
+def digit_products(table: Floats, prime: int, *, sign: int = 1) -> Floats:
+    """Σ_x table[v − sign·(a·x), x] for every v and a: sums over cells that share a hash value.
+
+    Cells x and hashes a are numbers of s digits in base g; a·x is the sum of the products of their
+    digits modulo g, and v counts modulo g too. Takes s·g² additions of arrays of g^s entries.
+
+    Args:
+        table: Any leading axes, then v with g entries, then x with g^s entries.
+        prime: g.
+        sign: +1 or −1.
+
+    Example:
+        >>> table = np.zeros((2, 4))
+        >>> table[0] = [1.0, 2.0, 3.0, 4.0]  # cells 00, 01, 10, 11
+        >>> digit_products(table, 2)[1]  # who has hash value 1, for a = 00, 01, 10, 11
+        array([0., 6., 7., 5.])
+    """
+    *lead, _, size = table.shape
+    rest = size // prime
+    for _ in range(_digits(size, prime)):
+        split = table.reshape(*lead, prime, rest, prime)
+        by_digit = [np.ascontiguousarray(split[..., x]) for x in range(prime)]
+        result = np.zeros((*lead, prime, prime, rest))
+        for a in range(prime):
+            for x, part in enumerate(by_digit):
+                shift = sign * a * x % prime
+                result[..., shift:, a, :] += part[..., : prime - shift, :]
+                if shift:
+                    result[..., :shift, a, :] += part[..., prime - shift :, :]
+        table = result.reshape(*lead, prime, size)
+    return table
+
+
+def _digits(size: int, base: int) -> int:
+    """How many digits a number below `size`, a power of the base, has."""
+    count = 0
+    while size > 1:
+        size, left = divmod(size, base)
+        if left:
+            raise ValueError(f"the last axis must have a power of {base} entries")
+        count += 1
+    return count

@@ -1,0 +1,245 @@
+"""Combs: the exact law, its transforms, and how good the reading is."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from helpers_channels import TIGHT, Stream, all_words, exceeding_pair, is_tight
+from numpy.typing import NDArray
+
+import sfumato as sf
+from sfumato.channels import CombChannel
+from sfumato.channels.comb import MOST_SYMBOLS
+from sfumato.errors import StudyError, TooLargeError
+from sfumato.estimation.mixture import JointMixture, Runs, SymbolMixture
+from sfumato.exact import at_most_exp
+from sfumato.metrics import LineMetric, UniformMetric
+from sfumato.planning.uniform import choose_uniform, comb_variance, kary_variance
+from sfumato.randomness import SeededBits
+
+Floats = NDArray[np.float64]
+
+EPSILONS = tuple(Fraction(text) for text in ("1e-6", "0.01", "1/3", "1", "5", "20"))
+SHAPES = [(2,), (3,), (4,), (7,), (12,), (2, 2), (3, 5), (4, 6), (2, 3, 4), (3, 3, 3)]
+
+
+def bound(
+    shape: tuple[int, ...],
+    eps: Fraction | float = 1,
+    ordered: tuple[bool, ...] | None = None,
+    *,
+    precision: int = 64,
+) -> CombChannel:
+    metric = UniformMetric(Fraction(eps), int(np.prod(shape)))
+    if len(shape) == 1 and ordered is None:
+        return sf.Comb().bind(metric, precision=precision)
+    return CombChannel(
+        metric=metric,
+        shape=shape,
+        ordered=ordered or (True,) * len(shape),
+        precision=precision,
+    )
+
+
+def table_of(channel: CombChannel) -> Floats:
+    """The law in floats, from its words and nothing else."""
+    rows, total = channel.words()
+    return np.array([[float(Fraction(word, total)) for word in row] for row in rows])
+
+
+# The guarantee
+
+
+@pytest.mark.parametrize("eps", EPSILONS, ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_no_pair_of_cells_is_told_apart_by_more(shape: tuple[int, ...], eps: Fraction) -> None:
+    channel = bound(shape, eps)
+    rows, total = channel.words()
+    assert all(sum(row) == total for row in rows)
+    assert exceeding_pair(rows, channel.metric) is None
+    assert channel.tightness == float(TIGHT)
+    assert is_tight(rows, channel.metric)
+
+
+def test_one_word_more_under_a_tooth_would_break_the_bound() -> None:
+    """Near turns are rounded down by no more than they must be."""
+    channel = bound((12,))
+    words = channel._turns.weights
+    near, far = max(words), min(words)
+    more = Fraction(near + (1 << 8), far - (1 << 8))
+    assert at_most_exp(Fraction(near, far), Fraction(1))
+    assert not at_most_exp(more, Fraction(1))
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 3), (4, 4)], ids=str)
+def test_every_pair_of_words_gives_the_law(shape: tuple[int, ...]) -> None:
+    precision = 6
+    channel = bound(shape, 2, precision=precision)
+    rows, total = channel.words()
+    first, second = (
+        part.ravel() for part in np.meshgrid(all_words(precision), all_words(precision, junk=7))
+    )
+    for cell, row in enumerate(rows):
+        people = np.full(len(first), cell)
+        out = channel.encode(people, Stream(first, second))
+        counts = np.bincount(out, minlength=channel.outputs)
+        assert counts.tolist() == row
+        assert counts.sum() == total
+
+
+# The reading
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_readings_are_right_on_average(shape: tuple[int, ...]) -> None:
+    channel = bound(shape)
+    law = table_of(channel)
+    rng = np.random.default_rng(3)
+    weights = rng.normal(size=(4, channel.size))
+    weights[0] = 1.0
+    read = channel.coefficients(weights)
+    assert np.allclose(read @ law.T, weights, atol=1e-12)
+    assert np.allclose(read[0], 1.0, atol=1e-12)  # everybody is known to be somebody
+    assert np.allclose(channel.second_moment(weights), read**2 @ law.T, rtol=1e-10)
+    assert np.allclose(channel.functional(weights[1]).values, read[1])
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_transforms_equal_the_matrix(shape: tuple[int, ...], ordered: bool) -> None:
+    channel = bound(shape, 1, (ordered,) * len(shape))
+    law, rng = channel.likelihood(), np.random.default_rng(4)
+    assert np.allclose(law, table_of(channel), rtol=1e-12)
+    cells, outputs = rng.random((2, 3, channel.size)), rng.random((3, 2, channel.outputs))
+    assert np.allclose(channel.mix(cells), cells @ law)
+    assert np.allclose(channel.expect(outputs), outputs @ law.T)
+    assert np.allclose(channel.report_likelihood(np.arange(channel.outputs)), law.T)
+
+
+@pytest.mark.parametrize("size", [5, 12, 16, 31])
+def test_the_reading_is_nearly_the_best_linear_one(size: int) -> None:
+    """People spread evenly: least squares with the true law of outputs gains a percent at most."""
+    channel = bound((size,))
+    law = channel.likelihood()
+    information = (law / law.mean(axis=0)) @ law.T
+    for low, high in itertools.combinations(range(size + 1), 2):
+        weights = ((np.arange(size) >= low) & (np.arange(size) < high)).astype(float)
+        best = weights @ np.linalg.solve(information, weights)
+        assert channel.second_moment(weights).mean() <= 1.01 * best
+
+
+def test_combs_beat_a_hierarchy_and_haar_on_ranges() -> None:
+    """The reason for being: unbiased, m = 256, ε = 1, mean over all ranges."""
+    metric = UniformMetric(Fraction(1), 256)
+    combs = comb_variance(sf.Comb().bind(metric))
+    ends = np.sort(np.random.default_rng(0).integers(0, 256, (60, 2)), axis=1)
+    cells = np.arange(256)
+    ranges = ((cells >= ends[:, :1]) & (cells <= ends[:, 1:])).astype(float)
+    own = (sf.Comb().bind(metric).second_moment(ranges) - ranges**2).mean()
+    assert own == pytest.approx(combs, rel=0.15)  # sixty ranges stand for all
+    for other in (sf.Hierarchical(), sf.HaarHRR(), sf.OLH(), sf.KaryResponse()):
+        theirs = (other.bind(metric).second_moment(ranges) - ranges**2).mean()
+        assert theirs > 1.5 * own
+
+
+@pytest.mark.parametrize(("shape", "eps"), [((8,), 1), ((12,), 0.5), ((30,), 2), ((6, 4), 1)])
+def test_predicted_variances_equal_sums_over_all_ranges(shape: tuple[int, ...], eps: float) -> None:
+    axes = []
+    for size in shape:
+        pairs = itertools.combinations(range(size + 1), 2)
+        axes.append(np.array([[float(a <= x < b) for x in range(size)] for a, b in pairs]))
+    rows = axes[0]
+    for part in axes[1:]:
+        rows = np.einsum("ax,by->abxy", rows, part).reshape(len(rows) * len(part), -1)
+    channel = bound(shape, eps)
+    truth = (channel.second_moment(rows) - rows**2).mean()
+    assert comb_variance(channel) == pytest.approx(truth, rel=0.03)
+    ordered = (True,) * len(shape)
+    kary = sf.KaryResponse().bind(channel.metric)
+    exact = (kary.second_moment(rows) - rows**2).mean()
+    assert kary_variance(channel.metric, shape, ordered) == pytest.approx(exact, rel=1e-9)
+
+
+# Decoding
+
+
+def test_runs_of_turns_are_joined_for_decoding_alone() -> None:
+    channel = bound((40,))
+    runs = Runs.of(channel)
+    assert runs is not None
+    assert runs.lengths.sum() == channel.outputs
+    law, rng = np.random.default_rng(5).dirichlet(np.ones(40)), np.random.default_rng(6)
+    full = np.add.reduceat(channel.mix(law), runs.starts)
+    assert np.allclose(runs.mix(law), full)
+    assert np.allclose(runs.likelihood(), np.add.reduceat(channel.likelihood(), runs.starts, 1))
+    values = rng.random(len(runs.starts))
+    assert np.allclose(runs.expect(values), runs.likelihood() @ values)
+    counts = rng.integers(0, 9, channel.outputs).astype(float)
+    one, two = SymbolMixture.of([channel], counts), JointMixture.of(channel, (8, 5), counts)
+    assert one.counts.sum() == two.counts.sum() == counts.sum()
+    assert np.allclose(one.forward(law), two.forward(law.reshape(8, 5)))
+    assert np.allclose(one.backward(values), two.backward(values).ravel())
+    assert Runs.of(bound((8,))) is None  # few turns stand by themselves
+
+
+def test_joining_turns_loses_little() -> None:
+    """Information about a range of 256 cells before and after, people spread evenly."""
+    channel = bound((256,))
+    law = channel.likelihood()
+    joined = Runs.of(channel).likelihood()
+    weights = (np.arange(256) < 77).astype(float)
+    errors = []
+    for matrix in (law, joined):
+        information = (matrix / matrix.mean(axis=0)) @ matrix.T
+        errors.append(weights @ np.linalg.solve(information, weights))
+    assert errors[0] < errors[1] < 1.05 * errors[0]
+
+
+def test_many_cells_are_read_without_a_matrix() -> None:
+    channel = bound((2048,))
+    with pytest.raises(TooLargeError, match="GiB"):
+        channel.likelihood()
+    people = np.repeat([100, 1500], [30_000, 20_000])
+    out = channel.encode(people, SeededBits(7))
+    weights = (np.arange(2048) < 1000).astype(float)
+    values = channel.functional(weights)(out)
+    spread = np.sqrt(np.sum((channel.second_moment(weights) - weights**2)[people]))
+    assert abs(values.sum() - 30_000) < 4 * spread
+    assert spread < 2_500
+
+
+# Choosing it, and refusing it
+
+
+def test_the_planner_chooses_by_variance() -> None:
+    def chosen(size: int, eps: float, ordered: bool = True) -> object:
+        metric = UniformMetric(Fraction(eps), size)
+        return choose_uniform(metric, (size,), (ordered,))[0]
+
+    assert chosen(256, 1) == sf.Comb()
+    assert chosen(2, 1) == sf.KaryResponse()
+    assert chosen(8, 6) == sf.KaryResponse()  # the truth is told nearly always
+    near = UniformMetric(Fraction(2), 8)  # combs have 1.36 times the unbiased variance
+    assert choose_uniform(near, (8,), (True,))[0] == sf.Comb()
+    assert choose_uniform(near, (8,), (True,), method="unbiased")[0] == sf.KaryResponse()
+    assert chosen(4096, 1) == sf.Hierarchical(4, "best", "optimised")  # too many combs
+    assert chosen(4, 1, ordered=False) == sf.KaryResponse()
+    assert chosen(40, 1, ordered=False) == sf.OLH()
+    study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Uniform(1))])
+    assert study.axes[0].choice == sf.Comb()
+    assert "times below that of k-ary response" in study.explain()
+    assert sf.Study.from_toml(study.to_toml()) == study
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(StudyError, match=r"protect=Uniform"):
+        sf.Comb().bind(LineMetric.equal(Fraction(1), 5))
+    with pytest.raises(StudyError, match=f"limit is {MOST_SYMBOLS:,}. Hierarchical"):
+        sf.Comb().bind(UniformMetric(Fraction(1), 5000))
+    with pytest.raises(StudyError, match="cannot round"):
+        sf.Comb().bind(UniformMetric(Fraction(1), 5), rounded=True)
+    with pytest.raises(StudyError, match="too coarse"):
+        bound((100,), Fraction(1, 10**18))
