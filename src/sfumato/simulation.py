@@ -17,6 +17,7 @@ from sfumato.mechanisms.statistics import BitReports, SymbolCounts
 from sfumato.randomness import SeededBits
 
 _PEOPLE_AT_ONCE = 1 << 20
+_MOST_ENTRIES = 1 << 27  # of one axis' matrix of cells by outputs
 # A multinomial draw of one cell costs about as much as this many people encoded one by one.
 _DRAW_COST = 4.0
 
@@ -42,8 +43,11 @@ def draw_tally(
     people = int(counts.sum())
     symbols = all(layout.kind == "symbols" for layout in mechanism.layouts)
     sizes = [channel.size for channel in mechanism.channels]
+    counts = counts.reshape(sizes)
     draws = sum(math.prod(sizes) * layout.count for layout in mechanism.layouts)
-    if symbols and max(sizes) <= DENSE_CELLS and draws < _DRAW_COST * people:
+    entries = [channel.size * channel.layout.count for channel in mechanism.channels]
+    small = max(sizes) <= DENSE_CELLS and max(entries) <= _MOST_ENTRIES
+    if symbols and small and draws < _DRAW_COST * people:
         return _draw_by_cell(mechanism, counts, seed)
     return _draw_by_person(mechanism, counts, seed)
 
@@ -79,7 +83,7 @@ def _draw_by_person(
         chunk = cells[np.searchsorted(ends, which, side="right")]
         places = np.unravel_index(chunk, counts.shape)
         codes = [_code(c, p) for c, p in zip(mechanism.channels, places, strict=True)]
-        parts.append(mechanism.tally(mechanism.encode(codes, bits)))
+        parts.append(mechanism.tally(mechanism.perturb(codes, bits)))
     return mechanism.merge(parts)
 
 

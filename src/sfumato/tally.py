@@ -11,7 +11,12 @@ import numpy as np
 
 from sfumato import wire
 from sfumato.errors import FormatError, MismatchError, StudyError
-from sfumato.estimation import Estimate, LikelihoodEstimate, UnbiasedEstimate
+from sfumato.estimation import (
+    Estimate,
+    JointUnbiasedEstimate,
+    LikelihoodEstimate,
+    UnbiasedEstimate,
+)
 from sfumato.mechanisms.statistics import BitReports, SymbolCounts
 
 if TYPE_CHECKING:
@@ -93,6 +98,8 @@ class Tally:
             progress: For "likelihood": called with the share done while a grid is decoded.
         """
         if method == "unbiased":
+            if self.study.is_joint:
+                return JointUnbiasedEstimate(self.study, self.statistic)
             return UnbiasedEstimate(self.study, self.statistic, via=via)
         if method == "likelihood":
             return LikelihoodEstimate(
@@ -103,7 +110,7 @@ class Tally:
     def save(self, path: str | Path) -> None:
         """Write a Parquet file."""
         statistic = self.statistic
-        names = [axis.name for axis in self.study.axes]
+        names = self.study.columns
         if isinstance(statistic, SymbolCounts):
             columns, people = statistic.symbols, statistic.people
         else:

@@ -6,7 +6,8 @@ Estimator:
     are C, Cov = C·diag(v₂)·Cᵀ − W·diag(ĉ)·Wᵀ, v₂ the tally split by output with the other axes'
     readings squared and ĉ the estimated people a cell with the other axes' weights squared. Where
     an axis sends bits, readings share the flips of bits: instead of C·diag(v₂)·Cᵀ it is
-    W·diag(ĉ₂)·Wᵀ + v₂[0]·S·Sᵀ, S the flips' spread and ĉ₂ the people that v₂ reads. c is the
+    W·diag(ĉ₂)·Wᵀ + v₂[0]·S·Sᵀ, S the flips' spread and ĉ₂ the people that v₂ reads, and
+    O·diag(ĉ₂)·Oᵀ more where the bit of a person's own cell varies by O more than others. c is the
     level's quantile of the largest |error/stderr|, by simulation with a fixed seed.
 
     Where that law is not known (likelihood answers, heat maps, many cells) c is Šidák's: centred
@@ -173,24 +174,32 @@ def row_covariance(
         vectors = [r(c, w, w) for r, c, w in zip(readings, channels, others, strict=True)]
         return statistic.profile([place], vectors)
 
-    unit = channel.coefficients(np.eye(channel.size))
+    cells = np.eye(channel.size)
     second = split(product_of)
     found: Floats
     if channel.layout.kind == "bits":
-        spread = channel.flip_spread(table)
-        found = (table * (unit @ second)) @ table.T + second[0] * (spread @ spread.T)
+        spread, own = channel.flip_spread(table), channel.own_spread(table)
+        there = channel.sums(second, cells)
+        found = (table * there) @ table.T + second[0] * (spread @ spread.T)
+        if own is not None:
+            found += (own * there) @ own.T
+    elif channel.linear:
+        parts = channel.batches(len(table))
+        found = np.concatenate(
+            [channel.sums(channel.coefficients(table[part]) * second, table) for part in parts]
+        )
     else:
         read = channel.coefficients(table)
         found = (read * second) @ read.T
     if population:
-        values = channel.coefficients(table) @ split(value_of)
+        values = channel.sums(split(value_of), table)
         centred: Floats = found - np.multiply.outer(values, values) / statistic.count
         return centred
-    people: Floats = unit @ split(plain_of)
+    people = channel.sums(split(plain_of), cells)
     less = people.copy()
     for d, w in enumerate(others):
         if w is not None and channels[d].rounds:
-            less -= unit @ split(plain_of, d)
+            less -= channel.sums(split(plain_of, d), cells)
     found = found - (table * less) @ table.T
     if channel.rounds:
         # What rounding adds depends on products of steps: a step up at each place tells how much.

@@ -17,9 +17,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import fft
 from scipy.linalg import cho_factor, cho_solve, eigh_tridiagonal
 
 from sfumato.estimation.mixture import Mixture, log_likelihood, posterior_ratio
@@ -27,6 +29,7 @@ from sfumato.estimation.mixture import Mixture, log_likelihood, posterior_ratio
 Floats = NDArray[np.float64]
 
 DENSE_CELLS = 600
+_LONG_AXIS = 1024  # beyond so many cells cosines stand for an axis' own vectors
 _MOST_NEWTON = 60
 _LONGEST_STEP = 4.0
 _GAIN = 1e-3  # nats: a step that gains less ends the search, if the curvature is fresh
@@ -65,6 +68,15 @@ def roughness(size: int, first: float, second: float) -> tuple[Floats, Floats]:
     return np.maximum(values, 0.0), vectors.astype(np.float64, copy=False)
 
 
+def cosine_roughness(size: int, first: float, second: float) -> Floats:
+    """The same eigenvalues along a long line, where the vectors are cosines.
+
+    For first differences that is exact; second ones are those of the line mirrored at its ends.
+    """
+    steps: Floats = 4 * np.sin(np.pi * np.arange(size) / (2 * size)) ** 2
+    return first * steps + second * steps**2
+
+
 class Field:
     """The prior on θ for given strengths, as a change of coordinates."""
 
@@ -72,13 +84,17 @@ class Field:
         self.shape = tuple(shape)
         self.strengths = strengths
         total = np.full(self.shape, strengths.cells)
-        self._bases: list[Floats | None] = []
+        self._bases: list[Floats | Literal["cosines"] | None] = []
         for axis, (size, (first, second)) in enumerate(zip(shape, strengths.along, strict=True)):
             if not first and not second:
                 self._bases.append(None)
                 continue
-            values, vectors = roughness(size, first, second)
-            self._bases.append(vectors)
+            if size > _LONG_AXIS:
+                values = cosine_roughness(size, first, second)
+                self._bases.append("cosines")
+            else:
+                values, vectors = roughness(size, first, second)
+                self._bases.append(vectors)
             total = total + values.reshape([-1 if d == axis else 1 for d in range(len(shape))])
         # The level of θ means nothing (p is normalised): any precision will do for it.
         self._scale = 1.0 / np.sqrt(np.where(total > 1e-9, total, 1.0))
@@ -87,7 +103,9 @@ class Field:
         """From standard coordinates to θ."""
         out = u * self._scale
         for axis, basis in enumerate(self._bases):
-            if basis is not None:
+            if isinstance(basis, str):
+                out = fft.idct(out, axis=axis, norm="ortho")
+            elif basis is not None:
                 out = np.moveaxis(np.tensordot(basis, out, axes=([1], [axis])), 0, axis)
         return out
 
@@ -95,7 +113,9 @@ class Field:
         """The transpose of `theta`: from gradients in θ to gradients in u."""
         out = gradient
         for axis, basis in enumerate(self._bases):
-            if basis is not None:
+            if isinstance(basis, str):
+                out = fft.dct(out, axis=axis, norm="ortho")
+            elif basis is not None:
                 out = np.moveaxis(np.tensordot(basis, out, axes=([0], [axis])), 0, axis)
         return out * self._scale
 

@@ -6,7 +6,7 @@ Only the axes that a question mentions are decoded, jointly, and kept for the ne
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -16,7 +16,8 @@ from sfumato.errors import StudyError, TooLargeError
 from sfumato.estimation.answers import Terms
 from sfumato.estimation.em import decode
 from sfumato.estimation.estimate import Estimate
-from sfumato.estimation.mixture import mixture_of
+from sfumato.estimation.joint import JointUnbiasedEstimate, outer, row_tables
+from sfumato.estimation.mixture import Mixture, joint_mixture, mixture_of
 from sfumato.estimation.posterior import Decoder, PlainDecoder, settle
 from sfumato.estimation.rows import Rows
 from sfumato.estimation.strength import choose
@@ -31,7 +32,6 @@ Floats = NDArray[np.float64]
 Progress = Callable[[float], None]
 
 MOST_ROW_ENTRIES = 1 << 30
-_ENTRIES_AT_ONCE = 1 << 22
 
 
 class LikelihoodEstimate(Estimate):
@@ -51,7 +51,11 @@ class LikelihoodEstimate(Estimate):
         super().__init__(study, statistic)
         if smoothing not in ("auto", "none"):
             raise StudyError(f"smoothing must be 'auto' or 'none', got smoothing={smoothing!r}")
-        self.unbiased = UnbiasedEstimate(study, statistic, via=via)
+        self.unbiased: Estimate = (
+            JointUnbiasedEstimate(study, statistic)
+            if study.is_joint
+            else UnbiasedEstimate(study, statistic, via=via)
+        )
         self.smoothing = smoothing
         self._progress = progress
         self._decoders: dict[tuple[int, ...], Decoder | PlainDecoder] = {}
@@ -59,7 +63,7 @@ class LikelihoodEstimate(Estimate):
     def decoder(self, axes: tuple[int, ...]) -> Decoder | PlainDecoder:
         """The population on some axes, decoded once."""
         if axes not in self._decoders:
-            mixture = mixture_of(self.statistic, self.study.channels, axes)
+            mixture = self._mixture(axes)
             if self.smoothing == "none":
                 plain = decode(mixture, progress=self._progress)
                 self._decoders[axes] = PlainDecoder(mixture, plain)
@@ -67,6 +71,17 @@ class LikelihoodEstimate(Estimate):
                 ordered = [self._ordered(axis) for axis in axes]
                 self._decoders[axes] = Decoder(choose(mixture, ordered, progress=self._progress))
         return self._decoders[axes]
+
+    def _mixture(self, axes: tuple[int, ...]) -> Mixture:
+        """How cells of some axes give rise to outputs, and how often those came."""
+        if self.study.is_joint:
+            (channel,) = self.study.mechanism.channels
+            return joint_mixture(self.statistic, channel, self.study.shape)
+        return mixture_of(self.statistic, self.study.channels, axes)
+
+    def _decoded(self, mentioned: Iterable[int]) -> tuple[int, ...]:
+        """The axes to decode for questions about some: all of them where records go together."""
+        return tuple(range(len(self.study.axes)) if self.study.is_joint else sorted(mentioned))
 
     def _ordered(self, axis: int) -> bool:
         """Whether neighbouring cells of an axis are alike: not where one of them is "no answer"."""
@@ -79,13 +94,14 @@ class LikelihoodEstimate(Estimate):
         """The sum of all terms as one question about the axes that any of them mentions."""
         if not self.n:
             return math.nan, math.nan
-        axes = _mentioned([question for _, question in (*terms, *beside)])
-        if not axes:
+        mentioned = _mentioned([question for _, question in (*terms, *beside)])
+        if not mentioned:
             return float(sum(factor for factor, _ in terms)) * self.n, 0.0
+        axes = self._decoded(mentioned)
         decoder = self.decoder(axes)
         row = np.zeros(tuple(self.study.shape[axis] for axis in axes))
         for factor, question in terms:
-            row += factor * _outer(question, axes, self.study.shape)
+            row += factor * outer(question, axes, self.study.shape)
         value, variance, wide = decoder.moments(row[None])
         _, unbiased = self.unbiased.moments(terms)
         settled = settle(variance, wide, np.array([unbiased]))
@@ -100,13 +116,13 @@ class LikelihoodEstimate(Estimate):
         shape = tuple(len(row.weights) for row in rows.values())
         if not self.n:
             return np.full(shape, np.nan), np.full(shape, np.nan)
-        axes = tuple(sorted({*rows, *_mentioned([asked])}))
+        axes = self._decoded({*rows, *_mentioned([asked])})
         self._refuse_many(math.prod(shape), axes)
         decoder = self.decoder(axes)
-        base = _outer(asked, axes, self.study.shape)
+        base = outer(asked, axes, self.study.shape)
         total = float(np.sum(base * decoder.counts()))
         found = []
-        for table in self._row_tables(asked, rows, axes):
+        for table in row_tables(asked, rows, axes, self.study.shape):
             share = (table.reshape(len(table), -1) @ decoder.counts().ravel()) / total
             if conditional:
                 # To first order a share errs as (its count − share·base) / base does.
@@ -131,29 +147,6 @@ class LikelihoodEstimate(Estimate):
                 'or use method="unbiased"'
             )
 
-    def _row_tables(
-        self, asked: Question, rows: dict[int, Rows], axes: tuple[int, ...]
-    ) -> Iterator[Floats]:
-        """Every combination of rows as weights over the grid of some axes, a chunk at a time."""
-        sizes = [len(row.weights) for row in rows.values()]
-        cells = math.prod(self.study.shape[axis] for axis in axes)
-        count = math.prod(sizes)
-        at_once = max(1, _ENTRIES_AT_ONCE // cells)
-        for start in range(0, count, at_once):
-            places = np.unravel_index(np.arange(start, min(start + at_once, count)), sizes)
-            row_of = dict(zip(rows, places, strict=True))
-            table: Floats = np.ones(len(places[0]))
-            for axis in axes:
-                w = asked.weights[axis]
-                if axis in rows:
-                    part = rows[axis].weights[row_of[axis]]
-                else:
-                    part = (np.ones(self.study.shape[axis]) if w is None else w)[None, :]
-                table = table[..., None] * part.reshape(
-                    len(part), *(1,) * (table.ndim - 1), part.shape[1]
-                )
-            yield table
-
     def grid_moments(self, grids: Floats, *, population: bool) -> tuple[Floats, Floats]:
         """Questions about all axes together."""
         if not self.n:
@@ -176,12 +169,3 @@ class LikelihoodEstimate(Estimate):
 def _mentioned(questions: Sequence[Question]) -> tuple[int, ...]:
     """The axes that any of the questions says something about."""
     return tuple(sorted({d for q in questions for d, w in enumerate(q.weights) if w is not None}))
-
-
-def _outer(question: Question, axes: tuple[int, ...], shape: tuple[int, ...]) -> Floats:
-    """A question's weights over the grid of some axes."""
-    grid: Floats = np.ones(())
-    for axis in axes:
-        w = question.weights[axis]
-        grid = np.multiply.outer(grid, np.ones(shape[axis]) if w is None else w)
-    return grid

@@ -1,15 +1,15 @@
 """A population seen through channels: the law of outputs for a law of cells, and its gradient.
 
-Two shapes of data: a dense table of output symbols over some axes, where each axis is mixed by its
-own channel; or distinct reports as rows, where thermometer bits take part with their full
-likelihood.
+Three shapes of data: a dense table of output symbols over some axes, where each axis is mixed by
+its own channel; the symbols of one channel for whole records; or distinct reports as rows, where
+bits take part with their full likelihood.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.bitcolumns import BitColumns, take_people
-from sfumato.channels import Channel
+from sfumato.channels import Channel, SymbolChannel
+from sfumato.channels.base import DENSE_CELLS
 from sfumato.errors import TooLargeError
 from sfumato.mechanisms.statistics import BitReports, SymbolCounts
 
@@ -26,7 +27,10 @@ Floats = NDArray[np.float64]
 MOST_CELLS = 1 << 22
 MOST_ROW_ENTRIES = 1 << 26
 _TINY = 1e-300
+_MOST_ENTRIES = 1 << 25
+_MOST_OUTPUTS = 1 << 18
 _DENSE_AXIS = 256  # up to this many cells a matrix product is faster than a recursive filter
+_DENSE_ENTRIES = 1 << 20
 
 
 class Mixture(Protocol):
@@ -61,16 +65,113 @@ class Mixture(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class Runs:
+    """A channel with runs of its symbols joined, as it allows when reports are decoded."""
+
+    channel: SymbolChannel
+    starts: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, channel: Channel) -> Runs | None:
+        """None where every symbol stands by itself."""
+        starts = channel.joined() if isinstance(channel, SymbolChannel) else None
+        return None if starts is None else cls(channel, starts)  # type: ignore[arg-type]
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return self.channel.size
+
+    @cached_property
+    def lengths(self) -> NDArray[np.intp]:
+        """Symbols in every run."""
+        return np.diff(np.append(self.starts, self.channel.outputs))
+
+    def mix(self, law: Floats) -> Floats:
+        """The law of runs for a law of cells."""
+        result: Floats = np.add.reduceat(self.channel.mix(law), self.starts, axis=-1)
+        return result
+
+    def expect(self, table: Floats) -> Floats:
+        """The mean of a function of the run at every cell."""
+        return self.channel.expect(np.repeat(table, self.lengths, axis=-1))
+
+    def likelihood(self) -> Floats:
+        """P(run | cell)."""
+        return self.channel.joined_likelihood(self.starts)
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """A channel, over an axis or a grid, with neighbouring cells joined: alike within a group."""
+
+    channel: Channel | Runs
+    shape: tuple[int, ...]
+    groups: tuple[int, ...]
+
+    @property
+    def coarse(self) -> tuple[int, ...]:
+        """Groups along every axis."""
+        return tuple(-(-size // group) for size, group in zip(self.shape, self.groups, strict=True))
+
+    @property
+    def size(self) -> int:
+        """Number of groups."""
+        return math.prod(self.coarse)
+
+    @cached_property
+    def _people(self) -> Floats:
+        """Cells in every group, flat."""
+        total: Floats = np.ones(())
+        for size, group in zip(self.shape, self.groups, strict=True):
+            total = np.multiply.outer(total, np.diff(np.append(np.arange(0, size, group), size)))
+        return total.ravel()
+
+    def mix(self, law: Floats) -> Floats:
+        """Spread every group evenly over its cells, then mix those."""
+        grid = (law / self._people).reshape(*law.shape[:-1], *self.coarse)
+        for axis, (size, group) in enumerate(zip(self.shape, self.groups, strict=True)):
+            place = axis - len(self.shape)
+            grid = np.repeat(grid, group, axis=place)
+            grid = np.take(grid, np.arange(size), axis=place)
+        return self.channel.mix(grid.reshape(*law.shape[:-1], -1))
+
+    def expect(self, table: Floats) -> Floats:
+        """The mean over the cells of every group."""
+        cells = self.channel.expect(table)
+        grid = cells.reshape(*cells.shape[:-1], *self.shape)
+        for axis, (size, group) in enumerate(zip(self.shape, self.groups, strict=True)):
+            place = axis - len(self.shape)
+            grid = np.add.reduceat(grid, np.arange(0, size, group), axis=place)
+        result: Floats = grid.reshape(*cells.shape[:-1], -1) / self._people
+        return result
+
+    def likelihood(self) -> Floats:
+        """P(output | group)."""
+        return self.mix(np.eye(self.size))
+
+
+@dataclass(frozen=True, eq=False)
 class SymbolMixture:
     """Output symbols in a dense table; each axis has a matrix, or its channel if it is long."""
 
-    factors: tuple[Floats | Channel, ...]
+    factors: tuple[Floats | Channel | Runs | Grouped, ...]
     counts: Floats
 
     @classmethod
     def of(cls, channels: Sequence[Channel], counts: Floats) -> SymbolMixture:
         """Axes of moderate size use their likelihood matrix, longer ones their own filter."""
-        return cls(tuple(c.likelihood() if c.size <= _DENSE_AXIS else c for c in channels), counts)
+        factors: list[Floats | Channel | Runs | Grouped] = []
+        for axis, channel in enumerate(channels):
+            runs = Runs.of(channel)
+            if runs is not None:
+                counts = np.add.reduceat(counts, runs.starts, axis=axis)
+            held = channel if runs is None else runs
+            entries = channel.size * counts.shape[axis]
+            dense = channel.size <= _DENSE_AXIS and entries <= _DENSE_ENTRIES
+            dense |= runs is not None and entries <= _MOST_ENTRIES  # cheaper than all single turns
+            factors.append(held.likelihood() if dense else held)
+        return cls(tuple(factors), counts)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -105,23 +206,78 @@ class SymbolMixture:
             full = np.kron(full, _law_of(factor)).astype(np.float64, copy=False)
         return full
 
+    def _is_long(self, axis: int) -> bool:
+        """Whether an axis has too many cells and outputs for a matrix."""
+        cells = self.shape[axis]
+        return cells > DENSE_CELLS or cells * self.counts.shape[axis] > _MOST_ENTRIES
+
     def coarsened(self, groups: Sequence[int]) -> SymbolMixture:
-        """The same with cells and outputs joined in groups, cells alike within a group."""
-        factors: list[Floats | Channel] = []
+        """The same with cells joined in groups, alike within a group, and outputs that are cells.
+
+        Outputs of other kinds, such as those of hashes, say nothing once joined: they stay.
+        """
+        factors: list[Floats | Channel | Runs | Grouped] = []
         counts = self.counts
         for axis, (factor, group) in enumerate(zip(self.factors, groups, strict=True)):
+            if not isinstance(factor, np.ndarray) and self._is_long(axis):
+                assert not isinstance(factor, Grouped)  # noqa: S101 - cells are joined once
+                factors.append(Grouped(factor, (factor.size,), (group,)))
+                continue
             law = _law_of(factor)
             starts = np.arange(0, len(law), group)
             sizes = np.diff(np.append(starts, len(law)))
             joined = np.add.reduceat(law, starts, axis=0) / sizes[:, None]
-            factors.append(np.add.reduceat(joined, np.arange(0, law.shape[1], group), axis=1))
-            counts = np.add.reduceat(counts, np.arange(0, counts.shape[axis], group), axis=axis)
+            if law.shape[1] == len(law):
+                joined = np.add.reduceat(joined, starts, axis=1)
+                counts = np.add.reduceat(counts, starts, axis=axis)
+            factors.append(joined)
         return SymbolMixture(tuple(factors), counts)
 
 
-def _law_of(factor: Floats | Channel) -> Floats:
+def _law_of(factor: Floats | Channel | Runs | Grouped) -> Floats:
     """An axis' likelihood matrix."""
     return factor if isinstance(factor, np.ndarray) else factor.likelihood()
+
+
+@dataclass(frozen=True, eq=False)
+class JointMixture:
+    """Symbols of one channel for whole records, whose cells are the grid of all axes."""
+
+    channel: Channel | Runs | Grouped
+    shape: tuple[int, ...]
+    counts: Floats
+
+    @classmethod
+    def of(cls, channel: Channel, shape: tuple[int, ...], counts: Floats) -> JointMixture:
+        """Join runs of symbols where the channel allows it."""
+        runs = Runs.of(channel)
+        if runs is None:
+            return cls(channel, shape, counts)
+        return cls(runs, shape, np.add.reduceat(counts, runs.starts))
+
+    def forward(self, law: Floats) -> Floats:
+        """Mix all cells at once."""
+        return self.channel.mix(law.reshape(-1))
+
+    def backward(self, values: Floats) -> Floats:
+        """Average over outputs."""
+        return self.channel.expect(values).reshape(self.shape)
+
+    def information(self, mixed: Floats) -> Floats:
+        """Expected counts over the squared law."""
+        result: Floats = self.counts.sum() / np.maximum(mixed, _TINY)
+        return result
+
+    @cached_property
+    def matrix(self) -> Floats:
+        """The likelihood, one row a cell of the grid."""
+        return self.channel.likelihood()
+
+    def coarsened(self, groups: Sequence[int]) -> JointMixture:
+        """The same with cells joined in groups, alike within a group; outputs stay."""
+        assert not isinstance(self.channel, Grouped)  # noqa: S101 - cells are joined once
+        grouped = Grouped(self.channel, self.shape, tuple(groups))
+        return JointMixture(grouped, grouped.coarse, self.counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,17 +316,49 @@ def mixture_of(
     """What the tally says about some axes, the others summed over."""
     chosen = [channels[axis] for axis in axes]
     cells = math.prod(channel.size for channel in chosen)
-    if cells > MOST_CELLS:
-        raise TooLargeError(
-            f"decoding {' × '.join(str(c.size) for c in chosen)} cells jointly needs about "
-            f"{cells * 8 * 16 / 2**30:.1f} GiB; the limit is {MOST_CELLS:,} cells. Ask about fewer "
-            'axes at once, or use estimate(method="unbiased"), which needs no grid'
-        )
+    _refuse_cells([channel.size for channel in chosen])
     if all(channel.layout.kind == "symbols" for channel in chosen):
+        for channel in chosen:
+            _refuse_outputs(channel)
         nothing = [None] * len(channels)
         return SymbolMixture.of(chosen, statistic.profile(list(axes), nothing))
     assert isinstance(statistic, BitReports)  # noqa: S101 - bits are only kept as reports
     return _rows_of(statistic, chosen, axes, cells)
+
+
+def joint_mixture(
+    statistic: SymbolCounts | BitReports, channel: Channel, shape: tuple[int, ...]
+) -> Mixture:
+    """What the tally says about whole records, sent by one channel over the grid of all axes."""
+    _refuse_cells(shape)
+    if channel.layout.kind == "symbols":
+        _refuse_outputs(channel)
+        return JointMixture.of(channel, shape, statistic.profile([0], [None]))
+    assert isinstance(statistic, BitReports)  # noqa: S101 - bits are only kept as reports
+    return replace(_rows_of(statistic, [channel], [0], channel.size), shape=shape)
+
+
+def _refuse_outputs(channel: Channel) -> None:
+    """Refuse channels with far more kinds of reports than cells, if both are many."""
+    runs = Runs.of(channel)
+    outputs = channel.layout.count if runs is None else len(runs.starts)
+    if outputs > max(_MOST_OUTPUTS, 4 * channel.size):
+        raise TooLargeError(
+            f"decoding {channel.size:,} cells from {outputs:,} kinds of reports would take very "
+            f'long; the limit is {_MOST_OUTPUTS:,} kinds. Use estimate(method="unbiased"), '
+            "or fewer cells"
+        )
+
+
+def _refuse_cells(shape: Sequence[int]) -> None:
+    """Refuse grids beyond the stated size."""
+    cells = math.prod(shape)
+    if cells > MOST_CELLS:
+        raise TooLargeError(
+            f"decoding {' × '.join(map(str, shape))} cells jointly needs about "
+            f"{cells * 8 * 16 / 2**30:.1f} GiB; the limit is {MOST_CELLS:,} cells. Ask about fewer "
+            'axes at once, or use estimate(method="unbiased"), which needs no grid'
+        )
 
 
 def _rows_of(

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Statistics = SymbolCounts | BitReports
 Reading = Callable[[Channel, Floats | None, Floats | None], Any]
+Part = tuple[tuple[int, ...], Floats]
+Parts = Sequence[Part]
+
+_ENTRIES_AT_ONCE = 1 << 18  # what stays in nearer memory is faster
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,9 +44,10 @@ def product_rows(
 ) -> tuple[Floats, Floats, Floats]:
     """Values and variances of every combination of rows, under a condition on the other axes.
 
-    The tally is split once by the outputs of the axes asked about; everything else is products of
-    small matrices. The third array is each answer's covariance with the condition itself.
-    Where reports have weights, variances come from `squared`, the same reports with squared ones.
+    The tally is split by the outputs of the axes asked about; everything else is transforms of what
+    was split and products of small matrices. The third array is each answer's covariance with the
+    condition itself. Where reports have weights, variances come from `squared`, the same reports
+    with squared ones.
     """
     squares = statistic if squared is None else squared
     axes = list(rows)
@@ -51,6 +56,18 @@ def product_rows(
         return np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, np.nan)
     others = [None if d in rows else w for d, w in enumerate(where)]
     tables = {place: row.weights for place, row in rows.items()}
+    conditions = [d for d, w in enumerate(others) if w is not None]
+    splits: dict[tuple[Any, ...], Floats] = {}
+
+    def split(of: Statistics, readings: Sequence[Reading]) -> Floats:
+        """The tally by the outputs asked about: one for all questions that read the rest alike."""
+        key = (of is statistic, *(readings[d] for d in conditions))
+        if key not in splits:
+            vectors: list[Any] = [None] * len(channels)
+            for d in conditions:
+                vectors[d] = readings[d](channels[d], others[d], others[d])
+            splits[key] = of.profile(axes, vectors)
+        return splits[key]
 
     def contract(
         of: Statistics,
@@ -58,16 +75,13 @@ def product_rows(
         second: Mapping[int, Floats | None],
         rounding: int | None = None,
     ) -> Floats:
-        def reading(place: int) -> Reading:
-            return excess_of if place == rounding else read
-
-        vectors = [
-            reading(d)(c, w, w) for d, (c, w) in enumerate(zip(channels, others, strict=True))
-        ]
-        result = of.profile(axes, vectors)
+        readings = [excess_of if d == rounding else read for d in range(len(channels))]
+        result = split(of, readings)
         for place in axes:  # each step takes the first axis and puts its rows last
-            matrix = reading(place)(channels[place], tables[place], second[place])
-            result = np.tensordot(result, matrix, axes=([0], [1]))
+            profile = np.moveaxis(result, 0, -1)
+            result = _summed(
+                readings[place], channels[place], profile, tables[place], second[place]
+            )
         return result
 
     asked = [d for d, w in enumerate(others) if w is not None or d in rows]
@@ -121,6 +135,19 @@ def excess_of(channel: Channel, w: Floats | None, v: Floats | None) -> Any:
     )
 
 
+def _summed(
+    read: Reading, channel: Channel, profile: Floats, w: Floats, v: Floats | None
+) -> Floats:
+    """What a reading of rows w, and of v beside, sums to over the last axis of a profile."""
+    if read is product_of and v is not None:
+        return channel.products(profile, w, v)
+    if read is excess_of:
+        return channel.sums(
+            profile, channel.rounding_excess(w, np.ones(channel.size) if v is None else v)
+        )
+    return channel.sums(profile, w * v if read is plain_of and v is not None else w)
+
+
 def read_pairs(
     channels: Sequence[Channel],
     pairs: Sequence[tuple[Floats | None, Floats | None]],
@@ -138,12 +165,25 @@ def _floor(
     square: Floats = np.ones(())
     asked = [(place, w) for place, w in enumerate(others) if w is not None]
     for place, w in (*asked, *tables.items()):  # the rows last, in the order they are asked for
-        moments = channels[place].second_moment(w)
-        worst = np.argmax(moments, axis=-1)[..., None]
-        top = np.take_along_axis(moments, worst, axis=-1)[..., 0]
-        at = np.take_along_axis(np.asarray(w), worst, axis=-1)[..., 0] ** 2
+        top, at = _worst(channels[place], np.atleast_2d(w))
+        if w.ndim == 1:
+            top, at = top[0], at[0]
         moment, square = np.multiply.outer(moment, top), np.multiply.outer(square, at)
     return moment - square
+
+
+def _worst(channel: Channel, rows: Floats) -> tuple[Floats, Floats]:
+    """The largest second moment of every row, and the square of the weight where it is."""
+    top, at = np.empty(len(rows)), np.empty(len(rows))
+    at_once = max(1, _ENTRIES_AT_ONCE // channel.size)
+    for start in range(0, len(rows), at_once):
+        part = slice(start, start + at_once)
+        w = rows[part]
+        moments = channel.second_moment(w)
+        worst = np.argmax(moments, axis=-1)[:, None]
+        top[part] = np.take_along_axis(moments, worst, axis=-1)[:, 0]
+        at[part] = np.take_along_axis(w, worst, axis=-1)[:, 0] ** 2
+    return top, at
 
 
 def grid_rows(
@@ -158,8 +198,9 @@ def grid_rows(
     On axes that send symbols the question becomes a function of the output, and its square is
     again one. On axes that send bits flips are independent: those on a set S of such axes add the
     squares of the question's coefficients along S, scaled by the flips' spread, wherever people
-    are on S; summed over all S, the empty one included, this is the second moment. Where reports
-    have weights, it comes from `squared`, the same reports with squared ones.
+    are on S; summed over all S, the empty one included, this is the second moment. Where the bit
+    of a person's own cell varies by more, its spread counts there as a further question. Where
+    reports have weights, it comes from `squared`, the same reports with squared ones.
     """
     axes = list(range(len(channels)))
     if not statistic.count:
@@ -167,22 +208,40 @@ def grid_rows(
     table = statistic.profile(axes, [None] * len(axes))
     squares = table if squared is None else squared.profile(axes, [None] * len(axes))
     weight = mean_square(statistic, squared)
-    values, variance = np.empty(len(grids)), np.empty(len(grids))
+    value = _reader(channels, table)
+    base = value if squares is table else _reader(channels, squares)
+    values = value(grids)
+    less = values**2 / statistic.count if population else base(_baseline(channels, grids))
+    if len(channels) == 1:
+        (channel,) = channels
+        found = channel.products(squares, grids, grids)
+        least = np.max(channel.second_moment(grids) - grids**2, axis=-1)
+        return values, np.maximum(found - less, weight * least)
+    found, least = np.empty(len(grids)), np.empty(len(grids))
     for number, grid in enumerate(grids):
-        values[number] = np.sum(table * _apply(channels, grid, axes))
-        if population:
-            base = values[number] ** 2 / statistic.count
-        else:
-            base = np.sum(squares * _apply(channels, _baseline(channels, grid), axes))
-        found = _second_moment(squares, channels, grid) - base
-        variance[number] = max(found, weight * _one_person(channels, grid))
-    return values, variance
+        parts = list(_squares(channels, grid))
+        found[number] = _second_moment(squares, channels, parts)
+        least[number] = _one_person(channels, grid, parts)
+    return values, np.maximum(found - less, weight * least)
 
 
-def _second_moment(table: Floats, channels: Sequence[Channel], grid: Floats) -> float:
+def _reader(channels: Sequence[Channel], table: Floats) -> Callable[[Floats], Floats]:
+    """What grids of weights sum to: over cells where readings are linear, else over outputs."""
+    axes = list(range(len(channels)))
+    if len(channels) == 1:
+        return lambda grids: channels[0].sums(table, grids)
+    if all(channel.linear for channel in channels):
+        people = table
+        for d, channel in enumerate(channels):
+            people = _along(channel.gather, people, d)
+        return lambda grids: np.array([np.sum(people * grid) for grid in grids])
+    return lambda grids: np.array([np.sum(table * _apply(channels, g, axes)) for g in grids])
+
+
+def _second_moment(table: Floats, channels: Sequence[Channel], parts: Parts) -> float:
     """Estimated sum over people of the squared function of their output."""
     total = 0.0
-    for flipped, square in _squares(channels, grid):
+    for flipped, square in parts:
         bits = [d for d in _bit_axes(channels) if d not in flipped]
         # Wherever people are on the flipped axes: the constant feature counts them all.
         corner = tuple(slice(1) if d in flipped else slice(None) for d in range(len(channels)))
@@ -190,10 +249,10 @@ def _second_moment(table: Floats, channels: Sequence[Channel], grid: Floats) -> 
     return total
 
 
-def _one_person(channels: Sequence[Channel], grid: Floats) -> float:
+def _one_person(channels: Sequence[Channel], grid: Floats, parts: Parts) -> float:
     """The variance that one person in the worst place would add."""
     moment: Floats = np.zeros_like(grid)
-    for _, square in _squares(channels, grid):
+    for _, square in parts:
         for d, channel in enumerate(channels):
             if channel.layout.kind == "symbols":
                 square = _along(channel.expect, square, d)
@@ -201,8 +260,11 @@ def _one_person(channels: Sequence[Channel], grid: Floats) -> float:
     return float(np.max(moment - grid**2))
 
 
-def _squares(channels: Sequence[Channel], grid: Floats) -> Iterator[tuple[tuple[int, ...], Floats]]:
-    """For each set of axes with flips, the squared function of symbols and cells elsewhere."""
+def _squares(channels: Sequence[Channel], grid: Floats) -> Iterator[Part]:
+    """For each set of axes with flips, the squared function of symbols and cells elsewhere.
+
+    Elsewhere it is that of the question and, summed up, those of the spread of own cells.
+    """
     bits = _bit_axes(channels)
     partly = _apply(channels, grid, [d for d in range(len(channels)) if d not in bits])
     for size in range(len(bits) + 1):
@@ -210,7 +272,22 @@ def _squares(channels: Sequence[Channel], grid: Floats) -> Iterator[tuple[tuple[
             spread = partly
             for d in flipped:
                 spread = _along(channels[d].flip_spread, spread, d)
-            yield flipped, np.sum(spread**2, axis=flipped, keepdims=True)
+            total: Floats = np.zeros(())
+            for part in _own_parts(channels, spread, [d for d in bits if d not in flipped]):
+                total = total + np.sum(part**2, axis=flipped, keepdims=True)
+            yield flipped, total
+
+
+def _own_parts(channels: Sequence[Channel], grid: Floats, axes: Sequence[int]) -> Iterator[Floats]:
+    """The grid itself, and with the spread of own cells along each set of axes that have one."""
+    if not axes:
+        yield grid
+        return
+    first, rest = axes[0], axes[1:]
+    yield from _own_parts(channels, grid, rest)
+    own = channels[first].own_spread(np.moveaxis(grid, first, -1))
+    if own is not None:
+        yield from _own_parts(channels, np.moveaxis(own, -1, first), rest)
 
 
 def _bit_axes(channels: Sequence[Channel]) -> list[int]:
@@ -230,12 +307,12 @@ def _along(change: Callable[[Floats], Floats], grid: Floats, axis: int) -> Float
     return np.moveaxis(change(np.moveaxis(grid, axis, -1)), -1, axis)
 
 
-def _baseline(channels: Sequence[Channel], grid: Floats) -> Floats:
-    """The square of the mean, lowered by what rounding may add on each axis."""
-    lowered = grid**2
-    for d, channel in enumerate(channels):
+def _baseline(channels: Sequence[Channel], grids: Floats) -> Floats:
+    """The squares of the means, lowered by what rounding may add on each axis."""
+    lowered = grids**2
+    for d, channel in enumerate(channels, start=1):
         if channel.rounds:
-            last = np.moveaxis(grid, d, -1)
+            last = np.moveaxis(grids, d, -1)
             lowered = lowered - np.moveaxis(channel.rounding_excess(last, last), -1, d)
     return lowered
 

@@ -15,7 +15,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sfumato.estimation.field import DENSE_CELLS, Field, Fit, Strengths, fit
-from sfumato.estimation.mixture import Mixture, SymbolMixture
+from sfumato.estimation.mixture import JointMixture, Mixture, SymbolMixture
 
 Progress = Callable[[float], None]
 
@@ -26,6 +26,7 @@ _UNORDERED = 1e-3  # beside smooth axes, how little the levels of unordered cell
 _AGAINST_ROUGH = 5.0  # nats: cells are taken to vary by themselves only on good evidence
 _DOUBT = 40.0  # nats: rough fits this much less likely than the best still widen intervals
 COARSE_CELLS = 1 << 12
+_FEW_CELLS = 1 << 8
 _WHOLE_CELLS = 1 << 14
 
 
@@ -48,8 +49,11 @@ def choose(
 ) -> Posterior:
     """Fit the field at the strengths the reports find likeliest."""
     cells = math.prod(mixture.shape)
-    if cells > _WHOLE_CELLS and isinstance(mixture, SymbolMixture):
-        return _by_coarse(mixture, ordered, progress)
+    if isinstance(mixture, SymbolMixture | JointMixture):
+        if cells > _WHOLE_CELLS:
+            return _by_coarse(mixture, ordered, progress, COARSE_CELLS)
+        if isinstance(mixture, SymbolMixture) and _is_dear(mixture) and all(ordered):
+            return _by_coarse(mixture, ordered, progress, _FEW_CELLS)
     # Threads fight over products of small matrices: one is faster than many.
     with threadpool_limits(1):
         return _search(mixture, ordered, progress)
@@ -166,14 +170,23 @@ def _shift(
     return (*place[:axis], level, *place[axis + 1 :])
 
 
+def _is_dear(mixture: SymbolMixture) -> bool:
+    """Whether one long axis is mixed by a wide matrix: many fits would take minutes."""
+    (cells, *others), (factor, *_) = mixture.shape, mixture.factors
+    return not others and cells > DENSE_CELLS and isinstance(factor, np.ndarray)
+
+
 def _by_coarse(
-    mixture: SymbolMixture, ordered: Sequence[bool], progress: Progress | None
+    mixture: SymbolMixture | JointMixture,
+    ordered: Sequence[bool],
+    progress: Progress | None,
+    most: int,
 ) -> Posterior:
     """On large grids, choose strengths with cells joined in groups, then fit all cells once.
 
     No rough fit is made: there the unbiased error is reported.
     """
-    groups = _group_sizes(mixture.shape, ordered)
+    groups = _group_sizes(mixture.shape, ordered, most)
     held = choose(mixture.coarsened(groups), ordered).best
     if progress is not None:
         progress(0.2)
@@ -188,10 +201,10 @@ def _by_coarse(
     return Posterior(mixture, best, ())
 
 
-def _group_sizes(shape: Sequence[int], ordered: Sequence[bool]) -> tuple[int, ...]:
+def _group_sizes(shape: Sequence[int], ordered: Sequence[bool], most: int) -> tuple[int, ...]:
     """How many neighbouring cells of each ordered axis to join so that few are left."""
     groups = [1] * len(shape)
-    while math.prod(-(-s // g) for s, g in zip(shape, groups, strict=True)) > COARSE_CELLS:
+    while math.prod(-(-s // g) for s, g in zip(shape, groups, strict=True)) > most:
         sizes = [-(-s // g) if o else 0 for s, g, o in zip(shape, groups, ordered, strict=True)]
         longest = int(np.argmax(sizes))
         if sizes[longest] <= 4:

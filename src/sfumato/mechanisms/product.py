@@ -31,8 +31,16 @@ class Product:
         return tuple(channel.layout for channel in self.channels)
 
     def encode(self, codes: Sequence[Cells], bits: BitSource) -> tuple[Outputs, ...]:
-        """Perturb columns of cells, axis after axis."""
-        pairs = zip(self.channels, codes, strict=True)
+        """Perturb records given as one column of codes an axis."""
+        return self.perturb(self.cells(codes), bits)
+
+    def cells(self, codes: Sequence[Cells]) -> Sequence[Cells]:
+        """What each channel takes: here its axis' own codes."""
+        return codes
+
+    def perturb(self, cells: Sequence[Cells], bits: BitSource) -> tuple[Outputs, ...]:
+        """Perturb columns of cells, channel after channel."""
+        pairs = zip(self.channels, cells, strict=True)
         return tuple(channel.encode(column, bits) for channel, column in pairs)
 
     def tally(
