@@ -7,7 +7,22 @@ from __future__ import annotations
 
 from sfumato.auditing import Audit, AxisAudit, audit
 from sfumato.axes import Axis, categories, dates, integers, reals, times
-from sfumato.channels import Exponential, Geometric, KaryResponse, Thermometer
+from sfumato.channels import (
+    HRR,
+    OLH,
+    OUE,
+    Binary,
+    Comb,
+    Exponential,
+    Geometric,
+    HaarHRR,
+    Hadamard,
+    Hierarchical,
+    KaryResponse,
+    Optimised,
+    SquareWave,
+    Thermometer,
+)
 from sfumato.errors import (
     DataError,
     FormatError,
@@ -17,7 +32,15 @@ from sfumato.errors import (
     StudyError,
     TooLargeError,
 )
-from sfumato.estimation import Answer, Answers, Estimate, difference
+from sfumato.estimation import (
+    Answer,
+    Answers,
+    Estimate,
+    difference,
+    distribution,
+    l2_error,
+    tv_error,
+)
 from sfumato.guarantee import Guarantee
 from sfumato.metrics import (
     Blocks,
@@ -35,9 +58,12 @@ from sfumato.metrics import (
 from sfumato.planning import (
     BinPlan,
     Comparison,
+    DistributionPlan,
     Plan,
     epsilon_for,
+    expected_tv,
     people_for,
+    people_for_tv,
     plan_bins,
 )
 from sfumato.randomness import SecureBits, SeededBits
@@ -48,26 +74,36 @@ from sfumato.tally import Tally
 __version__ = "0.1.0"
 
 __all__ = [
+    "HRR",
+    "OLH",
+    "OUE",
     "Answer",
     "Answers",
     "Audit",
     "Axis",
     "AxisAudit",
     "BinPlan",
+    "Binary",
     "Blocks",
+    "Comb",
     "Comparison",
     "DataError",
     "Distance",
+    "DistributionPlan",
     "Estimate",
     "Exponential",
     "FormatError",
     "Geometric",
     "Guarantee",
+    "HaarHRR",
+    "Hadamard",
+    "Hierarchical",
     "HighLow",
     "KaryResponse",
     "Lp",
     "Matrix",
     "MismatchError",
+    "Optimised",
     "Plan",
     "Points",
     "PolicyGraph",
@@ -77,6 +113,7 @@ __all__ = [
     "SeededBits",
     "SensitiveSet",
     "SfumatoError",
+    "SquareWave",
     "Study",
     "StudyError",
     "Sum",
@@ -89,10 +126,15 @@ __all__ = [
     "closure",
     "dates",
     "difference",
+    "distribution",
     "epsilon_for",
+    "expected_tv",
     "integers",
+    "l2_error",
     "people_for",
+    "people_for_tv",
     "plan_bins",
     "reals",
     "times",
+    "tv_error",
 ]

@@ -24,7 +24,7 @@ from sfumato.domains import (
     Reals,
     Times,
 )
-from sfumato.errors import DataError, StudyError, rows
+from sfumato.errors import DataError, StudyError, TooLargeError, rows
 from sfumato.metrics import CappedLineMetric, CellMetric, LineMetric, Metric
 
 Outside = Literal["refuse", "clip"]
@@ -113,6 +113,13 @@ class Axis:
             return statement.bind(self.domain, optional=self.optional)
         except StudyError as error:
             raise StudyError(f"axis {self.name!r}: {error}") from None
+
+    def settled(self, metric: CellMetric) -> Axis:
+        """This axis with its channel's choice as a study holds it."""
+        try:
+            return replace(self, channel=self.choice.settled(metric))
+        except TooLargeError as error:
+            raise TooLargeError(f"axis {self.name!r}: {error}") from None
 
     def bind(self, metric: CellMetric) -> Channel:
         """The channel proper, behind stochastic rounding if the domain asks for it."""

@@ -1,4 +1,4 @@
-"""What a whole study promises: E of a pair of records is the sum of E over the axes."""
+"""What a whole study promises: E of a pair of records, by axis or as a whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ from sfumato.axes import Axis
 from sfumato.domains import NO_ANSWER
 from sfumato.errors import QuestionError, StudyError
 from sfumato.exact import to_plain
-from sfumato.metrics import CappedLineMetric, CellMetric, Distance, LineMetric
+from sfumato.metrics import (
+    BlockMetric,
+    Blocks,
+    CappedLineMetric,
+    CellMetric,
+    Distance,
+    HighLow,
+    HighLowMetric,
+    LineMetric,
+    UniformMetric,
+)
 from sfumato.tables import columns
 
 
@@ -32,13 +42,16 @@ class Guarantee:
 
     axes: tuple[Axis, ...]
     metrics: tuple[CellMetric, ...]
+    #: Whether records are protected as a whole: then E is that of any axis they differ on.
+    joint: bool = False
 
     def between(self, x: Mapping[str, Any], y: Mapping[str, Any]) -> float:
         """E between two records; infinite where some axis may tell them apart for certain."""
-        return sum(
+        parts = [
             self._between(axis, metric, x, y)
             for axis, metric in zip(self.axes, self.metrics, strict=True)
-        )
+        ]
+        return max(parts) if self.joint else sum(parts)
 
     def _between(
         self, axis: Axis, metric: CellMetric, x: Mapping[str, Any], y: Mapping[str, Any]
@@ -159,6 +172,16 @@ def _example_pairs(axis: Axis, metric: CellMetric) -> Sequence[tuple[int, int]]:
         apart = sorted({1, min(5, size - 1), max(1, size // 4), size - 1})
         starts = [min(middle, size - 1 - step) for step in apart]
         return [(start, start + step) for start, step in zip(starts, apart, strict=True)]
+    if isinstance(metric, UniformMetric):
+        return [(0, 1), (0, axis.size - 1)] if axis.optional and axis.size > 2 else [(0, 1)]
+    pairs = metric.pairs() if isinstance(metric, BlockMetric | HighLowMetric) else _kinds(metric)
+    if axis.optional and not any(axis.size - 1 in pair for pair in pairs):
+        pairs.append((0, axis.size - 1))
+    return pairs
+
+
+def _kinds(metric: CellMetric) -> list[tuple[int, int]]:
+    """A pair for each of a few values of E, and one that may be told apart for sure."""
     e = np.maximum(metric.matrix(), metric.matrix().T)
     np.fill_diagonal(e, np.nan)
     finite = np.where(np.isfinite(e), e, np.nan)
@@ -167,8 +190,6 @@ def _example_pairs(axis: Axis, metric: CellMetric) -> Sequence[tuple[int, int]]:
     pairs = [_first_pair(finite == kind) for kind in picked]
     if np.isinf(e).any():
         pairs.append(_first_pair(np.isinf(e)))
-    if axis.optional and not any(axis.size - 1 in pair for pair in pairs):
-        pairs.append((0, axis.size - 1))
     return pairs
 
 
@@ -180,7 +201,8 @@ def _first_pair(which: NDArray[np.bool_]) -> tuple[int, int]:
 
 def _pair(axis: Axis, labels: list[str], i: int, j: int) -> str:
     """Who is compared."""
-    if axis.domain.kind == "integers" and labels[i] != NO_ANSWER and labels[j] != NO_ANSWER:
+    by_gap = axis.domain.kind == "integers" and not isinstance(axis.statement, Blocks | HighLow)
+    if by_gap and labels[i] != NO_ANSWER and labels[j] != NO_ANSWER:
         apart = abs(int(labels[j]) - int(labels[i]))
         one = apart == 1 and axis.unit.isalpha() and axis.unit.endswith("s")
         unit = f" {axis.unit[:-1] if one else axis.unit}" if axis.unit else ""

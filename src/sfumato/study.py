@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import textwrap
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, overload
@@ -19,17 +21,21 @@ from numpy.typing import ArrayLike
 from sfumato import wire
 from sfumato.axes import Axis, Outside
 from sfumato.channels import Channel, Choice, choice_from_dict, choice_to_dict
-from sfumato.domains import domain_from_dict
 from sfumato.errors import DataError, FormatError, MismatchError, SfumatoError, StudyError
-from sfumato.guarantee import Guarantee, explain_axis
-from sfumato.mechanisms import Product
-from sfumato.metrics import CellMetric, Lp, Metric, metric_from_dict
+from sfumato.guarantee import Guarantee
+from sfumato.mechanisms import Joint, Product
+from sfumato.mechanisms.joint import COLUMN
+from sfumato.metrics import CellMetric, Lp, Metric, Uniform, UniformMetric, metric_from_dict
 from sfumato.planning import Comparison, Plan, choose_channel
+from sfumato.planning.choice import checked_expected
 from sfumato.planning.comparing import METHODS, compare
 from sfumato.planning.expecting import RUNS, expected_error
+from sfumato.planning.uniform import choose_uniform
 from sfumato.randomness import BitSource, SecureBits, SeededBits
 from sfumato.reports import Reports
 from sfumato.simulation import as_counts, draw_tally
+from sfumato.study_files import KNOWN_ENTRIES, axes_from_list, table_of
+from sfumato.study_words import explain_axes, explain_records
 from sfumato.tables import columns
 from sfumato.tally import Tally
 from sfumato.weighted import WeightedTally, weighted_tally
@@ -46,9 +52,14 @@ class Study:
     Args:
         name: What the study is called.
         axes: The questions put to a person.
-        protect: One `Lp` guarantee for all axes together, for axes that state none.
+        protect: One guarantee for all axes together, where they state none: `Uniform` for whole
+            records, which go through one mechanism, or `Lp`.
         channel: The channel of every axis that names none; left out, the planner chooses.
+        mechanism: How whole records are perturbed under `Uniform`; left out, the planner chooses.
         outside: What happens to values out of bounds on axes that do not say: "refuse" or "clip".
+        people: About how many people will answer, if that is known. It helps to choose channels
+            and changes nothing else: neither what is promised, nor the fingerprint of a study
+            with the same channels.
 
     Example:
         >>> import sfumato as sf
@@ -72,41 +83,98 @@ class Study:
         *,
         protect: Metric | None = None,
         channel: Choice | None = None,
+        mechanism: Choice | None = None,
         outside: Outside = "refuse",
+        people: int | None = None,
     ) -> None:
         self.name = _checked_name(name)
+        self.people = checked_expected(people)
         if not axes:
             raise StudyError("a study needs at least one axis, got none: add integers(...) or so")
         if outside not in ("refuse", "clip"):
             raise StudyError(f"outside must be 'refuse' or 'clip', got outside={outside!r}")
         shared = _shared_protection(protect, axes)
+        _check_mechanism(mechanism, channel, protect, axes)
         given = [axis.with_defaults(channel=None, outside=outside, protect=shared) for axis in axes]
         _refuse_twins(given)
         self.metrics: tuple[CellMetric, ...] = tuple(axis.metric() for axis in given)
-        plans = [choose_channel(metric) for metric in self.metrics]
-        self.axes: tuple[Axis, ...] = tuple(
-            axis.with_defaults(channel=channel or planned, outside=outside, protect=None)
-            for axis, (planned, _) in zip(given, plans, strict=True)
+        self.choice: Choice | None = None
+        self.axes: tuple[Axis, ...] = tuple(given)
+        if isinstance(protect, Uniform) and len(axes) > 1:
+            self._settle_mechanism(protect, mechanism)
+        else:
+            self._settle_channels(channel or mechanism)
+
+    def _settle_channels(self, channel: Choice | None) -> None:
+        """Give every axis its channel: its own, the study's, or the planner's."""
+        plans = [
+            choose_channel(metric, people=self.people, ordered=axis.domain.ordered)
+            for axis, metric in zip(self.axes, self.metrics, strict=True)
+        ]
+        self.axes = tuple(
+            axis.with_defaults(channel=channel or planned, outside="refuse", protect=None)
+            for axis, (planned, _) in zip(self.axes, plans, strict=True)
         )
         self.reasons: tuple[str, ...] = tuple(
             reason if axis.channel == planned else ""
             for axis, (planned, reason) in zip(self.axes, plans, strict=True)
         )
+        self.axes = tuple(
+            a.settled(metric) for a, metric in zip(self.axes, self.metrics, strict=True)
+        )
+
+    def _settle_mechanism(self, protect: Uniform, mechanism: Choice | None) -> None:
+        """Choose how whole records are perturbed."""
+        ordered = tuple(axis.domain.ordered for axis in self.axes)
+        metric = UniformMetric(protect.epsilon, math.prod(self.shape))
+        planned, reason = choose_uniform(metric, self.shape, ordered)
+        self.choice = mechanism or planned
+        self.reasons = (reason if self.choice == planned else "",)
+        self.choice = self.choice.settled(metric)
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether whole records go through one mechanism, under one ε."""
+        return self.choice is not None
+
+    @property
+    def guaranteed_epsilon(self) -> Fraction:
+        """The one ε between any two records, exactly."""
+        protect = self.axes[0].protect
+        if not self.is_joint or not isinstance(protect, Uniform):
+            raise StudyError(
+                f"study {self.name!r} has no one ε for whole records; see study.guarantee"
+            )
+        return protect.epsilon
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the columns of reports are called: the axes, or one for whole records."""
+        return (COLUMN,) if self.is_joint else tuple(axis.name for axis in self.axes)
 
     @cached_property
     def channels(self) -> tuple[Channel, ...]:
-        """The channel proper of every axis."""
+        """The channel proper of every axis; whole records have none of their own."""
+        if self.is_joint:
+            raise StudyError(
+                f"study {self.name!r} perturbs whole records by one mechanism, so its axes have no "
+                "channels of their own; see study.mechanism"
+            )
         return tuple(a.bind(metric) for a, metric in zip(self.axes, self.metrics, strict=True))
 
     @cached_property
     def mechanism(self) -> Product:
         """How whole records are perturbed."""
-        return Product(self.channels)
+        if self.choice is None:
+            return Product(self.channels)
+        metric = UniformMetric(self.guaranteed_epsilon, math.prod(self.shape))
+        ordered = tuple(axis.domain.ordered for axis in self.axes)
+        return Joint((self.choice.bind_grid(metric, self.shape, ordered),), self.shape)
 
     @property
     def guarantee(self) -> Guarantee:
         """E between any two records."""
-        return Guarantee(self.axes, self.metrics)
+        return Guarantee(self.axes, self.metrics, self.is_joint)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -143,7 +211,7 @@ class Study:
             self.mechanism.encode([c[start : start + PEOPLE_AT_ONCE] for c in held], source)
             for start in range(0, count, PEOPLE_AT_ONCE)
         ]
-        names = tuple(axis.name for axis in self.axes)
+        names = self.columns
         layouts = self.mechanism.layouts
         made = [Reports(self.fingerprint, names, layouts, part) for part in parts]
         if not made:
@@ -172,6 +240,11 @@ class Study:
         """
         parts = self._checked(reports)
         if weights is not None:
+            if self.is_joint:
+                raise StudyError(
+                    f"study {self.name!r} perturbs whole records by one mechanism; weights=... "
+                    "needs a channel an axis: give each axis its own protect=..."
+                )
             return weighted_tally(self, parts, weights)
         found = [self.mechanism.tally(part.outputs) for part in parts]
         return Tally(self, self.mechanism.merge(found))
@@ -305,29 +378,9 @@ class Study:
             >>> "differs by 5: a report is at most 2.7 times likelier" in study.explain()
             True
         """
-        out = [f"Study {self.name!r}, fingerprint {self.fingerprint[:12]}", ""]
-        for axis, metric, channel, reason in zip(
-            self.axes, self.metrics, self.channels, self.reasons, strict=True
-        ):
-            out.append(f"{axis.name} ({axis.domain.kind}, {axis.size:,} cells)")
-            for line in explain_axis(axis, metric):
-                out += textwrap.wrap(line, 96, initial_indent="  ", subsequent_indent="    ")
-            inner = getattr(channel, "inner", channel)
-            size = channel.layout
-            sent = (
-                f"one of {size.count:,} symbols" if size.kind == "symbols" else f"{size.count} bits"
-            )
-            because = f", because {reason}" if reason else ""
-            line = f"Sent by the {inner.id} channel as {sent}{because}."
-            out += textwrap.wrap(line, 96, initial_indent="  ", subsequent_indent="    ")
-            out.append("")
-        if len(self.axes) > 1:
-            out += textwrap.wrap(
-                "Axes are perturbed independently and their guarantees add: two people who differ "
-                "on several axes have odds of at most the product of the odds above.",
-                96,
-            )
-            out.append("")
+        expected = [] if self.people is None else [f"Made for about {self.people:,} people."]
+        out = [f"Study {self.name!r}, fingerprint {self.fingerprint[:12]}", *expected, ""]
+        out += explain_records(self) if self.is_joint else explain_axes(self)
         out += textwrap.wrap(
             "The guarantee holds for each report by itself. Someone who answers again gives away "
             "that much again: E adds up over reports.",
@@ -337,20 +390,24 @@ class Study:
 
     def _privacy_and_meaning(self) -> dict[str, Any]:
         """Everything that affects privacy or what an answer means."""
-        axes = []
+        axes: list[dict[str, Any]] = []
         for axis in self.axes:
-            axes.append(
-                {
-                    "name": axis.name,
-                    "optional": axis.optional,
-                    "outside": axis.outside,
-                    "unit": axis.unit,
-                    "domain": axis.domain.to_dict(),
-                    "protect": axis.statement.to_dict(),
-                    "channel": choice_to_dict(axis.choice),
-                }
-            )
-        return {"format": FORMAT, "name": self.name, "axes": axes}
+            held = {
+                "name": axis.name,
+                "optional": axis.optional,
+                "outside": axis.outside,
+                "unit": axis.unit,
+                "domain": axis.domain.to_dict(),
+            }
+            if not self.is_joint:
+                held["protect"] = axis.statement.to_dict()
+                held["channel"] = choice_to_dict(axis.choice)
+            axes.append(held)
+        data: dict[str, Any] = {"format": FORMAT, "name": self.name}
+        if self.choice is not None:
+            data["protect"] = self.axes[0].statement.to_dict()
+            data["mechanism"] = choice_to_dict(self.choice)
+        return {**data, "axes": axes}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -364,6 +421,8 @@ class Study:
         """The study as the text of its file."""
         data = self._privacy_and_meaning()
         head = {"format": data.pop("format"), "name": data.pop("name")}
+        if self.people is not None:
+            head["people"] = self.people
         return tomli_w.dumps({**head, "fingerprint": self.fingerprint, **data})
 
     def save(self, path: str | Path) -> None:
@@ -396,11 +455,19 @@ class Study:
             raise FormatError(
                 f"{what} has format {version}, newer than this package's {FORMAT}; update sfumato"
             )
-        unknown = sorted(set(data) - {"format", "name", "fingerprint", "axes"})
+        unknown = sorted(set(data) - KNOWN_ENTRIES)
         if unknown:
             raise FormatError(f"{what} has unknown entries: {', '.join(map(repr, unknown))}")
         try:
-            study = cls(data.get("name", ""), _axes_from_list(data.get("axes", [])))
+            study = cls(
+                data.get("name", ""),
+                axes_from_list(data.get("axes", [])),
+                people=data.get("people"),
+                protect=metric_from_dict(table_of(data, "protect")) if "protect" in data else None,
+                mechanism=(
+                    choice_from_dict(table_of(data, "mechanism")) if "mechanism" in data else None
+                ),
+            )
         except SfumatoError as error:
             raise FormatError(f"{what} is damaged: {error}") from None
         claimed = data.get("fingerprint")
@@ -423,18 +490,53 @@ def _shared_protection(protect: Metric | None, axes: Sequence[Axis]) -> Metric |
     """What the study says about all axes together, as a metric for each."""
     if protect is None:
         return None
-    if not isinstance(protect, Lp):
+    if not isinstance(protect, Lp | Uniform):
         raise StudyError(
             f"protect={type(protect).__name__} for a whole study is not available; give each axis "
-            "its own protect=..., or the study protect=Lp(epsilon=..., p=...)"
+            "its own protect=..., or the study protect=Uniform(epsilon=...) or "
+            "protect=Lp(epsilon=..., p=...)"
         )
     stated = [axis.name for axis in axes if axis.protect is not None]
     if stated:
         raise StudyError(
-            f"the study states one Lp guarantee for all axes, so axis {stated[0]!r} must not state "
-            "its own: leave out one of them"
+            f"the study states one {type(protect).__name__} guarantee for all axes, so axis "
+            f"{stated[0]!r} must not state its own: leave out one of them"
         )
-    return protect.per_axis(len(axes))
+    return protect.per_axis(len(axes)) if isinstance(protect, Lp) else protect
+
+
+def _check_mechanism(
+    mechanism: Choice | None, channel: Choice | None, protect: Metric | None, axes: Sequence[Axis]
+) -> None:
+    """Refuse mechanisms without one guarantee for whole records, and channels beside them."""
+    if mechanism is not None and not isinstance(mechanism, Choice):
+        raise StudyError(
+            f"mechanism must be a choice such as Hierarchical(), got {type(mechanism).__name__}"
+        )
+    if not isinstance(protect, Uniform):
+        if mechanism is not None:
+            raise StudyError(
+                "mechanism=... perturbs whole records and needs one guarantee for them: give the "
+                "study protect=Uniform(epsilon=...), or the axes channel=..."
+            )
+        return
+    if mechanism is not None and channel is not None:
+        raise StudyError("mechanism=... and channel=... do not go together; leave out one of them")
+    if len(axes) == 1:
+        return
+    rounded = [axis.name for axis in axes if axis.domain.rounding_bits]
+    if rounded:
+        raise StudyError(
+            f"axis {rounded[0]!r}: rounding='stochastic' needs protect=Distance(...) of its own; "
+            "leave out one of them"
+        )
+    named = [axis.name for axis in axes if axis.channel is not None]
+    if channel is not None or named:
+        who = f"axis {named[0]!r}" if named else "the study"
+        raise StudyError(
+            f"under one Uniform guarantee whole records go through one mechanism, so {who} must "
+            "not name a channel: use mechanism=..."
+        )
 
 
 def _refuse_twins(axes: Sequence[Axis]) -> None:
@@ -444,35 +546,3 @@ def _refuse_twins(axes: Sequence[Axis]) -> None:
         if axis.name in seen:
             raise StudyError(f"two axes are called {axis.name!r}; names must differ")
         seen.add(axis.name)
-
-
-def _axes_from_list(data: Any) -> list[Axis]:
-    """All axes as a file holds them."""
-    if not isinstance(data, list) or not all(isinstance(axis, Mapping) for axis in data):
-        raise FormatError("'axes' must be a list of tables, [[axes]]")
-    return [_axis_from_dict(axis) for axis in data]
-
-
-def _axis_from_dict(data: Mapping[str, Any]) -> Axis:
-    """An axis as a file holds it."""
-    known = {"name", "optional", "outside", "unit", "domain", "protect", "channel"}
-    unknown = sorted(set(data) - known)
-    missing = sorted({"name", "domain", "protect"} - set(data))
-    if unknown or missing:
-        problem = f"unknown entries {unknown}" if unknown else f"no entry {missing[0]!r}"
-        raise FormatError(f"axis {data.get('name', '?')!r} has {problem}")
-    if not isinstance(data.get("optional", False), bool):
-        raise FormatError(f"'optional' of axis {data['name']!r} must be true or false")
-    for part in ("domain", "protect", "channel"):
-        kind = data[part].get("kind") if isinstance(data.get(part), Mapping) else None
-        if part in data and not isinstance(kind, str):
-            raise FormatError(f"{part!r} of axis {data['name']!r} must be a table with a kind")
-    return Axis(
-        name=data["name"],
-        domain=domain_from_dict(data["domain"]),
-        protect=metric_from_dict(data["protect"]),
-        channel=choice_from_dict(data["channel"]) if "channel" in data else None,
-        optional=data.get("optional", False),
-        outside=data.get("outside"),
-        unit=str(data.get("unit", "")),
-    )

@@ -7,12 +7,13 @@ decided in integers, against certified bounds on e^E.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +25,30 @@ from sfumato.channels import (
     Channel,
     ExponentialChannel,
     GeometricChannel,
+    HadamardChannel,
+    HRRChannel,
     KaryResponseChannel,
+    LevelsChannel,
+    OLHChannel,
+    OUEChannel,
     RoundedChannel,
     ThermometerChannel,
 )
 from sfumato.errors import TooLargeError
 from sfumato.exact import at_most_exp, exp_bounds, log
-from sfumato.metrics import CappedLineMetric, CellMetric, LineMetric, UniformMetric
+from sfumato.metrics import (
+    BlockMetric,
+    CappedLineMetric,
+    CellMetric,
+    HighLowMetric,
+    LineMetric,
+    UniformMetric,
+)
 from sfumato.study import Study
 
 Method = Literal["all pairs, exactly", "by structure", "not checked"]
+# Channels that tell every two cells apart alike.
+_Alike: TypeAlias = KaryResponseChannel | OUEChannel | OLHChannel | HRRChannel
 
 MOST_RATIOS = 1 << 21  # cells² × outputs up to which every channel is checked pair by pair
 MOST_TABLE_RATIOS = 1 << 30  # the same for the exponential channel, whose odds are seldom tight
@@ -119,25 +134,51 @@ def audit(study: Study) -> Audit:
         >>> found.holds, round(found.axes[0].spent, 6), found.axes[0].method
         (True, 1.0, 'all pairs, exactly')
     """
-    pairs = zip(study.axes, study.mechanism.channels, strict=True)
-    axes = tuple(_audit_axis(axis, channel) for axis, channel in pairs)
+    if study.is_joint:
+        axes: tuple[AxisAudit, ...] = (_audit_records(study),)
+    else:
+        pairs = zip(study.axes, study.mechanism.channels, strict=True)
+        axes = tuple(_audit_axis(axis, channel) for axis, channel in pairs)
     return Audit(study=study.name, fingerprint=study.fingerprint, axes=axes)
 
 
 def _audit_axis(axis: Axis, channel: Channel) -> AxisAudit:
     """Check one channel against what its axis promises."""
     metric = axis.metric()
+    labels = axis.labels() if axis.size <= _MOST_LABELS else None
+    return _audit_channel(axis.name, channel, metric, labels, misfits(axis, channel, metric))
+
+
+def _audit_records(study: Study) -> AxisAudit:
+    """Check the mechanism of whole records against the one ε for all of them."""
+    (channel,) = study.mechanism.channels
+    metric = UniformMetric(study.guaranteed_epsilon, math.prod(study.shape))
+    problems = [] if channel.size == metric.size else ["the mechanism has other cells than records"]
+    labels = None
+    if metric.size <= _MOST_LABELS:
+        names = [[f"{axis.name} {label}" for label in axis.labels()] for axis in study.axes]
+        labels = [", ".join(parts) for parts in itertools.product(*names)]
+    return _audit_channel(", ".join(a.name for a in study.axes), channel, metric, labels, problems)
+
+
+def _audit_channel(
+    name: str,
+    channel: Channel,
+    metric: CellMetric,
+    labels: list[str] | None,
+    problems: Iterable[str],
+) -> AxisAudit:
+    """Check one channel against the E between its cells."""
     inner = channel.inner if isinstance(channel, RoundedChannel) else channel
     found = _Findings()
-    found.problems += misfits(axis, channel, metric)
+    found.problems += problems
     if not found.problems:
         found.problems += sampler_problems(inner)
     if not found.problems:
         _compare(channel, metric, found)
-    labels = axis.labels() if axis.size <= _MOST_LABELS else None
     pair = found.pair
     return AxisAudit(
-        axis=axis.name,
+        axis=name,
         channel=inner.id,
         holds=not found.problems,
         spent=found.spent,
@@ -250,7 +291,7 @@ def _most_ratios(channel: Channel) -> int:
     """How many odds are compared one by one before structure is asked for."""
     if isinstance(channel, ExponentialChannel):
         return MOST_TABLE_RATIOS
-    known = GeometricChannel | CappedGeometricChannel | ThermometerChannel | KaryResponseChannel
+    known = GeometricChannel | CappedGeometricChannel | ThermometerChannel | LevelsChannel | _Alike
     return MOST_RATIOS if isinstance(channel, known) else _MOST_FOREIGN_RATIOS
 
 
@@ -326,17 +367,37 @@ def _by_structure(channel: Channel, metric: CellMetric, found: _Findings, *, lin
         for x, (step, flip) in enumerate(zip(metric.steps, channel.flip_words, strict=False)):
             more, less = max(flip, total - flip), min(flip, total - flip)
             found.exact((x, x + 1), more, less, _Bound(step, linear))
-    elif isinstance(channel, KaryResponseChannel) and isinstance(metric, UniformMetric):
-        right, wrong = channel.right, channel.wrong
+    elif isinstance(channel, _Alike) and isinstance(metric, UniformMetric):
+        right, wrong = _truth_and_other(channel)
         if min(right, wrong) < 0:
             found.problems.append(f"{wrong} words for each wrong answer are more than there are")
             return
         found.exact((0, 1), max(right, wrong), min(right, wrong), _Bound(metric.epsilon))
+    elif isinstance(channel, LevelsChannel) and isinstance(metric, UniformMetric):
+        # The chance of a level is the same for all cells, so its own odds are those of the report.
+        for part in channel.parts:
+            if not isinstance(part.inner, _Alike):
+                _by_own_word(channel, metric, found, linear=linear)
+                return
+            right, wrong = _truth_and_other(part.inner)
+            found.exact((0, 1), max(right, wrong), min(right, wrong), _Bound(metric.epsilon))
     else:
         _by_own_word(channel, metric, found, linear=linear)
         return
     found.method = "by structure"
     found.pairs = 2 * (metric.size - 1)
+
+
+def _truth_and_other(channel: _Alike) -> tuple[int, int]:
+    """The words whose odds tell any two cells apart, the same for every pair.
+
+    Of OUE's bits it is a one at one cell with a zero at the other against the reverse, which is
+    (1 − q)/q, as the own bit is fair; a hash and a column say nothing of the cell by themselves.
+    """
+    if isinstance(channel, OUEChannel | HRRChannel):
+        return (1 << channel.precision) - channel.flips, channel.flips
+    response = channel.response if isinstance(channel, OLHChannel) else channel
+    return response.right, response.wrong
 
 
 def _equal_line(metric: CellMetric) -> bool:
@@ -412,16 +473,25 @@ def _capped(
 
 
 def _by_own_word(channel: Channel, metric: CellMetric, found: _Findings, *, linear: bool) -> None:
-    """A channel of another's making: what it says of itself, where that is enough."""
-    worst = channel.worst_ratio()
-    if worst is None or not isinstance(metric, LineMetric | UniformMetric):
+    """What a channel says of its odds, where one number is enough; its tables were looked at."""
+    worst, pair = channel.worst_ratio(), (0, 1)
+    if isinstance(channel, HadamardChannel) and not channel.plots.hides:
+        found.method = "by structure"  # everybody is told as they are, and nobody asked to hide
+        found.pairs = 2 * (metric.size - 1)
+        return
+    if isinstance(metric, BlockMetric | HighLowMetric) and isinstance(channel, HadamardChannel):
+        least, pair = metric.epsilon, metric.pairs()[0]
+    elif isinstance(metric, LineMetric | UniformMetric):
+        least = min(metric.steps) if isinstance(metric, LineMetric) else metric.epsilon
+    else:
+        worst = None
+    if worst is None:
         found.problems.append(
             f"the {channel.id} channel of {metric.size} cells is too large to be checked pair by "
             "pair, and it shows no structure; use fewer cells"
         )
         return
-    least = min(metric.steps) if isinstance(metric, LineMetric) else metric.epsilon
-    found.exact((0, 1), worst.numerator, worst.denominator, _Bound(least, linear))
+    found.exact(pair, worst.numerator, worst.denominator, _Bound(least, linear))
     found.method = "by structure"
     found.pairs = 2 * (metric.size - 1)
 

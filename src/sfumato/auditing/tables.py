@@ -13,10 +13,14 @@ from sfumato.channels import (
     Channel,
     ExponentialChannel,
     GeometricChannel,
+    HadamardChannel,
+    HRRChannel,
+    LevelsChannel,
+    OUEChannel,
     RoundedChannel,
     ThermometerChannel,
 )
-from sfumato.metrics import CappedLineMetric, CellMetric, LineMetric
+from sfumato.metrics import BlockMetric, CappedLineMetric, CellMetric, HighLowMetric, LineMetric
 from sfumato.randomness import WordTable
 
 
@@ -70,11 +74,44 @@ def sampler_problems(channel: Channel) -> Iterator[str]:
             yield f"the channel has {len(channel.flip_words)} chances for {channel.size - 1} bits"
         elif _flip_chances(channel) != list(channel.flip_words):
             yield "the sampler flips bits with other chances than the channel shows"
+    elif isinstance(channel, OUEChannel | HRRChannel):
+        if _flip_chances(channel) != [channel.flips]:
+            yield "the sampler flips bits with another chance than the channel shows"
+    elif isinstance(channel, HadamardChannel):
+        yield from _hadamard_problems(channel)
+    elif isinstance(channel, LevelsChannel):
+        if channel._draw.weights != channel.level_words:
+            yield "the sampler draws levels with other chances than the channel shows"
+        else:
+            yield from _word_table_problems(channel._draw)
+        for part in channel.parts:
+            yield from sampler_problems(part.inner)
     elif isinstance(channel, ExponentialChannel):
         bounds = [[s % (1 << 64) for s in accumulate(row[:-1])] for row in channel._rows]
         last = [max((y for y, word in enumerate(row) if word), default=0) for row in channel._rows]
         if channel._bounds.tolist() != bounds or channel._last.tolist() != last:
             yield "the sampler searches other bounds than the channel shows"
+
+
+def _hadamard_problems(channel: HadamardChannel) -> Iterator[str]:
+    """Whether rows differ, columns are shared with those alone who must be hidden, flips agree."""
+    plots, metric = channel.plots, channel.metric
+    chances = [channel.flips, 2 * channel.flips] if plots.covered else [channel.flips]
+    if _flip_chances(channel) != chances:
+        yield "the sampler changes columns with another chance than the channel shows"
+    inside = plots.row != 0
+    if len(np.unique(plots.place)) < channel.size or np.any(plots.row > plots.mask):
+        yield "two cells have one row or symbol, or a row is beyond its matrix"
+    start = plots.place - plots.row
+    if isinstance(metric, BlockMetric):
+        names, block = np.unique(metric.block, return_inverse=True)
+        pairs = len(np.unique(block * channel.outputs + start))
+        alone = len(names) == pairs == len(np.unique(start))
+    else:
+        high = metric.sensitive if isinstance(metric, HighLowMetric) else True
+        alone = bool(np.all(inside == high)) and not np.any(start[inside])
+    if not alone:
+        yield "some cells share columns with others than those they must be hidden among"
 
 
 def _word_table_problems(table: WordTable) -> Iterator[str]:
@@ -99,7 +136,9 @@ def _word_table_problems(table: WordTable) -> Iterator[str]:
         yield "the sampler's guide points to outcomes that its bounds do not"
 
 
-def _flip_chances(channel: ThermometerChannel) -> list[int]:
+def _flip_chances(
+    channel: ThermometerChannel | OUEChannel | HRRChannel | HadamardChannel,
+) -> list[int]:
     """The chances that the sampler's binary digits spell; -1 where a digit is neither 0 nor 1."""
     digits, certain = channel._flips._digits, channel._flips._certain
     ones = np.uint64((1 << 64) - 1)

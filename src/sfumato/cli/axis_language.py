@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sfumato.axes import Axis
-from sfumato.channels import REGISTRY, Choice, choice_from_dict
+from sfumato.channels import Choice
+from sfumato.cli.choice_language import CHOICE, parse_choice
 from sfumato.cli.failing import CommandError
 from sfumato.domains import domain_from_dict
-from sfumato.errors import StudyError, near
+from sfumato.errors import StudyError, TooLargeError, near
 from sfumato.metrics import Distance, Metric, Uniform
 
 FORM = "write an axis as 'age: integers 0..99, distance 0.2'"
@@ -31,7 +32,7 @@ PARTS = {
     "uniform": "uniform EPSILON",
     "optional": "optional",
     "no": "no answer at LENGTH",
-    "channel": "channel NAME",
+    "channel": f"channel {CHOICE}",
     "rounding": "rounding stochastic",
     "clip": "clip",
     "unit": "unit WORD",
@@ -42,7 +43,7 @@ _PATTERNS = {
     "uniform": re.compile(r"uniform\s+(\S+)"),
     "optional": re.compile(r"optional"),
     "no": re.compile(r"no\s+answer\s+at\s+(\S.*)"),
-    "channel": re.compile(r"channel\s+(\S+)"),
+    "channel": re.compile(r"channel\s+(\S.*)"),
     "rounding": re.compile(r"rounding\s+(stochastic)"),
     "clip": re.compile(r"clip"),
     "unit": re.compile(r"unit\s+(\S.*)"),
@@ -53,12 +54,17 @@ _BEFORE_QUOTE = frozenset(" \t:,|'\"")
 Found = Mapping[str, "re.Match[str]"]
 
 
-def parse_axis(text: str) -> Axis:
+def parse_axis(text: str, *, shared: bool = False) -> Axis:
     """Read one axis.
+
+    Args:
+        text: The line.
+        shared: Whether the study states one guarantee for all axes, so that this one need not.
 
     Raises:
         CommandError: If a part is unknown, missing, given twice or does not go with another.
         StudyError: If a number, bound or label is one that no axis can have.
+        TooLargeError: If the axis has too many cells for its channel.
 
     Example:
         >>> axis = parse_axis("income: reals 0..200000 in 64, distance 1 per 10000")
@@ -73,7 +79,7 @@ def parse_axis(text: str) -> Axis:
     try:
         described = _domain(name, first)
         found = _parts(name, others)
-        _refuse_odd_pairs(name, described["kind"], found)
+        _refuse_odd_pairs(name, described["kind"], found, shared)
         if "rounding" in found:
             described["rounding"] = found["rounding"][1]
         axis = Axis(
@@ -85,14 +91,21 @@ def parse_axis(text: str) -> Axis:
             outside="clip" if "clip" in found else None,
             unit=found["unit"][1] if "unit" in found else "",
         )
-        metric = axis.metric()
-        if axis.channel is not None:
-            axis.bind(metric)
-    except StudyError as error:
+        _check_fit(axis)
+    except (StudyError, TooLargeError) as error:
         start = f"axis {name!r}"
         message = str(error)
-        raise StudyError(message if message.startswith(start) else f"{start}: {message}") from None
+        raise type(error)(message if message.startswith(start) else f"{start}: {message}") from None
     return axis
+
+
+def _check_fit(axis: Axis) -> None:
+    """Whether metric and channel fit, where the axis has its own; a slow channel is built later."""
+    if axis.protect is None:
+        return
+    metric = axis.metric()
+    if axis.channel is not None and (not axis.channel.slow or axis.channel.misfit(metric)):
+        axis.bind(metric)
 
 
 def quoted(word: str) -> str:
@@ -192,11 +205,11 @@ def _parts(name: str, parts: list[str]) -> Found:
     return found
 
 
-def _refuse_odd_pairs(name: str, kind: str, found: Found) -> None:
+def _refuse_odd_pairs(name: str, kind: str, found: Found, shared: bool) -> None:
     """Refuse parts that contradict each other or the kind."""
     if "distance" in found and "uniform" in found:
         problem = "is protected twice; keep 'distance' or 'uniform'"
-    elif "distance" not in found and "uniform" not in found:
+    elif "distance" not in found and "uniform" not in found and not shared:
         fitting = PARTS["uniform" if kind == "categories" else "distance"]
         problem = f"says nothing about protection, and there is no default; add {fitting!r}"
     elif "no" in found and ("optional" not in found or "distance" not in found):
@@ -219,10 +232,12 @@ def _refuse_odd_pairs(name: str, kind: str, found: Found) -> None:
     raise CommandError(f"axis {name!r} {problem}")
 
 
-def _protection(found: Found) -> Metric:
-    """The metric that the parts describe."""
+def _protection(found: Found) -> Metric | None:
+    """The metric that the parts describe, if they do."""
     if "uniform" in found:
         return Uniform(found["uniform"][1])
+    if "distance" not in found:
+        return None
     epsilon, per = found["distance"].groups()
     no_answer = found["no"][1] if "no" in found else None
     cap = found["cap"][1] if "cap" in found else None
@@ -233,10 +248,10 @@ def _channel(name: str, found: Found) -> Choice | None:
     """The channel that the parts name, if they do."""
     if "channel" not in found:
         return None
-    kind = found["channel"][1]
-    if kind not in REGISTRY:
-        raise CommandError(f"axis {name!r} has an unknown channel {kind!r}: {near(kind, REGISTRY)}")
-    return choice_from_dict({"kind": kind})
+    try:
+        return parse_choice(found["channel"][1], "channel")
+    except CommandError as error:
+        raise CommandError(f"axis {name!r}: {error}") from None
 
 
 def _split(text: str, separator: str) -> list[str]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from sfumato import Study
-from sfumato.channels import choice_to_dict
+from sfumato import Axis, Study, Uniform
+from sfumato.channels import Choice, choice_to_dict
 from sfumato.cli import interview, showing
 from sfumato.cli.axis_language import parse_axis
+from sfumato.cli.choice_language import PROTECTION, parse_choice, parse_protection
 from sfumato.cli.failing import CommandError
 from sfumato.cli.files import AsJson, Force, StudyFile, load_study, target
+from sfumato.metrics import UniformMetric
+from sfumato.planning.choice import checked_expected
 
 
 def new(
@@ -25,6 +31,26 @@ def new(
             metavar="TEXT", help="An axis; may be repeated. Left out, you are asked step by step."
         ),
     ] = None,
+    protect: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help='One guarantee for whole records, "uniform EPSILON"; axes then state none.',
+        ),
+    ] = "",
+    mechanism: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help="With --protect: how whole records are perturbed; left out, chosen for you.",
+        ),
+    ] = "",
+    people: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="About how many people will answer; helps to choose channels."
+        ),
+    ] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -33,14 +59,30 @@ def new(
     An axis is written as a name, a colon, the kind of its values and parts in any order: distance
     EPSILON per LENGTH, uniform EPSILON, optional, no answer at LENGTH, channel NAME, rounding
     stochastic, clip, unit WORD. Epsilon has no default.
+
+    A channel or mechanism may have options, such as hierarchical branching=2 oracle=hrr; values of
+    a list are joined by |.
     """
     target(file, "study", ".toml", force=force)
+    expected = checked_expected(people)
     if as_json and not axis:
         raise CommandError("--json asks no questions; describe every axis with --axis")
+    shared = parse_protection(protect) if protect else None
+    choice = parse_choice(mechanism, "mechanism") if mechanism else None
+    if choice and not shared:
+        raise CommandError(
+            f"--mechanism perturbs whole records and needs one guarantee for them: add --protect "
+            f"{PROTECTION!r}, or name the channel of an axis with 'channel NAME'"
+        )
     if axis:
-        study = Study(name or file.stem, [parse_axis(text) for text in axis])
+        called = name or file.stem
+        axes = [parse_axis(text, shared=shared is not None) for text in axis]
     else:
-        study = Study(name or interview.ask_name(file.stem), interview.ask_axes())
+        called = name or interview.ask_name(file.stem)
+        shared = shared or interview.ask_shared()
+        axes = interview.ask_axes(shared=shared is not None)
+        expected = expected or interview.ask_people()
+    study = _made(called, axes, shared, choice, expected)
     text = study.explain()
     if not as_json:
         typer.echo(f"{text}\n")
@@ -51,6 +93,31 @@ def new(
         showing.show_json({"file": str(file), **_described(study)})
     else:
         showing.say(f"Written to {file}.")
+
+
+def _made(
+    name: str,
+    axes: Sequence[Axis],
+    shared: Uniform | None,
+    choice: Choice | None,
+    people: int | None,
+) -> Study:
+    """The study, with a bar while channels that take long are searched for."""
+    with showing.progress("searching for the channel") as seen:
+
+        def told(share: float) -> None:
+            seen(share, 1.0)
+
+        found = [
+            replace(axis, channel=axis.channel.settled(axis.metric(), progress=told))
+            if axis.channel is not None and axis.protect is not None and axis.channel.slow
+            else axis
+            for axis in axes
+        ]
+        if choice is not None and choice.slow and shared is not None:
+            cells = UniformMetric(shared.epsilon, math.prod(axis.size for axis in axes))
+            choice = choice.settled(cells, progress=told)
+    return Study(name, found, protect=shared, mechanism=choice, people=people)
 
 
 def explain(study: StudyFile, as_json: AsJson = False) -> None:
@@ -84,10 +151,16 @@ def audit(study: StudyFile, as_json: AsJson = False) -> None:
 
 
 def _described(study: Study) -> dict[str, Any]:
-    """A study for JSON."""
+    """A study for JSON; what is said for whole records stands above the axes."""
+    joint = study.choice is not None
+    reasons = [""] * len(study.axes) if joint else study.reasons
     return {
         "name": study.name,
+        "people": study.people,
         "fingerprint": study.fingerprint,
+        "protect": study.axes[0].statement.to_dict() if joint else None,
+        "mechanism": None if study.choice is None else choice_to_dict(study.choice),
+        "reason": study.reasons[0] if joint else "",
         "axes": [
             {
                 "name": axis.name,
@@ -96,11 +169,11 @@ def _described(study: Study) -> dict[str, Any]:
                 "optional": axis.optional,
                 "outside": axis.outside,
                 "unit": axis.unit,
-                "protect": axis.statement.to_dict(),
-                "channel": choice_to_dict(axis.choice),
+                "protect": None if joint else axis.statement.to_dict(),
+                "channel": None if joint else choice_to_dict(axis.choice),
                 "reason": reason,
             }
-            for axis, reason in zip(study.axes, study.reasons, strict=True)
+            for axis, reason in zip(study.axes, reasons, strict=True)
         ],
     }
 

@@ -11,6 +11,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         '  --axis "region: categories north|south|east, uniform 1, optional" \\',
         '  --axis "visit: dates 2024-01-01..2024-12-29 by 1 week, distance 1 per week" \\',
         '  --axis "pickup: times 00:00..24:00 by 15 min, distance 1 per hour"',
+        'sfumato new rating.toml --axis "rating: integers 1..8, distance 0.3" --people 1000',
+        'sfumato new trips.toml --protect "uniform 1" --mechanism "hierarchical branching=2" \\',
+        '  --axis "hour: integers 0..23" --axis "zone: integers 0..63"',
     ),
     "explain": ("sfumato explain commute.toml", "sfumato explain commute.toml --json"),
     "plan": (

@@ -19,6 +19,7 @@ from sfumato.cli.files import AsJson, Force, StudyFile, load_study, target
 from sfumato.cli.trying import read_counts
 from sfumato.domains import Reals
 from sfumato.errors import StudyError
+from sfumato.mechanisms.joint import COLUMN
 from sfumato.metrics import Distance
 from sfumato.planning import BinPlan, Plan, epsilon_for, people_for, plan_bins
 from sfumato.planning.comparing import COLUMNS, METHODS
@@ -116,7 +117,8 @@ def compare(
 ) -> None:
     """Compare all channels that fit each axis, by the error to expect of typical questions.
 
-    These are random ranges, or single cells on axes without an order.
+    These are random ranges, or single cells on axes without an order. Where whole records are
+    protected together, the mechanisms that fit them are compared.
     """
     loaded = load_study(study)
     given = _prior(loaded, prior)
@@ -173,14 +175,21 @@ def _wanted(
                 "epsilon_factor": factor,
                 "epsilon": None
                 if factor is None
-                else {
-                    axis.name: float(axis.statement.epsilon) * factor
-                    for axis in study.axes
-                    if hasattr(axis.statement, "epsilon")
-                },
+                else {name: epsilon * factor for name, epsilon in _epsilons(study).items()},
             }
         )
     return lines
+
+
+def _epsilons(study: Study) -> dict[str, float]:
+    """Every ε of a study by the name of its axis, or the one of whole records."""
+    if study.is_joint:
+        return {COLUMN: float(study.guaranteed_epsilon)}
+    return {
+        axis.name: float(axis.statement.epsilon)
+        for axis in study.axes
+        if hasattr(axis.statement, "epsilon")
+    }
 
 
 def _wanted_line(line: dict[str, Any], n: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from sfumato.planning.bins import BinPlan, BinRow, plan_bins
 from sfumato.planning.choice import choose_channel, threshold_variances
 from sfumato.planning.comparing import Comparison, ComparisonRow
+from sfumato.planning.distribution import DistributionPlan, expected_tv, people_for_tv, tv_bound
 from sfumato.planning.plan import Plan, PlanRow
 from sfumato.planning.reverse import epsilon_for, people_for
 
@@ -16,11 +17,15 @@ __all__ = [
     "BinRow",
     "Comparison",
     "ComparisonRow",
+    "DistributionPlan",
     "Plan",
     "PlanRow",
     "choose_channel",
     "epsilon_for",
+    "expected_tv",
     "people_for",
+    "people_for_tv",
     "plan_bins",
     "threshold_variances",
+    "tv_bound",
 ]

@@ -184,7 +184,7 @@ def plan_bins(
     if method not in ("unbiased", "likelihood"):
         raise StudyError(f"method must be 'unbiased' or 'likelihood', got method={method!r}")
     laws, name = fine_laws(prior)
-    study_of = _study_maker(low, high, protect)
+    study_of = _study_maker(low, high, protect, people)
     rows: list[BinRow] = []
     # From fine to coarse: once rounding alone is worse than the best, simulating more is idle.
     for done, bins in enumerate(sorted(grid, reverse=True)):
@@ -335,13 +335,14 @@ def _below_real(ends: Floats, bins: int) -> Floats:
     return np.clip(ends[:, None] * bins - np.arange(bins), 0.0, 1.0)
 
 
-def _study_maker(low: Number, high: Number, protect: Metric) -> Callable[[int], Study]:
+def _study_maker(low: Number, high: Number, protect: Metric, people: int) -> Callable[[int], Study]:
     """A study of the axis alone, by its number of bins."""
     from sfumato.study import Study
 
     def make(bins: int) -> Study:
         domain = Reals.equal_bins(low, high, bins)
-        return Study("bins", [Axis(name="value", domain=domain, protect=protect)])
+        axis = Axis(name="value", domain=domain, protect=protect)
+        return Study("bins", [axis], people=people)
 
     return make
 

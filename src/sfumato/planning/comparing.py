@@ -15,10 +15,12 @@ from sfumato.errors import StudyError, TooLargeError
 from sfumato.estimation.answers import format_to
 from sfumato.planning.expecting import (
     RUNS,
+    Asked,
     checked_method,
     checked_people,
     exact_error,
     typical_of,
+    typical_of_records,
 )
 from sfumato.planning.plan import percent, text_table
 from sfumato.planning.priors import Prior, prior_of
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from sfumato.study import Study
 
 METHODS = ("unbiased", "likelihood")
+#: Bits of all simulated reports, over all runs, that a channel not in use is decoded from.
+MOST_BITS = 1 << 26
 COLUMNS = ("question", "channel", "answers", "standard error", "share", "report", "")
 
 
@@ -146,17 +150,49 @@ def compare(
     for method in methods:
         checked_method(method, held)
     work = [
-        (place, method, option)
-        for place in range(len(study.axes))
+        (*candidate, method)
+        for group in _candidates(study, held)
         for method in methods
-        for option in fitting(study, place)
+        for candidate in group
     ]
     rows: list[ComparisonRow] = []
-    for done, (place, method, option) in enumerate(work):
-        rows.append(_row(option, study, place, method, held, people, runs, seed))
+    for done, (option, asked, chosen, alone, method) in enumerate(work):
+        rows.append(_row(option, asked, chosen, method, alone, people, runs, seed))
         if progress is not None:
             progress((done + 1) / len(work))
     return Comparison(study=study.name, n=people, prior=held.text, rows=tuple(_mark_best(rows)))
+
+
+def _candidates(study: Study, prior: Prior) -> list[list[tuple[Study, Asked, bool, Prior]]]:
+    """By axis, or for whole records: other studies, what to ask of each, which one is in use."""
+    if study.is_joint:
+        found = _fitting_records(study)
+        return [[(o, typical_of_records(o), o.choice == study.choice, prior) for o in found]]
+    groups = []
+    for place, axis in enumerate(study.axes):
+        alone = Prior((prior.laws[place],), None, prior.worst, prior.text)
+        groups.append(
+            [
+                (option, typical_of(option, 0), option.axes[0].choice == axis.choice, alone)
+                for option in fitting(study, place)
+            ]
+        )
+    return groups
+
+
+def _fitting_records(study: Study) -> list[Study]:
+    """The study under every mechanism that fits it."""
+    bare = [replace(axis, protect=None) for axis in study.axes]
+    assert study.choice is not None  # noqa: S101 - this is about whole records
+    found = []
+    for choice in _choices(study.choice):
+        try:
+            made = type(study)(study.name, bare, protect=study.axes[0].statement, mechanism=choice)
+            made.mechanism  # noqa: B018 - binding shows whether it fits
+        except (StudyError, TooLargeError):
+            continue
+        found.append(made)
+    return found
 
 
 def fitting(study: Study, place: int) -> list[Study]:
@@ -174,9 +210,11 @@ def fitting(study: Study, place: int) -> list[Study]:
 
 
 def _choices(own: Choice) -> list[Choice]:
-    """All registered channels that need no options, and the one in use with its own."""
+    """All registered channels that need no options nor minutes, and the one in use with its own."""
     found = []
     for kind in REGISTRY.values():
+        if kind.slow:
+            continue
         try:
             found.append(kind())
         except TypeError:
@@ -186,40 +224,46 @@ def _choices(own: Choice) -> list[Choice]:
 
 def _row(
     option: Study,
-    study: Study,
-    place: int,
+    asked: Asked,
+    chosen: bool,
     method: str,
     prior: Prior,
     n: int,
     runs: int,
     seed: int,
 ) -> ComparisonRow:
-    """The error of one channel under one decoder."""
-    asked = typical_of(option, 0)
-    alone = Prior((prior.laws[place],), None, prior.worst, prior.text)
+    """The error of one channel, or one mechanism for whole records, under one decoder."""
+    (channel,) = option.mechanism.channels
     note = ""
     try:
         if method == "unbiased":
-            error = Simulated(exact_error(option, asked, alone, n), None, "exact")
+            error = Simulated(exact_error(option, asked, prior, n), None, "exact")
         else:
-            lists = [[asked.workloads[0]]]
-            error = simulate(option, (0,), lists, alone, n, runs=max(runs, 1), seed=seed)[0]
+            _refuse_many_bits(channel, n * max(runs, 1), chosen)
+            axes = tuple(asked.workloads)
+            lists = [[asked.workloads[axis] for axis in axes]]
+            error = simulate(option, axes, lists, prior, n, runs=max(runs, 1), seed=seed)[0]
     except TooLargeError:
         error, note = Simulated(math.nan, None, "simulated"), "too many reports to decode"
-    axis = option.axes[0]
     return ComparisonRow(
-        axis=axis.name,
+        axis=" × ".join(axis.name for axis in option.axes),
         question=asked.text,
-        channel=_name(axis.choice),
+        channel=_name(option.choice or option.axes[0].choice),
         method=method,
         stderr=error.stderr,
         share=error.stderr / n,
-        bits=_bits(option.channels[0]),
-        chosen=axis.choice == study.axes[place].choice,
+        bits=_bits(channel),
+        chosen=chosen,
         best=False,
         how=error.how,
         note=note,
     )
+
+
+def _refuse_many_bits(channel: Channel, reports: int, chosen: bool) -> None:
+    """Refuse to decode bits for minutes only to compare them: such reports are decoded singly."""
+    if not chosen and channel.layout.kind == "bits" and channel.layout.count * reports > MOST_BITS:
+        raise TooLargeError("too many bits to decode for a comparison")
 
 
 def _mark_best(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
@@ -234,7 +278,8 @@ def _mark_best(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
 
 def _name(choice: Choice) -> str:
     """A channel's id with its options."""
-    options = ", ".join(str(value) for value in choice.options().values())
+    held = {name: value for name, value in choice.options().items() if name != "table"}
+    options = ", ".join(str(value) for value in held.values())
     return f"{choice.id} ({options})" if options else choice.id
 
 

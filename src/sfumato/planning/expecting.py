@@ -15,6 +15,7 @@ from sfumato.errors import StudyError
 from sfumato.estimation.answers import normal_quantile
 from sfumato.planning.plan import Plan, PlanRow
 from sfumato.planning.priors import Prior, prior_of
+from sfumato.planning.records import record_variance
 from sfumato.planning.simulating import Simulated, simulate
 from sfumato.planning.workloads import Listed, Ranges, Workload, cells, deciles, variance
 from sfumato.questions import weights
@@ -75,7 +76,7 @@ def expected_error(
             stderr=one.factor * error.stderr / (people if one.kind == "mean" else 1),
             share=None if one.kind == "mean" else error.stderr / people,
             unit=one.unit,
-            channel=", ".join(study.axes[axis].choice.id for axis in sorted(one.workloads)),
+            channel=_sent_by(study, one),
             how=error.how,
             reported=_scaled(error.reported, one.factor / (people if one.kind == "mean" else 1)),
         )
@@ -106,6 +107,15 @@ def typical(study: Study, prior: Prior) -> list[Asked]:
     return asked
 
 
+def typical_of_records(study: Study) -> Asked:
+    """What stands for whole records when mechanisms are compared: the same of all axes at once."""
+    parts = [typical_of(study, place) for place in range(len(study.axes))]
+    names = " × ".join(axis.name for axis in study.axes)
+    kind = "range" if any(part.kind == "range" for part in parts) else "cell"
+    workloads = {place: part.workloads[place] for place, part in enumerate(parts)}
+    return Asked(f"{names}: a random {kind} of all", kind, workloads)
+
+
 def typical_of(study: Study, place: int) -> Asked:
     """What stands for an axis when channels are compared: ranges, or cells without an order."""
     axis = study.axes[place]
@@ -133,10 +143,19 @@ def own(study: Study, questions: Questions | None) -> list[Asked]:
 
 def exact_error(study: Study, asked: Asked, prior: Prior, n: int) -> float:
     """The standard error of unbiased answers, in people; over many questions, the mean square."""
+    if study.is_joint:
+        return math.sqrt(n * max(record_variance(study, asked.workloads, prior), 0.0))
     terms = {
         axis: workload.terms(study.channels[axis]) for axis, workload in asked.workloads.items()
     }
     return math.sqrt(n * max(variance(prior, terms), 0.0))
+
+
+def _sent_by(study: Study, asked: Asked) -> str:
+    """The channels that a question rests on."""
+    if study.choice is not None:
+        return study.choice.id
+    return ", ".join(study.axes[axis].choice.id for axis in sorted(asked.workloads))
 
 
 def checked_people(n: Any) -> int:

@@ -21,6 +21,7 @@ from sfumato.planning.expecting import (
     exact_error,
     own,
     typical_of,
+    typical_of_records,
 )
 from sfumato.planning.priors import prior_of
 from sfumato.planning.simulating import simulate
@@ -132,6 +133,14 @@ def epsilon_for(
 def scaled(study: Study, factor: float) -> Study:
     """The study with every ε multiplied, and channels chosen anew where the planner chose them."""
     by = Fraction(repr(factor))
+    if study.is_joint:
+        return type(study)(
+            study.name,
+            [replace(axis, protect=None) for axis in study.axes],
+            protect=_scaled_metric(study.axes[0].statement, by),
+            mechanism=None if study.reasons[0] else study.choice,
+            people=study.people,
+        )
     axes = [
         replace(
             axis,
@@ -140,7 +149,7 @@ def scaled(study: Study, factor: float) -> Study:
         )
         for axis, reason in zip(study.axes, study.reasons, strict=True)
     ]
-    return type(study)(study.name, axes)
+    return type(study)(study.name, axes, people=study.people)
 
 
 def _maker(make: Callable[[float], Study] | Study | Axis) -> Callable[[float], Study]:
@@ -206,6 +215,8 @@ def _asked(study: Study, question: Question | None) -> list[Asked]:
     """The user's question, or what is typical of every axis."""
     if question is not None:
         return own(study, [question])
+    if study.is_joint:
+        return [typical_of_records(study)]
     return [typical_of(study, place) for place in range(len(study.axes))]
 
 

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from sfumato.channels import Channel
 from sfumato.errors import StudyError
 from sfumato.estimation import LikelihoodEstimate
-from sfumato.estimation.mixture import SymbolMixture
+from sfumato.estimation.mixture import JointMixture, Mixture, SymbolMixture
 from sfumato.estimation.posterior import Decoder, PlainDecoder, settle
 from sfumato.estimation.strength import choose
 from sfumato.planning.priors import Prior
+from sfumato.planning.records import over_all_axes, record_variances
 from sfumato.planning.workloads import Workload, row_variances
 
 if TYPE_CHECKING:
@@ -79,9 +80,13 @@ def simulate(
     """
     if not axes:
         return [Simulated(0.0, 0.0, "exact") for _ in workloads]
-    part = _part(study, axes)
+    if study.is_joint:
+        lists = [dict(zip(axes, one, strict=True)) for one in workloads]
+        workloads = [over_all_axes(study, one) for one in lists]
+        axes = tuple(range(len(study.axes)))
+    part = study if study.is_joint else _part(study, axes)
     law = prior.over(axes)
-    channels = part.channels
+    channels = part.mechanism.channels
     bits = any(channel.layout.kind == "bits" for channel in channels)
     if runs < 0 or (bits and not runs):
         raise StudyError(
@@ -90,7 +95,12 @@ def simulate(
         )
     rng = np.random.Generator(np.random.PCG64(seed))
     rows = [_Rows.of(lists, law.size, rng) for lists in workloads]
-    plain = [n * row_variances(channels, law, row.parts) for row in rows]
+    plain = [
+        n * record_variances(channels[0], law, row.reported)
+        if study.is_joint
+        else n * row_variances(channels, law, row.parts)
+        for row in rows
+    ]
     squares, told = np.zeros(len(rows)), np.zeros(len(rows))
     for run in range(runs):
         counts = rng.multinomial(n, law.ravel()).reshape(law.shape)
@@ -123,8 +133,14 @@ def _part(study: Study, axes: tuple[int, ...]) -> Study:
 
 def _at_the_prior(study: Study, channels: Sequence[Channel], law: Floats, n: int) -> Decoder:
     """Decode the tally to expect."""
-    expected = n * SymbolMixture.of(channels, law).forward(law)
-    mixture = SymbolMixture.of(channels, expected)
+    if study.is_joint:
+        expected = n * channels[0].mix(law.ravel())
+        mixture: Mixture = JointMixture.of(channels[0], study.shape, expected)
+    else:
+        expected = n * law
+        for channel in channels:  # the first axis is mixed and put last, until all are in order
+            expected = channel.mix(np.moveaxis(expected, 0, -1))
+        mixture = SymbolMixture.of(channels, expected)
     ordered = [axis.domain.ordered and not axis.optional for axis in study.axes]
     return Decoder(choose(mixture, ordered))
 

@@ -22,6 +22,7 @@ from sfumato.planning.priors import Prior, refuse_large
 Floats = NDArray[np.float64]
 
 MOST_ENDS = 2049  # beyond this many ends of ranges, that many evenly spaced ones stand for all
+_FEWEST_ROWS = 33
 _MOST_ENTRIES = 1 << 23
 _ENTRIES_AT_ONCE = 1 << 21
 
@@ -97,12 +98,16 @@ class Ranges(Workload):
 
     def ends(self) -> NDArray[np.int64]:
         """Where ranges may begin and end, as numbers of cells below."""
-        count = min(self.values + 1, _most_rows(self.size))
+        return self._some_ends(_most_rows(self.size))
+
+    def _some_ends(self, most: int) -> NDArray[np.int64]:
+        """At most so many ends, evenly spaced."""
+        count = min(self.values + 1, most)
         return np.round(np.linspace(0, self.values, count)).astype(np.int64)
 
     def terms(self, channel: Channel) -> Terms:
         """By K·ΣB(F_a) − B(ΣF_a)."""
-        ends = self.ends()
+        ends = self._some_ends(_most_rows(max(self.size, channel.layout.features // 8)))
         count = len(ends)
         each = _summed(channel, self._below(ends), 1.0)
         together = Terms.of(channel, self._below(ends).sum(axis=0))
@@ -125,7 +130,7 @@ class Ranges(Workload):
 
 def _most_rows(size: int) -> int:
     """How many rows of weights may be laid out at once."""
-    return max(3, min(MOST_ENDS, _MOST_ENTRIES // size))
+    return max(_FEWEST_ROWS, min(MOST_ENDS, _MOST_ENTRIES // size))
 
 
 def cells(values: int, size: int) -> Listed:
@@ -216,7 +221,7 @@ def _topmost(terms: Terms) -> Terms:
 
 def _summed(channel: Channel, rows: Floats, factor: float) -> Terms:
     """The sum over rows times a factor, some rows at a time."""
-    step = max(1, _ENTRIES_AT_ONCE // rows.shape[1])
+    step = max(1, _ENTRIES_AT_ONCE // max(rows.shape[1], channel.layout.features))
     total: Terms | None = None
     for start in range(0, len(rows), step):
         part = Terms.of(channel, rows[start : start + step]).total()

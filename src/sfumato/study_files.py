@@ -1,0 +1,54 @@
+"""A study's file, read back part by part; what is damaged is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sfumato.axes import Axis
+from sfumato.channels import choice_from_dict
+from sfumato.domains import domain_from_dict
+from sfumato.errors import FormatError
+from sfumato.metrics import metric_from_dict
+
+KNOWN_ENTRIES = {"format", "name", "people", "fingerprint", "protect", "mechanism", "axes"}
+
+
+def table_of(data: Mapping[str, Any], part: str) -> Mapping[str, Any]:
+    """An entry of the whole study that must be a table with a kind."""
+    held = data[part]
+    if not isinstance(held, Mapping) or not isinstance(held.get("kind"), str):
+        raise FormatError(f"{part!r} of the study must be a table with a kind")
+    return held
+
+
+def axes_from_list(data: Any) -> list[Axis]:
+    """All axes as a file holds them."""
+    if not isinstance(data, list) or not all(isinstance(axis, Mapping) for axis in data):
+        raise FormatError("'axes' must be a list of tables, [[axes]]")
+    return [_axis_from_dict(axis) for axis in data]
+
+
+def _axis_from_dict(data: Mapping[str, Any]) -> Axis:
+    """An axis as a file holds it."""
+    known = {"name", "optional", "outside", "unit", "domain", "protect", "channel"}
+    unknown = sorted(set(data) - known)
+    missing = sorted({"name", "domain"} - set(data))
+    if unknown or missing:
+        problem = f"unknown entries {unknown}" if unknown else f"no entry {missing[0]!r}"
+        raise FormatError(f"axis {data.get('name', '?')!r} has {problem}")
+    if not isinstance(data.get("optional", False), bool):
+        raise FormatError(f"'optional' of axis {data['name']!r} must be true or false")
+    for part in ("domain", "protect", "channel"):
+        kind = data[part].get("kind") if isinstance(data.get(part), Mapping) else None
+        if part in data and not isinstance(kind, str):
+            raise FormatError(f"{part!r} of axis {data['name']!r} must be a table with a kind")
+    return Axis(
+        name=data["name"],
+        domain=domain_from_dict(data["domain"]),
+        protect=metric_from_dict(data["protect"]) if "protect" in data else None,
+        channel=choice_from_dict(data["channel"]) if "channel" in data else None,
+        optional=data.get("optional", False),
+        outside=data.get("outside"),
+        unit=str(data.get("unit", "")),
+    )
