@@ -6,6 +6,7 @@ import contextlib
 import doctest
 import hashlib
 import json
+import os
 import platform
 import re
 import secrets
@@ -35,6 +36,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # Registered here and not as plain hooks: those of a conftest do not reach src/ and docs/.
     config.pluginmanager.register(Examples(), "sfumato-examples")
+    if "SFUMATO_CACHE" not in os.environ:  # tests leave a person's own cache alone
+        folder = tempfile.TemporaryDirectory(prefix="sfumato-tests-")
+        config.add_cleanup(folder.cleanup)
+        os.environ["SFUMATO_CACHE"] = folder.name
     if config.option.markexpr == "soak":
         if config.option.soak_seed is None:
             config.option.soak_seed = secrets.randbits(32)  # workers of xdist inherit it

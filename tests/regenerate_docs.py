@@ -39,7 +39,7 @@ HEADINGS = {
 OTHER = "Other"
 # What other parts of the package call; the how-to on channels shows where they come in.
 INNER = {"bind", "codes", "covariance_of", "misfit", "options", "refuse_other", "value_of"}
-INNER |= {"choice", "statement", "with_defaults"}
+INNER |= {"bind_grid", "choice", "settled", "statement", "with_defaults"}
 
 API_HEAD = """\
 # API
@@ -63,6 +63,11 @@ AXIS_HEAD = """\
 `--axis` takes a name, a colon, the kind of values, and parts in any order, separated by commas.
 Names and labels that contain `,`, `:`, `|` or quotes are put in quotes. For other metrics than
 distance and uniform, write the study in Python and save it.
+
+A channel may have options, joined by spaces: `channel hierarchical branching=2 oracle=hrr`. Values
+of a list are joined by `|`, as in `levels=1/2|1/4|1/4`; true and false are written so.
+`--mechanism` takes the same words without `channel`. With `--protect "uniform EPSILON"`, one
+guarantee for whole records, axes have neither protection nor channel.
 """
 
 QUESTION_TEXT = """\

@@ -56,7 +56,8 @@ def ages(cells: int = 10, eps: Any = "1/2", choice: Choice | None = None) -> sf.
 
 def regions(cells: int = 5, eps: Any = 1, choice: Choice | None = None) -> sf.Study:
     names = [f"c{k}" for k in range(cells)]
-    return study_of(sf.categories("region", names, protect=sf.Uniform(eps)), choice)
+    axis = sf.categories("region", names, protect=sf.Uniform(eps))
+    return study_of(axis, choice or sf.KaryResponse())
 
 
 def incomes(bins: int = 8, choice: Choice | None = None) -> sf.Study:
@@ -499,7 +500,8 @@ def test_a_channel_for_another_metric_is_caught() -> None:
 
 def test_asymmetric_guarantees_are_read_in_the_right_direction() -> None:
     """From a to b E is 1, back it is infinite: the table may be open one way only."""
-    axis = sf.categories("x", ["a", "b"], protect=sf.Matrix([[0, 1], ["inf", 0]]))
+    protect = sf.Matrix([[0, 1], ["inf", 0]])
+    axis = sf.categories("x", ["a", "b"], protect=protect, channel=sf.Exponential())
     study = study_of(axis)
     set_rows(study.channels[0], [[TOTAL // 2, TOTAL // 2], [TOTAL // 4, TOTAL - TOTAL // 4]])
     assert audit(study).holds
@@ -585,10 +587,10 @@ def test_table_in_plain_words() -> None:
     assert lines[0] == (
         f"Study 'commute', fingerprint {study.fingerprint[:12]}: the guarantee holds."
     )
-    assert lines[2].startswith("axis  channel      holds  spent of E   most between  checked")
-    assert lines[3].startswith("age   geometric    yes    100.000000%  0 and 1")
+    assert lines[2].startswith("axis  channel    holds  spent of E   most between  checked")
+    assert lines[3].startswith("age   geometric  yes    100.000000%  0 and 1")
     assert lines[3].endswith("all pairs, exactly (9,900 pairs)")
-    assert lines[4].split()[:4] == ["mode", "exponential", "yes", "–"]
+    assert lines[4].split()[:4] == ["mode", "binary", "yes", "–"]
 
 
 def test_plain_values_for_files() -> None:

@@ -119,19 +119,39 @@ def test_new_by_question_and_answer_tries_a_refused_axis_again(run: Run, study: 
     age = ["age", "integrs", "integers", "0", "99", "distance", "1", "0.5", "n", "n", "automatic"]
     twin = ["age"]
     region = ["region", "categories", "north|south|east", "1", "y", "automatic"]
-    lines = ["commute", *refused, *age, *twin, *region, "", "y", ""]
+    people = ["some", "0", "2,000"]
+    lines = ["commute", "each", *refused, *age, *twin, *region, "", *people, "y", ""]
     result = run("new", "new.toml", input="\n".join(lines))
     assert sf.Study.load("new.toml") == study
+    assert sf.Study.load("new.toml").people == 2_000
+    assert "'some' is no number of people" in result.stderr
+    assert "'0' is no number of people" in result.stderr
     assert "epsilon must be positive and finite" in result.stderr
     assert "did you mean 'integers'?" in result.stderr
     assert "names must differ" in result.stderr
     assert "As a flag: --axis 'age: integers 0..99, distance 0.5 per 1'" in result.stderr
-    assert study.explain() in result.stdout
+    assert sf.Study("commute", study.axes, people=2_000).explain() in result.stdout
+
+
+def test_new_chooses_channels_for_the_people_expected(run: Run) -> None:
+    axis = ["--axis", "rating: integers 1..8, distance 0.3", "--people"]
+    few = json.loads(run("new", "few.toml", *axis, "1000", "--json").stdout)
+    many = json.loads(run("new", "many.toml", *axis, "10000", "--json").stdout)
+    assert [one["people"] for one in (few, many)] == [1_000, 10_000]
+    assert [one["axes"][0]["channel"]["kind"] for one in (few, many)] == [
+        "geometric",
+        "thermometer",
+    ]
+    assert "for 1,000 people likelihood answers are surer" in few["axes"][0]["reason"]
+    assert "Made for about 1,000 people." in run("explain", "few.toml").stdout
+    refused = run("new", "none.toml", *axis, "0", ok=False)
+    assert "people must be a whole number of at least 1, got people=0" in refused.stderr
+    assert not Path("none.toml").exists()
 
 
 def test_new_by_question_and_answer_writes_nothing_unless_agreed(run: Run, tmp_path: Path) -> None:
     axis = ["visit", "dates", "2024-01-01", "2024-01-28", "1 week", "uniform", "1", "n", "y", ""]
-    result = run("new", "v.toml", input="\n".join(["visits", *axis, "", "n", ""]), ok=False)
+    result = run("new", "v.toml", input="\n".join(["visits", "", *axis, "", "", "n", ""]), ok=False)
     assert result.exit_code == 1
     assert "Study 'visits'" in result.stdout
     assert list(tmp_path.iterdir()) == []

@@ -17,10 +17,12 @@ from scipy.sparse.csgraph import shortest_path
 from sfumato.domains import Categories, Dates, Integers, Reals, Times
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics import (
+    BlockMetric,
     Blocks,
     CellMetric,
     Distance,
     HighLow,
+    HighLowMetric,
     LineMetric,
     Lp,
     Matrix,
@@ -210,10 +212,10 @@ def test_a_table_refuses_entries_that_are_no_metric(numerators, denominator, siz
 
 
 def test_a_table_cannot_be_written_to_and_compares_by_content():
-    first, second = (Blocks(1, [["a", "b"], ["c"]]).bind(ABC, optional=False) for _ in range(2))
+    first, second = (SensitiveSet(1, ["a"]).bind(ABC, optional=False) for _ in range(2))
     assert first == second
     assert hash(first) == hash(second)
-    assert first != Blocks(2, [["a", "b"], ["c"]]).bind(ABC, optional=False)
+    assert first != SensitiveSet(2, ["a"]).bind(ABC, optional=False)
     with pytest.raises(ValueError, match="read-only"):
         first.numerators[0, 1] = 0
 
@@ -541,7 +543,7 @@ def test_between_refuses_labels_that_the_statement_does_not_name(statement):
 
 def test_tables_of_more_than_2048_cells_are_refused():
     with pytest.raises(TooLargeError, match="2048 cells, and the axis has 2049"):
-        HighLow(1, [0]).bind(Integers(0, 2048), optional=False)
+        SensitiveSet(1, [0]).bind(Integers(0, 2048), optional=False)
     with pytest.raises(TooLargeError, match="2049"):
         Distance(1, no_answer=1).bind(Integers(0, 2047), optional=True)
     with pytest.raises(TooLargeError, match="3000"):
@@ -554,8 +556,47 @@ def test_sensitive_labels_must_be_a_list_without_repeats():
             make(1, ["a", "a"])
         with pytest.raises(StudyError, match="list"):
             make(1, "a")
-        with pytest.raises(StudyError, match="empty"):
-            make(1, [])
+    with pytest.raises(StudyError, match="empty"):
+        SensitiveSet(1, [])
+
+
+def test_nothing_may_be_sensitive_and_the_note_says_so():
+    statement = HighLow(1, [])
+    assert metric_from_dict(statement.to_dict()) == statement
+    metric = statement.bind(ABC, optional=False)
+    assert metric.exact(0, 1) is None
+    assert metric.notes == ("unprotected: no value is named as sensitive",)
+    assert statement.describe() == "no value is sensitive: nothing is hidden"
+
+
+@pytest.mark.parametrize(
+    "statement", [Blocks(1, [range(2_000), range(2_000, 5_000)]), HighLow("1/3", range(7, 5_000))]
+)
+def test_blocks_and_sensitive_values_need_no_table(statement):
+    metric = statement.bind(Integers(0, 4_999), optional=False)
+    for i, j in [(0, 1_999), (1_999, 2_000), (2_000, 0), (0, 4_999), (4_999, 2_000), (7, 7)]:
+        assert metric.between(i, j) == statement.between(i, j)
+    with pytest.raises(TooLargeError, match="5000 by 5000"):
+        metric.matrix()
+    with pytest.raises(StudyError, match=r"0\.\.4999"):
+        metric.exact(0, 5_000)
+
+
+def test_metrics_by_context_check_what_they_are_given():
+    for make, good, bad in (
+        (BlockMetric, [0, 1], [0.5, 1.0]),
+        (HighLowMetric, [True, False], [0, 1]),
+    ):
+        metric = make(Fraction(1), np.array(good))
+        assert metric == make(Fraction(1), np.array(good))
+        assert hash(metric) == hash(make(Fraction(1), np.array(good)))
+        assert metric != make(Fraction(2), np.array(good))
+        assert metric != "a metric"
+        for wrong in (bad, good[:1], [good, good]):
+            with pytest.raises(StudyError, match="2 cells or more"):
+                make(Fraction(1), np.array(wrong))
+        with pytest.raises(StudyError, match="epsilon must be positive"):
+            make(Fraction(0), np.array(good))
 
 
 # ---- policy graphs -----------------------------------------------------------------------------

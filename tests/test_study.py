@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import sfumato as sf
@@ -58,9 +59,26 @@ AXES = {
     "uniform": _labels(sf.Uniform(1.0)),
     "uniform, optional": _labels(sf.Uniform(1.0), optional=True),
     "response": _labels(sf.Uniform(0.7), channel=KaryResponse()),
+    "unary": _labels(sf.Uniform(0.7), channel=sf.OUE()),
+    "hashed": _labels(sf.Uniform(0.7), channel=sf.OLH()),
+    "hashed to five, optional": _labels(sf.Uniform(0.7), channel=sf.OLH(g=5), optional=True),
+    "optimised": _labels(sf.Uniform(0.7), channel=sf.Optimised("cells")),
+    "wave": sf.integers("code", 0, 99, protect=sf.Uniform(0.7), channel=sf.SquareWave()),
+    "wide wave": sf.integers("code", 0, 9, protect=sf.Uniform(0.7), channel=sf.SquareWave(4)),
+    "hadamard": sf.integers("code", 0, 99, protect=sf.Uniform(0.7), channel=sf.HRR()),
+    "hierarchy": sf.integers("code", 0, 99, protect=sf.Uniform(0.7), channel=sf.Hierarchical()),
+    "hierarchy of pairs": sf.integers(
+        "code",
+        0,
+        6,
+        protect=sf.Uniform(0.7),
+        channel=sf.Hierarchical(2, "best", levels=["1/3", "1/3", "1/3"], consistency=False),
+    ),
+    "haar": sf.integers("code", 0, 99, protect=sf.Uniform(1), channel=sf.HaarHRR("optimised")),
     "blocks": _labels(sf.Blocks(1, blocks=[["north", "south"], ["east"]])),
     "high and low": _labels(sf.HighLow(1, sensitive=["north"])),
     "sensitive": _labels(sf.SensitiveSet(1, sensitive=["north"])),
+    "two labels": sf.categories("a", ["yes", "no"], protect=sf.HighLow(1, ["yes"])),
     "graph": _labels(sf.PolicyGraph(0.5, edges=[("north", "south"), ("south", "east", 2)])),
     "points": _labels(
         sf.Points(1, per=2, at={"north": (0, 1), "south": (0, -1), "east": (1, 0.5)}, norm=2)
@@ -139,9 +157,30 @@ class TestFiles:
         assert study == made
         assert study.axes[0].channel is not None
 
+    def test_people_expected_are_kept_but_not_part_of_the_fingerprint(self, tmp_path: Path) -> None:
+        axis = sf.integers("a", 0, 7, protect=sf.Distance(0.1))
+        study = sf.Study("s", [axis], people=np.int64(1_000))  # type: ignore[arg-type]
+        assert 'name = "s"\npeople = 1000\nfingerprint = ' in study.to_toml()
+        study.save(tmp_path / "s.toml")
+        again = sf.Study.load(tmp_path / "s.toml")
+        assert (again.people, again.to_toml()) == (1_000, study.to_toml())
+        assert again.explain() == study.explain()
+        # Another number later changes neither the fingerprint nor the channel that was written.
+        more = sf.Study.from_toml(study.to_toml().replace("people = 1000", "people = 100_000"))
+        assert (more.people, more.fingerprint) == (100_000, study.fingerprint)
+        assert more.axes[0].choice == sf.Geometric()
+        assert more.reasons == ("",)
+        assert sf.Study("s", [axis], people=100_000).axes[0].choice == sf.Thermometer()
+
+    @pytest.mark.parametrize("people", [0, -3, 1.5, 1000.0, True, "many", np.float64(7)])
+    def test_people_that_are_no_number_of_people_are_refused(self, people: Any) -> None:
+        with pytest.raises(sf.StudyError, match=r"people must be a whole number of at least 1"):
+            sf.Study("s", [_distance()], people=people)
+
     @pytest.mark.parametrize(
         ("old", "new", "message"),
         [
+            ("format = 1", "format = 1\npeople = 0", "damaged: people must be a whole number"),
             ("format = 1", "format = 2", "newer than this package's 1"),
             ("format = 1", 'format = "1"', "does not say its format"),
             ("format = 1", "", "does not say its format"),
@@ -229,7 +268,7 @@ class TestFingerprint:
             "low": _study(sf.integers("age", -1, 19, protect=sf.Distance(0.2))),
             "high": _study(sf.integers("age", 0, 20, protect=sf.Distance(0.2))),
             "axis name": _study(sf.integers("years", 0, 19, protect=sf.Distance(0.2))),
-            "channel": _study(_distance(channel=sf.Geometric())),
+            "channel": _study(_distance(channel=sf.Thermometer())),
             "variant": _study(_distance(channel=sf.Thermometer("published"))),
             "outside": _study(_distance(outside="clip")),
             "optional": _study(_distance(protect=sf.Distance(0.2, no_answer=5), optional=True)),
@@ -246,7 +285,7 @@ class TestFingerprint:
                 sf.reals("age", 0, 20, bins=20, rounding="stochastic", protect=sf.Distance(0.2))
             ),
         }
-        assert studies["plain"].axes[0].channel == sf.Thermometer()  # what the planner chooses
+        assert studies["plain"].axes[0].channel == sf.Geometric()  # what the planner chooses
         prints = {name: study.fingerprint for name, study in studies.items()}
         assert len(set(prints.values())) == len(prints), prints
 
@@ -282,7 +321,7 @@ class TestFingerprint:
 
     def test_it_is_what_it_was(self) -> None:
         """A study in the field must never change its fingerprint, nor what its seeds draw."""
-        study = _study()
+        study = _study(_distance(channel=sf.Thermometer()))
         assert study.fingerprint == FIRST_FINGERPRINT
         assert study.to_toml().splitlines()[0] == "format = 1"
 
@@ -360,7 +399,7 @@ class TestGuarantee:
         with pytest.raises(sf.StudyError, match="must not state its own"):
             sf.Study("lp", [_distance()], protect=sf.Lp(1, p=2))
         with pytest.raises(sf.StudyError, match="give each axis"):
-            sf.Study("lp", [sf.integers("a", 0, 9)], protect=sf.Uniform(1))
+            sf.Study("lp", [sf.integers("a", 0, 9)], protect=sf.Distance(1))
 
 
 class TestWords:

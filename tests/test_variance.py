@@ -42,6 +42,10 @@ def _ages(name: str, size: int, epsilon: float, channel: Any) -> sf.Axis:
     return sf.integers(name, 0, size - 1, protect=sf.Distance(epsilon), channel=channel)
 
 
+def _codes(name: str, size: int, epsilon: float, channel: Any) -> sf.Axis:
+    return sf.integers(name, 0, size - 1, protect=sf.Uniform(epsilon), channel=channel)
+
+
 def _regions() -> sf.Axis:
     return sf.categories("r", ["n", "s", "e", "w"], protect=sf.Uniform(1.5), optional=True)
 
@@ -63,6 +67,12 @@ STUDIES = {
     "geometric × thermometer × response": sf.Study(
         "gtr",
         [_ages("a", 9, 0.8, sf.Geometric()), _ages("b", 7, 1.0, sf.Thermometer()), _regions()],
+    ),
+    "unary × Hadamard": sf.Study(
+        "oh", [_codes("a", 5, 2.0, sf.OUE()), _codes("b", 6, 2.0, sf.HRR())]
+    ),
+    "hashed × unary": sf.Study(
+        "ho", [_codes("a", 5, 2.0, sf.OLH()), _codes("b", 6, 2.0, sf.OUE())]
     ),
     "three geometric": sf.Study(
         "ggg", [_ages(n, s, 1.0, sf.Geometric()) for n, s in (("a", 5), ("b", 9), ("c", 12))]

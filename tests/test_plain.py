@@ -1,0 +1,207 @@
+"""Every pair hidden alike: the recorded figures reach their goals, and a small run agrees.
+
+The recorded figures are those of `python -m benchmarks plain`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from sfumato.estimation import LikelihoodEstimate
+
+ROOT = Path(__file__).parent.parent
+if str(ROOT) not in sys.path:  # for the benchmarks, which also make the record
+    sys.path.insert(0, str(ROOT))
+
+from benchmarks import pages, plain, plain_methods  # noqa: E402
+from benchmarks.choice import mean_square_of_ranges  # noqa: E402
+from benchmarks.decoding import PLANES  # noqa: E402
+
+PLANE = "64 × 64"
+WAYS = (plain.LIKELIHOOD, plain.UNBIASED)
+
+
+# The record
+
+
+@cache
+def record() -> dict[tuple[str, str, float, str, str], dict[str, Any]]:
+    """Recorded figures by people, cells, ε, method and reading."""
+    text = (ROOT / "results" / "bench" / "plain.json").read_text(encoding="utf-8")
+    names = ("people", "cells", "ε", "method", "read")
+    return {tuple(row[name] for name in names): row for row in json.loads(text)["figures"]}
+
+
+def line(people: str, method: str, way: str, epsilon: float = 1.0) -> dict[str, Any]:
+    return record()[people, "256", epsilon, method, way]
+
+
+def test_the_default_reaches_its_goals_in_the_recorded_run() -> None:
+    assert plain.GOALS == {"smooth": 13.0, "spiky": 12.0}
+    for people, goal in plain.GOALS.items():
+        row = line(people, plain.DEFAULT, plain.LIKELIHOOD)
+        assert row["seeds"] == 10
+        assert row["mean of RMSE"] <= row["RMSE"] <= goal
+
+
+def test_no_other_method_reaches_both_goals() -> None:
+    """The twin: the goals are not reached by whatever is measured."""
+    for method, held in plain.METHODS.items():
+        if method != plain.DEFAULT and plain.UNBIASED in held.ways:
+            rows = [line(people, method, plain.UNBIASED) for people in plain.MAIN]
+            assert any(row["RMSE"] > plain.GOALS[row["people"]] for row in rows)
+    for figures in plain.PUBLISHED.values():
+        assert any(np.greater(figures, tuple(plain.GOALS.values())))
+
+
+def test_methods_do_as_well_here_as_in_the_published_figures() -> None:
+    """Within four of its standard errors, which here are those of both: nobody is made to lose."""
+    for (method, way), figures in plain.PUBLISHED.items():
+        if method not in plain.METHODS:
+            continue
+        for people, published in zip(plain.MAIN, figures, strict=True):
+            row = line(people, method, way)
+            spread = row["sd of RMSE"] * np.sqrt(2 / row["seeds"])
+            assert row["mean of RMSE"] <= published + 4 * spread
+
+
+def test_two_axes_reach_their_goals_in_the_recorded_run() -> None:
+    assert plain.PLANE_GOALS == {"correlated normal": 25.7, "spiky": 22.3}
+    for people, goal in plain.PLANE_GOALS.items():
+        row = record()[people, PLANE, 1.0, plain.DEFAULT, plain.LIKELIHOOD]
+        assert row["seeds"] == 10
+        assert row["RMSE"] <= goal
+        for method in plain.PLANE_METHODS:
+            assert row["RMSE"] < record()[people, PLANE, 1.0, method, plain.UNBIASED]["RMSE"]
+
+
+def test_recorded_intervals_hold_the_truth_and_are_no_wider_than_unbiased_ones() -> None:
+    rows = [row for row in record().values() if row["cells"] == "256"]
+    default = [row for row in rows if row["method"] == plain.DEFAULT]
+    for way in WAYS:
+        main = [line(people, plain.DEFAULT, way) for people in plain.MAIN]
+        assert np.mean([row["covered"] for row in main]) >= 0.93
+    assert min(row["covered"] for row in default if row["read"] == plain.LIKELIHOOD) >= 0.93
+    assert all(row["width"] <= 1.0 for row in default)
+    assert all(row["width"] == 1.0 for row in rows if row["read"] == plain.UNBIASED)
+
+
+def test_the_default_beats_the_hierarchy_on_other_people_and_at_other_epsilons() -> None:
+    """By the mean square over all of them, so that no single kind of people decides."""
+    others = [
+        (row["people"], row["ε"])
+        for row in record().values()
+        if row["cells"] == "256" and row["seeds"] == plain.FEW_SEEDS
+    ]
+    assert {people for people, _ in others} == set(plain.SHAPES)
+    assert {epsilon for _, epsilon in others} == {0.5, 1.0, 2.0}
+    for way in WAYS:
+        ratios = [
+            line(people, plain.DEFAULT, way, epsilon)["RMSE"]
+            / line(people, plain.TREE, way, epsilon)["RMSE"]
+            for people, epsilon in dict.fromkeys(others)
+        ]
+        assert np.exp(np.mean(np.log(ratios))) < 1
+
+
+def test_the_page_shows_the_recorded_figures() -> None:
+    text = (ROOT / plain.PAGE).read_text(encoding="utf-8")
+    figures = list(record().values())
+    tables = plain.page_tables(figures)
+    assert text == pages.refilled(text, tables), "run: python -m benchmarks.plain"
+    other = plain.page_tables([row | {"RMSE": 2 * row["RMSE"]} for row in figures])
+    assert text != pages.refilled(text, other)
+
+
+# A small run
+
+SEEDS = range(20)
+# Logarithms of ratios of errors, mean and standard deviation over 30 other seeds: likelihood over
+# unbiased answers from the same reports −0.45 ± 0.22, and over likelihood answers from the
+# hierarchy's −0.10 ± 0.41. Each limit is four standard errors of the mean over SEEDS beyond.
+LIMITS = {
+    (plain.DEFAULT, plain.UNBIASED): -0.45 + 4 * 0.22 / np.sqrt(len(SEEDS)),
+    (plain.TREE, plain.LIKELIHOOD): -0.10 + 4 * 0.41 / np.sqrt(len(SEEDS)),
+}
+
+
+@cache
+def small(seed: int) -> dict[tuple[str, str], float]:
+    """Mean square errors over all ranges: 20,000 people in 64 cells, ε = 1."""
+    rng = np.random.default_rng(seed)
+    parts = [rng.normal(22.5, 6.25, 12_000), rng.normal(45.0, 3.75, 8_000)]
+    counts = np.bincount(np.clip(np.concatenate(parts), 0, 63).astype(np.int64), minlength=64)
+    found = {}
+    for method, held in plain.FEW_METHODS.items():
+        tally = plain.line_study(held.choice, 1.0, 64).simulate_counts(counts, seed=seed)
+        decoded = tally.estimate()
+        assert isinstance(decoded, LikelihoodEstimate)
+        plainly = tally.estimate("unbiased").histogram("x").values
+        found[method, plain.LIKELIHOOD] = mean_square_of_ranges(
+            decoded.decoder((0,)).counts() - counts
+        )
+        found[method, plain.UNBIASED] = mean_square_of_ranges(plainly - counts)
+    return found
+
+
+def within(method: str, way: str) -> list[bool]:
+    """Whether the errors of one way are within the limits for the default's, one by one."""
+    return [
+        np.mean([np.log(small(seed)[method, way] / small(seed)[other]) / 2 for seed in SEEDS])
+        < limit
+        for other, limit in LIMITS.items()
+    ]
+
+
+def test_a_small_smooth_population_is_read_well() -> None:
+    assert all(limit < 0.3 for limit in LIMITS.values())
+    assert all(within(plain.DEFAULT, plain.LIKELIHOOD))
+
+
+def test_the_limits_would_catch_unbiased_answers() -> None:
+    """The twin: the same reports read without bias, and the hierarchy's."""
+    assert not all(within(plain.DEFAULT, plain.UNBIASED))
+    assert not any(within(plain.TREE, plain.UNBIASED))
+
+
+# How it is measured
+
+
+def test_people_are_those_of_the_record() -> None:
+    for seed, make in enumerate(plain.SHAPES.values()):
+        assert make(np.random.default_rng(seed)).sum() == plain.PEOPLE
+    assert np.count_nonzero(plain_methods.spiky(np.random.default_rng(1))) <= 20
+    drawn = plain_methods.smooth(np.random.default_rng(1))
+    # Truncation takes half a cell off; four standard errors of the mean of 100,000 with sd 50.
+    assert abs(drawn @ np.arange(256) / 100_000 + 0.5 - 126) < 4 * 50 / np.sqrt(100_000) + 0.01
+    assert set(plain.PLANE_GOALS) == set(PLANES)
+
+
+def test_ranges_are_between_two_cells_drawn_evenly() -> None:
+    rows = plain.ranges(np.random.default_rng(2), 256)
+    assert rows.shape == (plain.QUESTIONS, 256)
+    assert set(np.unique(rows)) == {0.0, 1.0}
+    assert np.abs(np.diff(rows, axis=1)).sum(axis=1).max() <= 2
+    # Two even ends: the mean width is (m² − 1)/(3m) + 1, its sd over ranges about m/√18.
+    expected = (256**2 - 1) / (3 * 256) + 1
+    assert abs(rows.sum(axis=1).mean() - expected) < 4 * 256 / np.sqrt(18 * plain.QUESTIONS)
+
+
+def test_the_default_names_no_channel() -> None:
+    assert plain.METHODS[plain.DEFAULT].choice is None
+    assert isinstance(plain.line_study(None, 1.0).axes[0].choice, sf.Comb)
+    assert isinstance(plain.plane_study(None).choice, sf.Comb)
+
+
+def test_covered_counts_intervals_that_hold_the_truth() -> None:
+    found = plain.Round(np.array([0.0, 0.019, -0.021]), np.full(3, 0.01), np.ones(3), 0.0)
+    assert found.covered.tolist() == [True, True, False]
+    assert found.square == pytest.approx((0.019**2 + 0.021**2) / 3)
