@@ -7,7 +7,18 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from benchmarks import decoding, encoding, error, large, ranges, tables, window
+from benchmarks import (
+    choice,
+    decoding,
+    encoding,
+    error,
+    large,
+    peers,
+    plain,
+    ranges,
+    tables,
+    window,
+)
 from benchmarks.recording import Measurement, write
 
 MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
@@ -16,8 +27,11 @@ MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "tables": tables.measure,
     "error": error.measure,
     "window": window.measure,
+    "choice": choice.measure,
     "decoding": decoding.measure,
+    "plain": plain.measure,
     "large": large.measure,
+    "peers": peers.measure,  # last: it fetches the others, so it can fail
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
+from benchmarks.pages import digits, markdown, refilled
 from benchmarks.recording import FOLDER, Measurement, progress
 from sfumato.estimation.em import decode
 from sfumato.estimation.likelihood import LikelihoodEstimate
@@ -232,7 +232,6 @@ def _spread(values: Floats) -> float | None:
 # The page
 
 PAGE = Path("docs/likelihood.md")
-_MARKED = "<!-- {0} -->\n{1}\n<!-- end of {0} -->"
 
 
 def page_tables(figures: Sequence[dict[str, Any]]) -> dict[str, str]:
@@ -241,7 +240,7 @@ def page_tables(figures: Sequence[dict[str, Any]]) -> dict[str, str]:
         [
             row["people"],
             f"{row['ε']:g}",
-            *(_digits(row[way]) for way in WAYS),
+            *(digits(row[way]) for way in WAYS),
             *(f"{100 * row[name]:.1f} %" for name in ("covered", "worst tenth")),
             f"{row['width']:.2f}",
         ]
@@ -252,8 +251,8 @@ def page_tables(figures: Sequence[dict[str, Any]]) -> dict[str, str]:
         [
             row["people"],
             f"{row['ε']:g}",
-            *(_digits(row[way]) for way in WAYS),
-            _digits(row["published/default MSE"]),
+            *(digits(row[way]) for way in WAYS),
+            digits(row["published/default MSE"]),
             *(f"{100 * row[name]:.1f} %" for name in ("covered", "worst tenth")),
         ]
         for row in figures
@@ -261,29 +260,14 @@ def page_tables(figures: Sequence[dict[str, Any]]) -> dict[str, str]:
     ]
     heads = ["people", "ε per cell", *WAYS]
     return {
-        "one axis": _markdown([*heads, "covered", "worst tenth", "width"], line),
-        "two axes": _markdown([*heads, "published/default, MSE", "covered", "worst tenth"], plane),
+        "one axis": markdown([*heads, "covered", "worst tenth", "width"], line),
+        "two axes": markdown([*heads, "published/default, MSE", "covered", "worst tenth"], plane),
     }
-
-
-def _digits(value: float) -> str:
-    """Three digits."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
-
-
-def _markdown(head: list[str], rows: list[list[str]]) -> str:
-    """A table of a page."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def with_tables(page: str, figures: Sequence[dict[str, Any]]) -> str:
     """The page with current tables between its marks."""
-    for name, table in page_tables(figures).items():
-        marked = re.escape(_MARKED.format(name, "@")).replace("@", ".*")
-        page, found = re.subn(marked, _MARKED.format(name, table), page, flags=re.DOTALL)
-        assert found == 1, f"the page has no place for {name}"
-    return page
+    return refilled(page, page_tables(figures))
 
 
 if __name__ == "__main__":
