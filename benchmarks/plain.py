@@ -21,6 +21,7 @@ from benchmarks.decoding import PLANES, REACH, SIDE, TENTHS
 from benchmarks.pages import digits, markdown, refilled
 from benchmarks.plain_methods import (
     DEFAULT,
+    EPSILON,
     FEW_METHODS,
     GOALS,
     LIKELIHOOD,
@@ -31,23 +32,24 @@ from benchmarks.plain_methods import (
     PLANE_METHODS,
     PUBLISHED,
     PUBLISHED_PLANE,
+    QUESTIONS,
     SHAPES,
     SIZE,
     TREE,
     UNBIASED,
     Method,
+    line_study,
+    plane_study,
+    ranges,
 )
 from benchmarks.recording import FOLDER, Measurement, progress
-from sfumato.channels import Choice
 from sfumato.estimation import LikelihoodEstimate
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-QUESTIONS = 500
 SEEDS = 10
 FEW_SEEDS = 3  # for what only stands beside the main figures
-EPSILON = 1.0
 OTHER_EPSILONS = (0.5, 2.0)
 
 
@@ -69,24 +71,6 @@ class Round:
     def covered(self) -> NDArray[np.bool_]:
         """Which 95 % intervals hold the truth; that of everybody is a point."""
         return np.abs(self.errors) <= REACH * self.stderr + 1e-9
-
-
-def ranges(rng: np.random.Generator, size: int = SIZE) -> Floats:
-    """Ranges between two cells drawn evenly, one row of weights each."""
-    ends, cells = np.sort(rng.integers(0, size, (QUESTIONS, 2)), axis=1), np.arange(size)
-    return ((ends[:, :1] <= cells) & (cells <= ends[:, 1:])).astype(np.float64)
-
-
-def line_study(choice: Choice | None, epsilon: float, size: int = SIZE) -> sf.Study:
-    """One ordered axis."""
-    axis = sf.integers("x", 0, size - 1, protect=sf.Uniform(epsilon), channel=choice)
-    return sf.Study("plain", [axis])
-
-
-def plane_study(choice: Choice | None) -> sf.Study:
-    """Two ordered axes, hidden together."""
-    axes = [sf.integers(name, 0, SIDE - 1) for name in "xy"]
-    return sf.Study("plain", axes, protect=sf.Uniform(EPSILON), mechanism=choice)
 
 
 def read(tally: sf.Tally, way: str, counts: Counts, rows: Floats) -> Round:
@@ -215,20 +199,33 @@ def measure() -> Measurement:
 
 
 def report(rows: Sequence[dict[str, Any]]) -> Measurement:
-    """The rows under their title."""
+    """The rows under their title, beside published figures and goals."""
     return Measurement(
         f"{PEOPLE:,} people, {QUESTIONS} random ranges or boxes, Uniform(ε): RMSE of shares × 1000",
-        rows,
+        [row | _aims(row) for row in rows],
         [
             "RMSE: root of the mean square over seeds and questions; 'mean of RMSE' and 'sd of "
             "RMSE' are over seeds. People, questions and noise are drawn anew with every seed, and "
             "all methods see the same people and questions.",
-            "default: no channel or mechanism named.",
+            "default: no channel or mechanism named. published: prototypes of the methods as "
+            "published, on people of the same kinds.",
             "covered: share of 95 % intervals that hold the truth; worst tenth: the same in the "
             "worst of ten groups of questions by width; width: mean standard error over that of "
             "the method's unbiased answers.",
         ],
     )
+
+
+def _aims(row: dict[str, Any]) -> dict[str, Any]:
+    """What the figure of a row stands beside, where there is such a thing."""
+    line = row["cells"] == str(SIZE)
+    goals, published = (GOALS, PUBLISHED) if line else (PLANE_GOALS, PUBLISHED_PLANE)
+    if row["ε"] != EPSILON or row["people"] not in goals:
+        return {"published": "", "goal": ""}
+    way = (row["method"], row["read"])
+    known = dict(zip(goals, published.get(way, ()), strict=False))
+    goal = goals[row["people"]] if way == (DEFAULT, LIKELIHOOD) else ""
+    return {"published": known.get(row["people"], ""), "goal": goal}
 
 
 # The page

@@ -1,4 +1,4 @@
-"""People, methods and published figures for the measurements of `plain`."""
+"""People, questions, methods and published figures for the measurements of `plain`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
+from benchmarks.decoding import SIDE
 from sfumato.channels import Choice
 
 Floats = NDArray[np.float64]
@@ -17,6 +18,8 @@ Shape = Callable[[np.random.Generator], Counts]
 
 SIZE = 256
 PEOPLE = 100_000
+QUESTIONS = 500
+EPSILON = 1.0
 LIKELIHOOD, UNBIASED = "likelihood", "unbiased"
 
 
@@ -84,3 +87,21 @@ PUBLISHED = {
 PUBLISHED_PLANE = {("AHEAD, two axes", ""): (25.7, 22.3), ("HDG", ""): (26.7, 31.0)}
 GOALS = {"smooth": 13.0, "spiky": 12.0}
 PLANE_GOALS = {"correlated normal": 25.7, "spiky": 22.3}
+
+
+def ranges(rng: np.random.Generator, size: int = SIZE) -> Floats:
+    """Ranges between two cells drawn evenly, one row of weights each."""
+    ends, cells = np.sort(rng.integers(0, size, (QUESTIONS, 2)), axis=1), np.arange(size)
+    return ((ends[:, :1] <= cells) & (cells <= ends[:, 1:])).astype(np.float64)
+
+
+def line_study(choice: Choice | None, epsilon: float, size: int = SIZE) -> sf.Study:
+    """One ordered axis."""
+    axis = sf.integers("x", 0, size - 1, protect=sf.Uniform(epsilon), channel=choice)
+    return sf.Study("plain", [axis])
+
+
+def plane_study(choice: Choice | None) -> sf.Study:
+    """Two ordered axes, hidden together."""
+    axes = [sf.integers(name, 0, SIDE - 1) for name in "xy"]
+    return sf.Study("plain", axes, protect=sf.Uniform(EPSILON), mechanism=choice)

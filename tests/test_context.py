@@ -16,7 +16,7 @@ import sfumato as sf
 from sfumato.channels import BinaryChannel, Channel, HadamardChannel
 from sfumato.channels import contexts as contexts_file
 from sfumato.channels.binary import lies
-from sfumato.channels.plots import plots_of
+from sfumato.channels.matrices import matrices_of
 from sfumato.errors import QuestionError, StudyError, TooLargeError
 from sfumato.estimation.distribution import cell_squares
 from sfumato.exact import at_most_exp
@@ -290,12 +290,12 @@ def test_coarse_tables_keep_the_guarantee_or_are_refused(metric: CellMetric) -> 
 def test_the_all_ones_row_would_say_nothing() -> None:
     """Row x of (13) in place of x + 1: the first cell's report would be the same for both signs."""
     for metric in contexts():
-        plots = plots_of(metric)
-        inside = plots.row[plots.row > 0]
-        assert len(inside) + len(plots.lone) == metric.size
-        assert np.all(inside <= plots.mask[plots.row > 0])
-    assert plots_of(UniformMetric(ONE, 3)).outputs == 4
-    assert plots_of(UniformMetric(ONE, 4)).outputs == 8
+        matrices = matrices_of(metric)
+        inside = matrices.row[matrices.row > 0]
+        assert len(inside) + len(matrices.lone) == metric.size
+        assert np.all(inside <= matrices.mask[matrices.row > 0])
+    assert matrices_of(UniformMetric(ONE, 3)).outputs == 4
+    assert matrices_of(UniformMetric(ONE, 4)).outputs == 8
 
 
 def test_one_word_fewer_for_a_wrong_column_would_break_the_bound() -> None:
@@ -325,10 +325,10 @@ def test_symbols_over_all_words_are_the_table(metric: CellMetric) -> None:
     """Every column with every number behind the flips, each kind of flip by itself."""
     precision = 6
     channel = hadamard(metric, precision=precision)
-    if not channel.plots.hides or channel.plots.largest > 8:
+    if not channel.matrices.hides or channel.matrices.largest > 8:
         return
     rows, total = channel.words()
-    order, kinds = channel.plots.largest, 1 + channel.plots.covered
+    order, kinds = channel.matrices.largest, 1 + channel.matrices.covered
     people = order << (precision * kinds)
     column = np.repeat(np.arange(order, dtype=np.uint8), 1 << (precision * kinds))
     junk = column | np.uint8(0xF8 if order == 8 else 0)
@@ -409,15 +409,15 @@ def test_everybody_and_every_block_are_counted_without_error(metric: CellMetric)
 
 def paper_reading(channel: HadamardChannel, x: int) -> Floats:
     """(15), (16) and (19), as printed: the weights of a cell alone, not centred."""
-    c, plots = 1 / channel.gain, channel.plots
+    c, matrices = 1 / channel.gain, channel.matrices
     values = np.zeros(channel.outputs)
-    if plots.row[x]:
-        start = int(plots.place[x] - plots.row[x])
-        for y in range(int(plots.mask[x]) + 1):
-            odd = (int(plots.row[x]) & y).bit_count() & 1
+    if matrices.row[x]:
+        start = int(matrices.place[x] - matrices.row[x])
+        for y in range(int(matrices.mask[x]) + 1):
+            odd = (int(matrices.row[x]) & y).bit_count() & 1
             values[start + y] = -c if odd else c
     else:
-        values[plots.place[x]] = c if plots.covered else 1.0
+        values[matrices.place[x]] = c if matrices.covered else 1.0
     return values
 
 
@@ -517,13 +517,13 @@ def test_audits_see_a_sampler_of_another_law(size: int) -> None:
     object.__setattr__(channel, "_flips", FlipTable([channel.flips - 1], 64))
     assert "another chance" in sf.audit(study).axes[0].problems[0]
     study, channel = made(blocks_of)
-    row = np.array(channel.plots.row)
+    row = np.array(channel.matrices.row)
     row[0] = row[1]
-    object.__setattr__(channel.plots, "row", row)
+    object.__setattr__(channel.matrices, "row", row)
     assert not sf.audit(study).holds
     study, channel = made(sf.HighLow(1, [0, 1, 2]))
     other = sf.integers("a", 0, size - 1, protect=sf.HighLow(1, [0, 1]), channel=sf.Hadamard())
-    object.__setattr__(channel, "plots", plots_of(other.metric()))
+    object.__setattr__(channel, "matrices", matrices_of(other.metric()))
     assert "share columns" in sf.audit(study).axes[0].problems[0]
 
 
@@ -703,8 +703,9 @@ def test_distances_refuse_answers_that_are_no_distribution() -> None:
         sf.tv_error(est.histogram("x", where={"x": (0, 4)}), np.ones(5))
     with pytest.raises(QuestionError, match="no reports"):
         sf.distribution(study.empty_tally().estimate("unbiased"))
-    weighted = study.simulate({"x": [1, 2, 3]}, seed=1)
-    assert sf.distribution(weighted.estimate("unbiased")).n == 3
+    weighted = study.tally(study.encode({"x": [1, 2, 3]}), weights=[1.0, 2.0, 0.5])
+    with pytest.raises(QuestionError, match="does not take weights"):
+        sf.distribution(weighted.estimate("unbiased"))
 
 
 @pytest.mark.parametrize("kind", ["uniform", "blocks", "high-low"])
@@ -733,7 +734,23 @@ def test_a_hundred_thousand_cells_are_no_trouble(kind: str) -> None:
     assert math.ceil(math.log2(study.channels[0].layout.count)) <= 18
 
 
-def test_binary_and_hadamard_are_exported() -> None:
-    channel = sf.Study("s", [of_labels(2, sf.HighLow(1, ["c0"]))]).channels[0]
-    assert isinstance(channel, BinaryChannel)
-    assert sf.Hadamard().options() == {}
+def test_hadamard_sends_whole_records_too() -> None:
+    axes = [sf.integers("a", 0, 4, protect=None), sf.integers("b", 0, 3, protect=None)]
+    study = sf.Study("s", axes, protect=sf.Uniform(3), mechanism=sf.Hadamard())
+    assert sf.audit(study).holds
+    truth = np.outer(np.arange(5), np.arange(4)) * 100
+    est = study.simulate_counts(truth, seed=1).estimate("unbiased")
+    plan = sf.expected_tv(study, int(truth.sum()), prior=truth, population=False)
+    # Twenty cells' errors are summed: that spreads by √(π/2 − 1)/√20, 17 % of the mean.
+    assert sf.tv_error(est, truth) == pytest.approx(plan.tv, rel=0.7)
+    assert sf.distribution(est).values.shape == (5, 4)
+
+
+def test_two_labels_get_the_binary_channel() -> None:
+    study = sf.Study("s", [of_labels(2, sf.HighLow(1, ["c0"]))])
+    assert isinstance(study.channels[0], BinaryChannel)
+    truth = {"x": ["c0"] * 1_000 + ["c1"] * 9_000}
+    answer = study.simulate(truth, seed=4).estimate("unbiased").count({"x": "c0"})
+    # Mangat's: only those who may lie add noise, n·q/(1 − q) with q = e^−1.
+    assert answer.stderr == pytest.approx(math.sqrt(9_000 / (math.e - 1)), rel=0.02)
+    assert abs(answer.value - 1_000) < 5 * answer.stderr

@@ -41,6 +41,7 @@ from sfumato.estimation import (
     l2_error,
     tv_error,
 )
+from sfumato.geography import Grid
 from sfumato.guarantee import Guarantee
 from sfumato.metrics import (
     Blocks,
@@ -94,6 +95,7 @@ __all__ = [
     "Exponential",
     "FormatError",
     "Geometric",
+    "Grid",
     "Guarantee",
     "HaarHRR",
     "Hadamard",

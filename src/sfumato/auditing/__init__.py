@@ -475,7 +475,7 @@ def _capped(
 def _by_own_word(channel: Channel, metric: CellMetric, found: _Findings, *, linear: bool) -> None:
     """What a channel says of its odds, where one number is enough; its tables were looked at."""
     worst, pair = channel.worst_ratio(), (0, 1)
-    if isinstance(channel, HadamardChannel) and not channel.plots.hides:
+    if isinstance(channel, HadamardChannel) and not channel.matrices.hides:
         found.method = "by structure"  # everybody is told as they are, and nobody asked to hide
         found.pairs = 2 * (metric.size - 1)
         return

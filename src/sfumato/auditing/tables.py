@@ -95,14 +95,14 @@ def sampler_problems(channel: Channel) -> Iterator[str]:
 
 def _hadamard_problems(channel: HadamardChannel) -> Iterator[str]:
     """Whether rows differ, columns are shared with those alone who must be hidden, flips agree."""
-    plots, metric = channel.plots, channel.metric
-    chances = [channel.flips, 2 * channel.flips] if plots.covered else [channel.flips]
+    matrices, metric = channel.matrices, channel.metric
+    chances = [channel.flips, 2 * channel.flips] if matrices.covered else [channel.flips]
     if _flip_chances(channel) != chances:
         yield "the sampler changes columns with another chance than the channel shows"
-    inside = plots.row != 0
-    if len(np.unique(plots.place)) < channel.size or np.any(plots.row > plots.mask):
+    inside = matrices.row != 0
+    if len(np.unique(matrices.place)) < channel.size or np.any(matrices.row > matrices.mask):
         yield "two cells have one row or symbol, or a row is beyond its matrix"
-    start = plots.place - plots.row
+    start = matrices.place - matrices.row
     if isinstance(metric, BlockMetric):
         names, block = np.unique(metric.block, return_inverse=True)
         pairs = len(np.unique(block * channel.outputs + start))

@@ -129,12 +129,6 @@ class BinaryChannel(SymbolChannel):
         bounds = [(self.lies[x], self.lies[y], self.metric.exact(x, y)) for x, y in pairs]
         return [(Fraction(total - own, other), e) for own, other, e in bounds if e is not None]
 
-    @property
-    def chances(self) -> tuple[float, float]:
-        """P(a lie) of cell 0 and of cell 1."""
-        total = 1 << self.precision
-        return self.lies[0] / total, self.lies[1] / total
-
     def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
         """The low words lie."""
         out = np.empty(len(cells), dtype=self.symbol_type())

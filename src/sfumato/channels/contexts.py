@@ -39,7 +39,7 @@ from sfumato.channels.base import (
     flips_within,
     refuse_dense,
 )
-from sfumato.channels.plots import Plots, plots_of
+from sfumato.channels.matrices import Matrices, matrices_of
 from sfumato.channels.transforms import walsh_hadamard
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
@@ -105,30 +105,30 @@ class HadamardChannel(SymbolChannel):
     id: ClassVar[str] = "hadamard"
     metric: Context
     precision: int = 64
-    plots: Plots = field(init=False, repr=False)
+    matrices: Matrices = field(init=False, repr=False)
     flips: int = field(init=False)
     _flips: FlipTable = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Round the chance of a wrong column up, so that the odds stay within bounds."""
-        plots = plots_of(self.metric)
-        flips = flips_within(self.metric.epsilon, self.precision) if plots.hides else 0
-        chances = [flips, 2 * flips] if plots.covered else [flips]
-        object.__setattr__(self, "plots", plots)
+        matrices = matrices_of(self.metric)
+        flips = flips_within(self.metric.epsilon, self.precision) if matrices.hides else 0
+        chances = [flips, 2 * flips] if matrices.covered else [flips]
+        object.__setattr__(self, "matrices", matrices)
         object.__setattr__(self, "flips", flips)
         object.__setattr__(self, "_flips", FlipTable(chances, self.precision))
 
     @property
     def tightness(self) -> float:  # type: ignore[override]
         """Pairs that must be hidden are told apart by all of ε but for the rounding of a chance."""
-        if not self.plots.hides:
+        if not self.matrices.hides:
             return 0.0
         return claimed_tightness(exp_floor(self.metric.epsilon), self.precision)
 
     @property
     def outputs(self) -> int:
         """Columns of all matrices, and cells that have a symbol of their own."""
-        return self.plots.outputs
+        return self.matrices.outputs
 
     @property
     def gain(self) -> float:
@@ -143,22 +143,24 @@ class HadamardChannel(SymbolChannel):
         so that every column of the wanted sign is equally likely.
         """
         out = np.empty(len(cells), dtype=self.symbol_type())
-        plots = self.plots
+        matrices = self.matrices
         for start in range(0, len(cells), _PEOPLE_AT_ONCE):
             part = np.asarray(cells[start : start + _PEOPLE_AT_ONCE], dtype=np.int64)
-            place = plots.place[part]
-            if not plots.hides:
+            place = matrices.place[part]
+            if not matrices.hides:
                 out[start : start + len(part)] = place
                 continue
-            row = plots.row[part]
-            column = _lanes(bits, len(part), plots.largest) & plots.mask[part]
-            flips = self._flips.draw(bits, slice(0, 1 + plots.covered), words_for(len(part)))
+            row = matrices.row[part]
+            column = _lanes(bits, len(part), matrices.largest) & matrices.mask[part]
+            flips = self._flips.draw(bits, slice(0, 1 + matrices.covered), words_for(len(part)))
             packed = flips.astype("<u8", copy=False).view(np.uint8)
             flip = np.unpackbits(packed, count=len(part), bitorder="little", axis=1)
             wrong = (np.bitwise_count(row & column) & 1) ^ flip[0]
             column ^= (row & (~row + np.uint32(1))) * wrong
             symbol = place - row + column
-            if plots.covered:  # with the second chance, any column of the sensitive cells' matrix
+            if (
+                matrices.covered
+            ):  # with the second chance, any column of the sensitive cells' matrix
                 told = (row == 0) & (flip[1] == 0)
                 symbol = np.where(told, place, np.where(row == 0, column, symbol))
             out[start : start + len(part)] = symbol
@@ -167,20 +169,20 @@ class HadamardChannel(SymbolChannel):
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts; half a matrix's columns together stand for 2^precision of them."""
         self._refuse_large()
-        plots, each = self.plots, 1 << self.precision
-        scale = max(1, plots.largest // 2)
+        matrices, each = self.matrices, 1 << self.precision
+        scale = max(1, matrices.largest // 2)
         rows = []
         for x in range(self.size):
             words = [0] * self.outputs
-            place, row = int(plots.place[x]), int(plots.row[x])
+            place, row = int(matrices.place[x]), int(matrices.row[x])
             if row:
-                order = int(plots.mask[x]) + 1
+                order = int(matrices.mask[x]) + 1
                 for y in range(order):
                     wrong = (row & y).bit_count() & 1
                     share = self.flips if wrong else each - self.flips
                     words[place - row + y] = share * (2 * scale // order)
-            elif plots.covered:
-                words[: plots.largest] = [self.flips] * plots.largest
+            elif matrices.covered:
+                words[: matrices.largest] = [self.flips] * matrices.largest
                 words[place] = scale * (each - 2 * self.flips)
             else:
                 words[place] = scale * each
@@ -200,49 +202,49 @@ class HadamardChannel(SymbolChannel):
         """The chance of the column's sign, or of the symbol; none in other blocks."""
         if isinstance(outputs, BitColumns):
             raise TypeError("this channel puts out symbols")
-        plots, symbols = self.plots, np.asarray(outputs, dtype=np.int64)[:, None]
-        start = plots.place - plots.row
+        matrices, symbols = self.matrices, np.asarray(outputs, dtype=np.int64)[:, None]
+        start = matrices.place - matrices.row
         column = symbols - start
-        inside = (column >= 0) & (column <= plots.mask)
-        odd = np.bitwise_count(column & plots.row) & 1
+        inside = (column >= 0) & (column <= matrices.mask)
+        odd = np.bitwise_count(column & matrices.row) & 1
         found = np.where(inside, 1 + self.gain * np.where(odd, -1.0, 1.0), 0.0)
-        if plots.covered:
-            own = np.where(symbols == plots.place, self.gain, 0.0)
-            low = np.where(symbols < plots.largest, 1 - self.gain, own)
-            found = np.where(plots.row == 0, low, found)
+        if matrices.covered:
+            own = np.where(symbols == matrices.place, self.gain, 0.0)
+            low = np.where(symbols < matrices.largest, 1 - self.gain, own)
+            found = np.where(matrices.row == 0, low, found)
         return found
 
     def coefficients(self, weights: Floats) -> Floats:
         """Block by block c·(transform of the centred weights) about their mean."""
-        plots = self.plots
+        matrices = self.matrices
         result = np.zeros((*weights.shape[:-1], self.outputs))
-        centre = plots.means(weights)
-        result[..., plots.place] = weights - centre[..., plots.block]
+        centre = matrices.means(weights)
+        result[..., matrices.place] = weights - centre[..., matrices.block]
         self._transform(result, 1 / self.gain)
-        if plots.hides:
-            result[..., : plots.columns] += plots.spread(centre)
-        alone = weights[..., plots.lone]
-        if plots.covered:
+        if matrices.hides:
+            result[..., : matrices.columns] += matrices.spread(centre)
+        alone = weights[..., matrices.lone]
+        if matrices.covered:
             alone = (alone - (1 - self.gain) * centre) / self.gain
-        result[..., plots.columns :] = alone
+        result[..., matrices.columns :] = alone
         return result
 
     def gather(self, profile: Floats) -> Floats:
         """The transforms of what columns got; cells of a block together count all of it."""
-        plots = self.plots
-        told = profile[..., plots.columns :]
-        if not plots.hides:
+        matrices = self.matrices
+        told = profile[..., matrices.columns :]
+        if not matrices.hides:
             return self._to_cells(profile)
         along = np.array(profile)
         self._transform(along, 1 / self.gain)
-        if plots.covered:
-            along[..., plots.columns :] = told / self.gain
+        if matrices.covered:
+            along[..., matrices.columns :] = told / self.gain
         found = self._to_cells(along)
-        inside = plots.row != 0
-        left = plots.sums(profile[..., : plots.columns]) - plots.totals(found)
-        if plots.covered:
+        inside = matrices.row != 0
+        left = matrices.sums(profile[..., : matrices.columns]) - matrices.totals(found)
+        if matrices.covered:
             left -= (1 / self.gain - 1) * told.sum(axis=-1, keepdims=True)
-        found += (left / plots.counts)[..., plots.block] * inside
+        found += (left / matrices.counts)[..., matrices.block] * inside
         return found
 
     def cell_squares(self, profile: Floats) -> Floats:
@@ -251,69 +253,69 @@ class HadamardChannel(SymbolChannel):
         Within a block of s cells with R = Σ_x H[x + 1], f_x = (1 − c·R)/s + c·H[x + 1], so that the
         square is a constant and one transform.
         """
-        plots, c = self.plots, 1 / self.gain
-        if not plots.hides:
+        matrices, c = self.matrices, 1 / self.gain
+        if not matrices.hides:
             return self._to_cells(profile)
         off = np.zeros(self.outputs)
-        off[plots.place[plots.row != 0]] = 1.0
+        off[matrices.place[matrices.row != 0]] = 1.0
         self._transform(off, -c)
-        counts = plots.spread(plots.counts.astype(np.float64))
-        off[: plots.columns] = (off[: plots.columns] + 1.0) / counts
-        seen, told = profile[..., : plots.columns], profile[..., plots.columns :]
-        even = plots.sums(seen * (off[: plots.columns] ** 2 + c**2))
+        counts = matrices.spread(matrices.counts.astype(np.float64))
+        off[: matrices.columns] = (off[: matrices.columns] + 1.0) / counts
+        seen, told = profile[..., : matrices.columns], profile[..., matrices.columns :]
+        even = matrices.sums(seen * (off[: matrices.columns] ** 2 + c**2))
         along = profile * off
         self._transform(along, 2 * c)
-        if plots.covered:
-            even += ((c - 1) / plots.counts) ** 2 * told.sum(axis=-1, keepdims=True)
-            along[..., plots.columns :] = c**2 * told
+        if matrices.covered:
+            even += ((c - 1) / matrices.counts) ** 2 * told.sum(axis=-1, keepdims=True)
+            along[..., matrices.columns :] = c**2 * told
         else:
-            along[..., plots.columns :] = told
+            along[..., matrices.columns :] = told
         found = self._to_cells(along)
-        found += even[..., plots.block] * (plots.row != 0)
+        found += even[..., matrices.block] * (matrices.row != 0)
         return found
 
     def mix(self, law: Floats) -> Floats:
         """All columns of a block alike, and signs from the transform of the law."""
-        plots = self.plots
+        matrices = self.matrices
         result = np.zeros((*law.shape[:-1], self.outputs))
-        result[..., plots.place] = law
+        result[..., matrices.place] = law
         self._transform(result, self.gain)
-        alone = law[..., plots.lone]
-        if plots.hides:
-            mass = plots.totals(law)
-            if plots.covered:
+        alone = law[..., matrices.lone]
+        if matrices.hides:
+            mass = matrices.totals(law)
+            if matrices.covered:
                 mass += (1 - self.gain) * alone.sum(axis=-1, keepdims=True)
                 alone = self.gain * alone
-            result[..., : plots.columns] += plots.spread(mass)
-            result[..., : plots.columns] /= plots.orders
-        result[..., plots.columns :] = alone
+            result[..., : matrices.columns] += matrices.spread(mass)
+            result[..., : matrices.columns] /= matrices.orders
+        result[..., matrices.columns :] = alone
         return result
 
     def expect(self, table: Floats) -> Floats:
         """The mean over all columns of the block, and what the signs add at each cell."""
-        plots = self.plots
-        if not plots.hides:
+        matrices = self.matrices
+        if not matrices.hides:
             return self._to_cells(table)
         along = np.array(table)
-        along[..., : plots.columns] /= plots.orders
-        mean = plots.sums(along[..., : plots.columns])
+        along[..., : matrices.columns] /= matrices.orders
+        mean = matrices.sums(along[..., : matrices.columns])
         self._transform(along, self.gain)
-        if plots.covered:
-            along[..., plots.columns :] = (
-                self.gain * table[..., plots.columns :] + (1 - self.gain) * mean
+        if matrices.covered:
+            along[..., matrices.columns :] = (
+                self.gain * table[..., matrices.columns :] + (1 - self.gain) * mean
             )
         found = self._to_cells(along)
-        found += mean[..., plots.block] * (plots.row != 0)
+        found += mean[..., matrices.block] * (matrices.row != 0)
         return found
 
     def _to_cells(self, table: Floats) -> Floats:
         """What stands at each cell's row, or at its own symbol."""
-        found: Floats = table[..., self.plots.place]
+        found: Floats = table[..., self.matrices.place]
         return found
 
     def _transform(self, table: Floats, factor: float) -> None:
         """Transform every block in place, and multiply; symbols of single cells stay."""
-        for start, count, order in self.plots.groups:
+        for start, count, order in self.matrices.groups:
             span = slice(start, start + count * order)
             split = table[..., span].reshape(*table.shape[:-1], count, order)
             found = walsh_hadamard(split).reshape(*table.shape[:-1], count * order)

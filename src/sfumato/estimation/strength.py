@@ -49,7 +49,7 @@ def choose(
 ) -> Posterior:
     """Fit the field at the strengths the reports find likeliest."""
     cells = math.prod(mixture.shape)
-    if isinstance(mixture, SymbolMixture | JointMixture):
+    if isinstance(mixture, SymbolMixture | JointMixture) and any(ordered):
         if cells > _WHOLE_CELLS:
             return _by_coarse(mixture, ordered, progress, COARSE_CELLS)
         if isinstance(mixture, SymbolMixture) and _is_dear(mixture) and all(ordered):

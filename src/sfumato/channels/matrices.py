@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=False, kw_only=True, eq=False)
-class Plots:
+class Matrices:
     """Every cell's place among the outputs.
 
     Attributes:
@@ -111,16 +111,16 @@ class Plots:
         return np.concatenate(parts, axis=-1)
 
 
-def plots_of(metric: UniformMetric | BlockMetric | HighLowMetric) -> Plots:
+def matrices_of(metric: UniformMetric | BlockMetric | HighLowMetric) -> Matrices:
     """Lay out the matrices of a metric: one for all cells, one a block, or one for sensitive cells.
 
     Example:
         >>> from fractions import Fraction
-        >>> found = plots_of(BlockMetric(Fraction(1), np.array([0, 1, 0, 2, 2, 2, 2])))
+        >>> found = matrices_of(BlockMetric(Fraction(1), np.array([0, 1, 0, 2, 2, 2, 2])))
         >>> found.groups, found.lone.tolist(), found.outputs
         (((0, 1, 8), (8, 1, 4)), [1], 13)
     """
-    block, count = _matrices(metric)
+    block, count = _numbered(metric)
     inside = block >= 0
     order = np.array([1 << int(k).bit_length() for k in count], dtype=np.int64)
     by_order = np.argsort(-order, kind="stable")
@@ -144,7 +144,7 @@ def plots_of(metric: UniformMetric | BlockMetric | HighLowMetric) -> Plots:
         array.setflags(write=False)
     orders, first, blocks = np.unique(order, return_index=True, return_counts=True)
     groups = zip(starts[first], blocks, orders, strict=True)
-    return Plots(
+    return Matrices(
         place=place,
         row=row.astype(np.uint32),
         mask=mask,
@@ -156,7 +156,7 @@ def plots_of(metric: UniformMetric | BlockMetric | HighLowMetric) -> Plots:
     )
 
 
-def _matrices(
+def _numbered(
     metric: UniformMetric | BlockMetric | HighLowMetric,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The number of every cell's matrix, −1 where it has none, and how many cells each has."""

@@ -1,0 +1,80 @@
+"""The earth: lengths as people write them, and where places lie in space."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import pdist
+
+from sfumato.errors import StudyError, near
+from sfumato.exact import positive
+
+Floats = NDArray[np.float64]
+
+_LENGTHS = {"m": Fraction(1), "km": Fraction(1000), "mile": Fraction("1609.344")}
+_LENGTH = re.compile(r"([0-9./]*)\s*([a-zA-Z]+)")
+_WGS84_RADIUS, _WGS84_FLATTENING = 6_378_137.0, 1 / 298.257223563
+_MICROMETRES = 10**6  # coordinates in space are kept to this part of a metre
+_LEAST_APART = 0.01  # metres between two places
+
+
+def metres(per: Any) -> Fraction:
+    """A length as people write it, in metres.
+
+    Example:
+        >>> metres("1 km"), metres(250)
+        (Fraction(1000, 1), Fraction(250, 1))
+    """
+    found = _LENGTH.fullmatch(per.strip()) if isinstance(per, str) else None
+    if found is None or found[2].lower() in {"inf", "infinity", "nan"}:
+        return positive(per, "per")
+    unit = found[2].lower()
+    unit = "mile" if unit == "miles" else unit
+    if unit not in _LENGTHS:
+        raise StudyError(
+            f"per must be a length such as '1 km', got per={per!r}: {near(unit, _LENGTHS)}"
+        )
+    return positive(found[1] or 1, "per") * _LENGTHS[unit]
+
+
+def in_space(latitude: Floats, longitude: Floats) -> Floats:
+    """Where places lie in space, in metres from the centre of the earth, one row a place.
+
+    The straight line between two of them is the shortest of all ways, that over the ground too.
+
+    Example:
+        >>> equator, pole = in_space(np.array([0.0, 90.0]), np.array([0.0, 0.0])).round(1)
+        >>> float(equator[0]), float(pole[2])
+        (6378137.0, 6356752.3)
+    """
+    phi, turn = np.radians(latitude), np.radians(longitude)
+    squared = _WGS84_FLATTENING * (2 - _WGS84_FLATTENING)
+    normal = _WGS84_RADIUS / np.sqrt(1 - squared * np.sin(phi) ** 2)
+    flat = normal * np.cos(phi)
+    place: Floats = np.stack(
+        [flat * np.cos(turn), flat * np.sin(turn), normal * (1 - squared) * np.sin(phi)], axis=1
+    )
+    return place
+
+
+def exact_places(latitude: Floats, longitude: Floats) -> list[list[Fraction]]:
+    """Places in space as exact numbers of metres, no two farther apart than they are.
+
+    Raises:
+        StudyError: If two places are less than a centimetre apart.
+    """
+    space = in_space(latitude, longitude)
+    apart = float(pdist(space).min())
+    if apart < _LEAST_APART:
+        raise StudyError(
+            f"cells must be at least {100 * _LEAST_APART:g} cm apart to be protected by distance, "
+            f"got {1000 * apart:.2g} mm: use fewer rows or columns"
+        )
+    # Rounding may move two places apart by √3 units; drawing all together makes up for it.
+    drawn = space * (1 - 4 / (_MICROMETRES * apart))
+    units = np.rint(drawn * _MICROMETRES).astype(np.int64).tolist()
+    return [[Fraction(unit, _MICROMETRES) for unit in place] for place in units]

@@ -1,0 +1,358 @@
+"""Places: latitude and longitude as the cells of a grid, ways to protect them, and maps.
+
+A study sees the cells of a `Grid` as labels such as "r12c7". The grid turns coordinates into these
+labels, says which cells hide among each other, and lays answers out on the map again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sfumato.axes import Axis, categories
+from sfumato.channels import Choice
+from sfumato.domains import Reals
+from sfumato.errors import DataError, StudyError
+from sfumato.estimation import Answers
+from sfumato.exact import rational, to_plain
+from sfumato.geography.earth import exact_places, metres
+from sfumato.geography.maps import heatmap, to_geojson
+from sfumato.metrics import Blocks, Metric, Points
+from sfumato.metrics.cells import refuse_large_table
+from sfumato.metrics.labels import some
+from sfumato.metrics.quantities import Number
+from sfumato.tables import columns as columns_of
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Grid:
+    """A box of the earth cut into equal rows and columns of degrees.
+
+    Cells are called "r1c1", "r1c2" and so on: rows are counted from the south, columns from the
+    west, both from 1. A place on a border belongs to the cell north or east of it. A study and its
+    file hold these names and not the box, so publish the grid beside them.
+
+    Args:
+        south: Latitude of the lower edge, from -90 to 90 degrees.
+        west: Longitude of the left edge. For a box across the 180th meridian count longitudes
+            from 0 to 360, here and in the data.
+        north: Latitude of the upper edge.
+        east: Longitude of the right edge, at most 360 degrees from the left one.
+        rows: Into how many rows latitudes are cut, at least 2.
+        columns: Into how many columns longitudes are cut, at least 2.
+
+    Raises:
+        StudyError: If the box is empty or beyond the earth, or has too few rows or columns.
+
+    Example:
+        >>> import sfumato as sf
+        >>> town = Grid(south=55.9, west=-3.3, north=56.0, east=-3.1, rows=8, columns=8)
+        >>> town.cell(55.953, -3.188)
+        'r5c5'
+        >>> home = town.axis("home", protect=town.points(epsilon=1, per="1 km"))
+        >>> study = sf.Study("homes", [home])
+        >>> round(study.guarantee.between({"home": "r5c5"}, {"home": "r6c5"}), 3)
+        1.392
+    """
+
+    south: Fraction
+    west: Fraction
+    north: Fraction
+    east: Fraction
+    rows: int
+    columns: int
+
+    def __init__(
+        self,
+        *,
+        south: Number,
+        west: Number,
+        north: Number,
+        east: Number,
+        rows: int,
+        columns: int,
+    ) -> None:
+        """Read the numbers exactly."""
+        box = {"south": south, "west": west, "north": north, "east": east}
+        for name, value in box.items():
+            object.__setattr__(self, name, rational(value, name))
+        for name, count in (("rows", rows), ("columns", columns)):
+            if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 2:
+                raise StudyError(
+                    f"{name} must be a whole number of at least 2, got {name}={count!r}"
+                )
+            object.__setattr__(self, name, int(count))
+        if not -90 <= self.south < self.north <= 90:
+            raise StudyError(
+                "south must be below north, both from -90 to 90 degrees, got "
+                f"south={to_plain(self.south)}, north={to_plain(self.north)}"
+            )
+        if not (-180 <= self.west < self.east <= 360 and self.east - self.west <= 360):
+            raise StudyError(
+                "west must be below east, both from -180 to 360 degrees and at most 360 apart, got "
+                f"west={to_plain(self.west)}, east={to_plain(self.east)}; for a box across the "
+                "180th meridian count longitudes from 0 to 360, here and in the data"
+            )
+
+    def __repr__(self) -> str:
+        """The call that makes this grid."""
+        box = (f"{name}={to_plain(getattr(self, name))!r}" for name in _SIDES)
+        return f"Grid({', '.join(box)}, rows={self.rows}, columns={self.columns})"
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return self.rows * self.columns
+
+    def labels(self) -> list[str]:
+        """The name of every cell, row by row from the south-west corner."""
+        across = [f"c{column + 1}" for column in range(self.columns)]
+        return [f"r{row + 1}{name}" for row in range(self.rows) for name in across]
+
+    def centre(self, label: str) -> tuple[float, float]:
+        """Latitude and longitude of the middle of a cell.
+
+        Example:
+            >>> Grid(south=0, west=10, north=4, east=20, rows=2, columns=2).centre("r2c1")
+            (3.0, 12.5)
+        """
+        row, column = divmod(self._number(label), self.columns)
+        return float(self.latitudes.numbers()[row]), float(self.longitudes.numbers()[column])
+
+    def cell(
+        self, latitude: Any, longitude: Any, *, outside: Literal["refuse", "clip"] = "refuse"
+    ) -> str:
+        """The name of the cell of one place.
+
+        Raises:
+            DataError: If the place is outside of the box or missing; it is not shown.
+        """
+        found = self.cells([latitude], [longitude], outside=outside)[0].as_py()
+        if found is None:
+            raise DataError(
+                "latitude and longitude of one place must both be numbers, and one is missing: "
+                "give both, or leave the place out"
+            )
+        return str(found)
+
+    def cells(
+        self, latitude: Any, longitude: Any, *, outside: Literal["refuse", "clip"] = "refuse"
+    ) -> Any:
+        """The name of the cell of every place, as an Arrow column for a study's table.
+
+        Args:
+            latitude: A column of degrees: a list, an array, or a column of a data frame.
+            longitude: The same for longitudes.
+            outside: "refuse" places outside of the box, or "clip" them to the nearest cell.
+
+        Returns:
+            A dictionary column of names, null where either coordinate is missing.
+
+        Raises:
+            DataError: If a place is outside of the box; rows are named, values never.
+        """
+        if outside not in ("refuse", "clip"):
+            raise StudyError(f"outside must be 'refuse' or 'clip', got outside={outside!r}")
+        names = ["latitude", "longitude"]
+        found, _ = columns_of(dict(zip(names, (latitude, longitude), strict=True)), names)
+        clip = outside == "clip"
+        row = self.latitudes.read(found["latitude"], axis="latitude", clip=clip)
+        column = self.longitudes.read(found["longitude"], axis="longitude", clip=clip)
+        missing = (row < 0) | (column < 0)
+        number = np.where(missing, 0, row * self.columns + column).astype(np.int32)
+        indices = pa.array(number, mask=missing if missing.any() else None)
+        return pa.DictionaryArray.from_arrays(indices, pa.array(self.labels()))
+
+    def axis(
+        self,
+        name: str,
+        *,
+        protect: Metric | None = None,
+        channel: Choice | None = None,
+        optional: bool = False,
+    ) -> Axis:
+        """The cells as an axis of a study."""
+        return categories(name, self.labels(), protect=protect, channel=channel, optional=optional)
+
+    def blocks(self, epsilon: Number, rows: int, columns: int) -> Blocks:
+        """E = ε between cells of one block of the map, infinite between blocks.
+
+        Args:
+            epsilon: E within a block.
+            rows: Into how many parts the rows of the grid are cut, as equally as can be.
+            columns: The same for its columns.
+
+        References:
+            Acharya et al. 2020, Table 1.
+
+        Example:
+            >>> sea = Grid(south=25, west=-130, north=50, east=-60, rows=125, columns=350)
+            >>> by_state = sea.blocks(1, 5, 7)
+            >>> len(by_state.blocks), by_state.between("r1c1", "r25c50")
+            (35, 1.0)
+        """
+        for what, count, most in (("rows", rows, self.rows), ("columns", columns, self.columns)):
+            if isinstance(count, bool) or not isinstance(count, int | np.integer):
+                raise StudyError(f"{what} of blocks must be a whole number, got {what}={count!r}")
+            if not 1 <= count <= most:
+                raise StudyError(
+                    f"{what} of blocks must be from 1 to the grid's {most}, got {what}={count}"
+                )
+        down = np.arange(self.rows) * int(rows) // self.rows
+        across = np.arange(self.columns) * int(columns) // self.columns
+        block = (down[:, None] * int(columns) + across).ravel()
+        parts: list[list[str]] = [[] for _ in range(int(rows) * int(columns))]
+        for label, number in zip(self.labels(), block.tolist(), strict=True):
+            parts[number].append(label)
+        return Blocks(epsilon, parts)
+
+    def regions(
+        self,
+        epsilon: Number,
+        regions: Mapping[str, Iterable[str]],
+        *,
+        rest: Literal["together", "alone"] | None = None,
+    ) -> Blocks:
+        """E = ε between cells of one region, infinite between regions.
+
+        Args:
+            epsilon: E within a region.
+            regions: The cells of every region, by its name; `inside` finds those of a polygon.
+            rest: What becomes of cells in no region: "together" makes one more region of them,
+                "alone" leaves each unprotected. Without it there must be none.
+
+        Raises:
+            StudyError: If regions overlap, or cells are unknown or left over.
+        """
+        if not isinstance(regions, Mapping) or not regions:
+            raise StudyError(
+                "regions must map a name to its cells, such as {'north': grid.inside([...])}, got "
+                f"{type(regions).__name__}"
+            )
+        if rest not in (None, "together", "alone"):
+            raise StudyError(f"rest must be 'together' or 'alone', or left out, got rest={rest!r}")
+        region_of: dict[str, str] = {}
+        for name, cells in regions.items():
+            for label in _cells_of(name, cells):
+                self._number(label)
+                other = region_of.setdefault(label, name)
+                if other != name:
+                    raise StudyError(
+                        f"regions must not overlap, got cell {label!r} in {other!r} and in "
+                        f"{name!r}: take it from one of them"
+                    )
+        left = [label for label in self.labels() if label not in region_of]
+        if left and rest is None:
+            raise StudyError(
+                f"regions must hold every cell, got none with {some(left)}: add them, or say "
+                "rest='together' (one more region) or rest='alone' (unprotected)"
+            )
+        parts = [list(dict.fromkeys(cells)) for cells in regions.values()]
+        extra = [[label] for label in left] if rest == "alone" else [left] if left else []
+        return Blocks(epsilon, [part for part in parts if part] + extra)
+
+    def inside(self, polygon: Sequence[tuple[float, float]]) -> list[str]:
+        """The cells whose centre lies inside a polygon of (latitude, longitude) corners.
+
+        Example:
+            >>> quarter = Grid(south=0, west=0, north=3, east=3, rows=3, columns=3)
+            >>> quarter.inside([(0, 0), (3, 0), (3, 3)])
+            ['r2c1', 'r3c1', 'r3c2']
+        """
+        corners = np.asarray(polygon, dtype=np.float64)
+        if corners.ndim != 2 or corners.shape[1] != 2 or len(corners) < 3:
+            raise StudyError(
+                "polygon must be three corners or more, each (latitude, longitude), got shape "
+                f"{corners.shape}"
+            )
+        y, x = self._centres()
+        within = np.zeros(self.size, dtype=np.bool_)
+        for (y0, x0), (y1, x1) in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+            crossed = (y0 > y) != (y1 > y)
+            if crossed.any():  # then the side is not level
+                within ^= crossed & (x < x0 + (y - y0) * ((x1 - x0) / (y1 - y0)))
+        return [label for label, held in zip(self.labels(), within.tolist(), strict=True) if held]
+
+    def points(self, epsilon: Number, per: Number = "1 km") -> Points:
+        """E = ε times the distance between the centres of two cells, over `per`.
+
+        Guarantee:
+            The distance is that of the straight line between the two centres through the earth
+            (the WGS 84 ellipsoid), rounded down. It never exceeds the way over the ground, so E is
+            never more than ε times that way; at 100 km it is shorter by one part in 100,000, at
+            1,000 km by one in 1,000. People in one cell cannot be told apart.
+
+        Args:
+            epsilon: E for two cells that are `per` apart.
+            per: Unit of distance: "500 m", "1 km", "2 miles", or a number of metres.
+
+        Raises:
+            TooLargeError: If the grid has more than 2,048 cells: all pairs are kept in a table.
+        """
+        refuse_large_table(self.size)
+        places = exact_places(*self._centres())
+        return Points(epsilon, metres(per), at=zip(self.labels(), places, strict=True))
+
+    def heatmap(self, answers: Answers) -> Answers:
+        """Answers for every cell, laid out on the map: longitude across, latitude up.
+
+        Args:
+            answers: A histogram of the grid's axis; "no answer" is not on the map.
+
+        Raises:
+            QuestionError: If the answers are not one for each cell of this grid.
+        """
+        return heatmap(answers, self.labels(), latitudes=self.latitudes, longitudes=self.longitudes)
+
+    def to_geojson(self, answers: Answers) -> dict[str, Any]:
+        """The cells as GeoJSON polygons, each with its answer and error, for any map program.
+
+        Raises:
+            QuestionError: If the answers are not one for each cell of this grid.
+        """
+        return to_geojson(
+            answers, self.labels(), latitudes=self.latitudes, longitudes=self.longitudes
+        )
+
+    @property
+    def latitudes(self) -> Reals:
+        """Latitudes in rows."""
+        return Reals.equal_bins(self.south, self.north, self.rows)
+
+    @property
+    def longitudes(self) -> Reals:
+        """Longitudes in columns."""
+        return Reals.equal_bins(self.west, self.east, self.columns)
+
+    def _centres(self) -> tuple[Floats, Floats]:
+        """Latitude and longitude of every cell's centre."""
+        up, across = self.latitudes.numbers(), self.longitudes.numbers()
+        return np.repeat(up, self.columns), np.tile(across, self.rows)
+
+    def _number(self, label: object) -> int:
+        """The place of a label among the grid's, which must have it."""
+        found = re.fullmatch(r"r([1-9][0-9]{0,8})c([1-9][0-9]{0,8})", str(label))
+        if found is None or int(found[1]) > self.rows or int(found[2]) > self.columns:
+            raise StudyError(
+                f"cells of this grid are 'r1c1' to 'r{self.rows}c{self.columns}', got {label!r}"
+            )
+        return (int(found[1]) - 1) * self.columns + int(found[2]) - 1
+
+
+_SIDES = ("south", "west", "north", "east")
+
+
+def _cells_of(name: str, cells: Any) -> list[str]:
+    """The cells of one region as a list."""
+    if isinstance(cells, str) or not isinstance(cells, Iterable):
+        raise StudyError(f"region {name!r} must be a list of cells, got {cells!r}")
+    return list(cells)
