@@ -635,3 +635,55 @@ def test_domains_that_are_too_large_say_what_they_need_and_what_would_do() -> No
         bound(sf.HaarHRR(), (4,) * 10, (True,) * 10)
     with pytest.raises(TooLargeError, match="filled up to 4,096 × 4,096 × 4,096 cells"):
         bound(sf.Hierarchical(4096), (129, 129, 129), (True, True, True))
+
+
+# Chances for given questions
+
+
+def test_tuned_levels_are_those_of_random_ranges_for_all_ranges() -> None:
+    """On a whole tree the closed form of all ranges and their list must agree."""
+    rows = [
+        [float(low <= x < high) for x in range(16)]
+        for low in range(16)
+        for high in range(low + 1, 17)
+    ]
+    tree = sf.Hierarchical(4, "grr")
+    listed = tree.tuned(1, rows).bind(UniformMetric(Fraction(1), 16))
+    closed = sf.Hierarchical(4, "grr", "optimised").bind(UniformMetric(Fraction(1), 16))
+    assert listed.level_words == closed.level_words
+
+
+def test_tuned_levels_lower_the_error_of_their_questions() -> None:
+    """Of short and of long ranges; each choice is the better one for its own."""
+    metric = UniformMetric(Fraction(1), 64)
+    cells = np.arange(64)
+    short = np.array([(cells >= a) & (cells < a + 2) for a in range(62)], dtype=float)
+    long = np.array([(cells >= a) & (cells < a + 32) for a in range(33)], dtype=float)
+    spread = {}
+    for name, rows in (("short", short), ("long", long)):
+        channel = sf.Hierarchical(2).tuned(1, rows).bind(metric)
+        for asked, other in (("short", short), ("long", long)):
+            spread[name, asked] = float(channel.second_moment(other).mean())
+    assert spread["short", "short"] < spread["long", "short"]
+    assert spread["long", "long"] < spread["short", "long"]
+
+
+def test_tuned_levels_on_a_grid_travel_in_files() -> None:
+    rows = np.random.default_rng(2).random((5, 24))
+    tree = sf.Hierarchical(2, "hrr").tuned(1, rows, shape=(6, 4))
+    axes = [sf.integers("a", 0, 5), sf.integers("b", 0, 3)]
+    study = sf.Study("grid", axes, protect=sf.Uniform(1), mechanism=tree)
+    assert sf.Study.from_toml(study.to_toml()) == study
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (np.ones((2, 9)), "rows of 8 finite weights"),
+        ([[np.nan] * 8], "finite"),
+        (np.ones((1, 8)), "nobody, or for everybody"),
+    ],
+)
+def test_questions_that_cannot_tune_are_refused(rows: Any, says: str) -> None:
+    with pytest.raises(sf.StudyError, match=says):
+        sf.Hierarchical(2).tuned(1, rows, shape=(8,))

@@ -23,6 +23,7 @@ from sfumato.channels import (
     SquareWave,
     Thermometer,
 )
+from sfumato.error_region import ErrorRegion
 from sfumato.errors import (
     DataError,
     FormatError,
@@ -91,6 +92,7 @@ __all__ = [
     "DataError",
     "Distance",
     "DistributionPlan",
+    "ErrorRegion",
     "Estimate",
     "Exponential",
     "FormatError",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sfumato.axes import Axis
 from sfumato.domains import NO_ANSWER
+from sfumato.error_region import ErrorRegion
 from sfumato.errors import QuestionError, StudyError
 from sfumato.exact import to_plain
 from sfumato.metrics import (
@@ -24,8 +25,10 @@ from sfumato.metrics import (
     HighLow,
     HighLowMetric,
     LineMetric,
+    TableMetric,
     UniformMetric,
 )
+from sfumato.metrics.labels import label_of
 from sfumato.tables import columns
 
 
@@ -68,6 +71,20 @@ class Guarantee:
             return _between_codes(metric, int(codes[0]), int(codes[1]), resolution)
         return metric.between(int(codes[0]), int(codes[1]))
 
+    def error_region(self, x: Mapping[str, Any], y: Mapping[str, Any]) -> ErrorRegion:
+        """How often anyone must err who tells two records apart by a report, to see or to draw.
+
+        Example:
+            >>> import sfumato as sf
+            >>> ill = sf.HighLow(epsilon=1, sensitive=["ill"])
+            >>> health = sf.categories("health", ["well", "ill"], protect=ill)
+            >>> study = sf.Study("health", [health])
+            >>> print(study.guarantee.error_region({"health": "ill"}, {"health": "well"}))
+            Who must say from one report whether it is health ill or health well, either as likely,
+            errs at least 18.4% of the time; by a coin it would be 50%.
+        """
+        return ErrorRegion(there=self.between(x, y), back=self.between(y, x), names=_named(x, y))
+
     def as_lp(self, p: float) -> float:
         """The factor by which ε grows when an L1 guarantee is read as an L^p one: D^(1 − 1/p).
 
@@ -82,6 +99,14 @@ class Guarantee:
                     f"axis {axis.name!r} is not protected by distance, so there is no L^p reading"
                 )
         return float(len(self.axes) ** (1 - (0 if math.isinf(p) else 1 / p)))
+
+
+def _named(*records: Mapping[str, Any]) -> tuple[str, ...]:
+    """Records in words."""
+    return tuple(
+        ", ".join(f"{axis} {label_of(value)}" for axis, value in record.items())
+        for record in records
+    )
 
 
 def _between_codes(metric: LineMetric | CappedLineMetric, a: int, b: int, resolution: int) -> float:
@@ -125,6 +150,7 @@ def explain_axis(axis: Axis, metric: CellMetric) -> list[str]:
     lines = [axis.statement.describe()]
     labels = axis.labels()
     lines += [_odds_line(axis, metric, labels, i, j) for i, j in _example_pairs(axis, metric)]
+    lines += _posterior_line(metric, labels)
     cap = axis.statement.cap if isinstance(axis.statement, Distance) else None
     if cap is not None and not isinstance(metric, LineMetric):
         lines.append(
@@ -162,6 +188,38 @@ def _odds_line(axis: Axis, metric: CellMetric, labels: list[str], i: int, j: int
         f"{who}: a report is at most {odds(there)} likelier from {labels[i]} than from "
         f"{labels[j]}; the other way round it {other}."
     )
+
+
+def _posterior_line(metric: CellMetric, labels: list[str]) -> list[str]:
+    """Where directions differ: how far a report may move what someone believed before.
+
+    References:
+        Acharya et al. 2020, Proposition 3.
+    """
+    pair = _uneven_pair(metric)
+    if pair is None:
+        return []
+    i, j = pair
+    there, back = metric.between(i, j), metric.between(j, i)
+    if back < there:
+        i, j, there, back = j, i, back, there
+    most = "at most " if math.isfinite(back) else ""
+    return [
+        f"Whatever someone believed before, a report raises the odds of {labels[i]} against "
+        f"{labels[j]} at most {odds(there)}, and those of {labels[j]} against {labels[i]} "
+        f"{most}{odds(back)}."
+    ]
+
+
+def _uneven_pair(metric: CellMetric) -> tuple[int, int] | None:
+    """The first pair of cells that is not told apart alike in both directions."""
+    if isinstance(metric, HighLowMetric):
+        uneven = [(i, j) for i, j in metric.pairs() if metric.exact(i, j) != metric.exact(j, i)]
+        return uneven[0] if uneven else None
+    if isinstance(metric, TableMetric):
+        differ = metric.numerators != metric.numerators.T
+        return _first_pair(differ) if differ.any() else None
+    return None
 
 
 def _example_pairs(axis: Axis, metric: CellMetric) -> Sequence[tuple[int, int]]:

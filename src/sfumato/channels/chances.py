@@ -11,10 +11,14 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sfumato.channels.trees import Levels, Tree, level_tuples
 from sfumato.errors import StudyError, near
 from sfumato.exact import rational
 
+Floats = NDArray[np.float64]
 Chances = None | str | tuple[Fraction, ...]
 
 OPTIMISED = "optimised"
@@ -110,6 +114,30 @@ def range_energies(trees: Sequence[Tree], ranged: Sequence[bool]) -> dict[Levels
             energy *= axis[level]
         result[levels] = energy
     return result
+
+
+def question_energies(trees: Sequence[Tree], rows: Floats) -> dict[Levels, float]:
+    """The same for given questions: one row a question, over the cells of all axes.
+
+    Beyond the last cell of a tree that is not whole nobody is asked about.
+    """
+    filled = np.zeros((len(rows), *(tree.runs[0] for tree in trees)))
+    filled[(slice(None), *(slice(tree.size) for tree in trees))] = rows
+    result = {}
+    for levels in level_tuples(trees):
+        part = filled
+        for axis, (tree, level) in enumerate(zip(trees, levels, strict=True), start=1):
+            here = _run_means(part, axis, tree.runs[level])
+            part = here - _run_means(part, axis, tree.runs[level - 1]) if level else here
+        result[levels] = float(np.sum(part**2)) / len(rows)
+    return result
+
+
+def _run_means(values: Floats, axis: int, run: int) -> Floats:
+    """Every cell's value replaced by the mean over its run."""
+    starts = np.arange(0, values.shape[axis], run)
+    means: Floats = np.repeat(np.add.reduceat(values, starts, axis=axis) / run, run, axis=axis)
+    return means
 
 
 def _joined_norm(size: int, run: int, is_range: bool) -> Fraction:

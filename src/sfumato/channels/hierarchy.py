@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sfumato.channels.base import (
     Cells,
@@ -36,6 +37,7 @@ from sfumato.channels.base import (
 from sfumato.channels.chances import (
     best_chances,
     checked_chances,
+    question_energies,
     range_energies,
     settled_chances,
     words_of,
@@ -53,6 +55,7 @@ from sfumato.channels.trees import (
     plain_parts,
 )
 from sfumato.errors import StudyError, TooLargeError, near
+from sfumato.exact import positive
 from sfumato.metrics import CellMetric, UniformMetric
 from sfumato.randomness import BitSource
 
@@ -61,6 +64,7 @@ BEST = "best"
 MOST_CELLS = 1 << 22
 MOST_FILLED = 1 << 24
 MOST_TUPLES = 1 << 10
+_LEAST_SHARE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +146,7 @@ class Hierarchical(Choice):
         check_grid(metric, shape, ordered)
         if metric.size > MOST_CELLS:
             raise TooLargeError(self._too_large(metric.size))
-        trees = tuple(
-            Tree.branching(size, self.branching) if is_ordered else Tree.flat(size)
-            for size, is_ordered in zip(shape, ordered, strict=True)
-        )
+        trees = self._trees(shape, ordered)
         tuples = checked_tuples(trees)
         if len(shape) > 1 and math.prod(tree.runs[0] for tree in trees) > MOST_FILLED:
             filled = " × ".join(f"{tree.runs[0]:,}" for tree in trees)
@@ -176,6 +177,55 @@ class Hierarchical(Choice):
             parts=parts,
             level_words=tuple(words_of(chances, precision)),
             consistency=self.consistency,
+        )
+
+    def tuned(
+        self,
+        epsilon: int | float | str | Fraction,
+        questions: ArrayLike,
+        shape: Sequence[int] | None = None,
+        ordered: Sequence[bool] | None = None,
+    ) -> Hierarchical:
+        """The same tree with the chances of levels that suit your own questions.
+
+        Args:
+            epsilon: The ε to be promised: it decides how well each level is told.
+            questions: One row a question, one weight a cell, in C order of the axes.
+            shape: Cells of each axis; left out, all cells are one axis.
+            ordered: Which axes have neighbours; left out, all.
+
+        Example:
+            >>> import numpy as np
+            >>> import sfumato as sf
+            >>> halves = np.repeat(np.eye(4), 16, axis=1)  # four groups of 16 cells, nothing finer
+            >>> [float(chance) > 0.99 for chance in sf.Hierarchical().tuned(1, halves).levels]
+            [True, False, False]
+        """
+        rows = np.atleast_2d(np.asarray(questions, dtype=np.float64))
+        cells = tuple(shape) if shape is not None else (rows.shape[-1],)
+        if rows.ndim != 2 or rows.shape[1] != math.prod(cells) or not np.isfinite(rows).all():
+            raise StudyError(
+                f"questions must be rows of {math.prod(cells):,} finite weights, one a cell, got "
+                f"shape {np.shape(questions)}"
+            )
+        order = (True,) * len(cells) if ordered is None else tuple(ordered)
+        metric = UniformMetric(positive(epsilon, "epsilon"), math.prod(cells))
+        trees = self._trees(cells, order)
+        energies = question_energies(trees, rows.reshape(len(rows), *cells))
+        total = sum(energies.values())
+        if not total > 0:
+            raise StudyError("these questions need no tree: they ask for nobody, or for everybody")
+        # No level is left out altogether: other questions must stay possible.
+        energies = {levels: max(e, _LEAST_SHARE * total) for levels, e in energies.items()}
+        channel = replace(self, levels=None).bind_grid(metric, cells, order)
+        spreads = {part.levels: part.spread for part in channel.parts}
+        return replace(self, levels=tuple(best_chances(trees, energies, spreads)))
+
+    def _trees(self, shape: Sequence[int], ordered: Sequence[bool]) -> tuple[Tree, ...]:
+        """One an axis: whole nodes where cells have neighbours, else roots and leaves."""
+        return tuple(
+            Tree.branching(size, self.branching) if is_ordered else Tree.flat(size)
+            for size, is_ordered in zip(shape, ordered, strict=True)
         )
 
     def options(self) -> dict[str, Any]:

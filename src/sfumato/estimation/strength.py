@@ -187,7 +187,8 @@ def _by_coarse(
     No rough fit is made: there the unbiased error is reported.
     """
     groups = _group_sizes(mixture.shape, ordered, most)
-    held = choose(mixture.coarsened(groups), ordered).best
+    with threadpool_limits(1):
+        held = _search(mixture.coarsened(groups), ordered, None).best
     if progress is not None:
         progress(0.2)
     start = held.theta()

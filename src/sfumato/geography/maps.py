@@ -83,5 +83,5 @@ def _check(answers: Answers, labels: Sequence[str]) -> None:
     if answers.values.ndim != 1 or answers.kind != "histogram" or list(named) != list(labels):
         raise QuestionError(
             f"a map needs one answer for each of the grid's {len(labels)} cells, got {answers!r}: "
-            "ask for the histogram of the grid's axis, without bins"
+            "ask for the histogram of the grid's axis without bins, or for distribution(estimate)"
         )

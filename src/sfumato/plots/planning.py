@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,13 +83,17 @@ def save(plan: Plan, path: str | Path, *, title: str | None = None) -> None:
         StudyError: If the suffix is another one.
         PlotsMissingError: If matplotlib or plotly is not installed.
     """
+    write(path, partial(figure, plan, title=title), partial(page, plan, title=title))
+
+
+def write(path: str | Path, still: Callable[[], Figure], text: Callable[[], str]) -> None:
+    """Write what the suffix asks for: a figure, or the text of a page."""
     suffix = Path(path).suffix.lower()
     if suffix == ".html":
-        text = page(plan, title=title)
-        write_whole(path, lambda file: file.write_text(text, encoding="utf-8"))
+        held = text()
+        write_whole(path, lambda file: file.write_text(held, encoding="utf-8"))
     elif suffix in STILL:
-        drawn = figure(plan, title=title)
-        write_whole(path, partial(drawn.savefig, format=suffix[1:], dpi=150))
+        write_whole(path, partial(still().savefig, format=suffix[1:], dpi=150))
     else:
         raise StudyError(
             f"a picture's name must end in {', '.join(STILL)} or .html, got {str(path)!r}"
@@ -97,12 +102,17 @@ def save(plan: Plan, path: str | Path, *, title: str | None = None) -> None:
 
 def page(plan: Plan, *, title: str | None = None) -> str:
     """A whole page that needs nothing from elsewhere."""
+    return whole_page(title or _heading(plan), plan.caption(), describe(plan))
+
+
+def whole_page(title: str, caption: str, described: dict[str, Any]) -> str:
+    """A page of one picture that needs nothing from elsewhere."""
     from sfumato.plots import interactive
 
     return _PAGE.format(
-        title=html.escape(title or _heading(plan)),
-        caption=html.escape(plan.caption()),
-        piece=interactive.piece("picture", describe(plan)),
+        title=html.escape(title),
+        caption=html.escape(caption),
+        piece=interactive.piece("picture", described),
         library=interactive.library(),
         font=interactive.FONT,
         ink=INK,

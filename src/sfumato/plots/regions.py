@@ -1,0 +1,156 @@
+"""Pictures of what a guarantee means: the errors that no test of a report can avoid."""
+
+from __future__ import annotations
+
+import html
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sfumato.error_region import ErrorRegion
+from sfumato.plots import wording
+from sfumato.plots.planning import whole_page, write
+from sfumato.plots.wording import ESTIMATE, FAINT, INK, TRUTH
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_SHADE = "#e4e9ed"
+_HIDDEN = "no test comes here"
+_BEST = "the best tests there may be"
+_COIN = "guessing by chance"
+_EVEN = "if both were hidden alike"
+
+
+def figure(region: ErrorRegion, *, title: str | None = None) -> Figure:
+    """False alarms across, misses up; what no test can reach is shaded.
+
+    Raises:
+        PlotsMissingError: If matplotlib is not installed.
+
+    Example:
+        >>> drawn = figure(ErrorRegion(there=1.0, back=2.0, names=("ill", "well")))
+        >>> drawn.axes[0].get_xlabel()
+        'false alarms: says ill, and it is well'
+    """
+    module = wording.need("matplotlib.figure")
+    ticker = wording.need("matplotlib.ticker")
+    made: Figure = module.Figure(figsize=(6.4, 6.4), layout="constrained")
+    axes = made.add_subplot()
+    axes.fill([0, *_across(region)], [0, *_up(region)], color=_SHADE, label=_HIDDEN)
+    axes.plot([0, 1], [1, 0], ls="--", lw=1.2, color=FAINT, label=_COIN)
+    even = _evened(region)
+    if even is not None:
+        axes.plot(_across(even), _up(even), ls=":", lw=1.6, color=TRUTH, label=_EVEN)
+    axes.plot(_across(region), _up(region), lw=2.2, color=ESTIMATE, label=_BEST, clip_on=False)
+    axes.plot(*region.corner, "o", ms=7, color=ESTIMATE, clip_on=False)
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    for axis, name in zip((axes.xaxis, axes.yaxis), _axes(region), strict=True):
+        axis.set_label_text(_safe(name), color=INK)
+        axis.set_major_formatter(ticker.FuncFormatter(lambda v, _: wording.share(v)))
+    axes.tick_params(colors=FAINT, labelsize=9)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.legend(loc="upper right", frameon=False, fontsize=9, labelcolor=INK)
+    made.suptitle(
+        _safe(title or _heading(region)), x=0.01, ha="left", fontsize=12, color=INK, weight="bold"
+    )
+    axes.set_title(_safe(str(region)), loc="left", fontsize=8.5, color=FAINT)
+    return made
+
+
+def save(region: ErrorRegion, path: str | Path, *, title: str | None = None) -> None:
+    """Write a picture: .png, .svg or .pdf, or .html for an interactive page that works offline.
+
+    Raises:
+        StudyError: If the suffix is another one.
+        PlotsMissingError: If matplotlib or plotly is not installed.
+    """
+    write(path, partial(figure, region, title=title), partial(page, region, title=title))
+
+
+def page(region: ErrorRegion, *, title: str | None = None) -> str:
+    """A whole page that needs nothing from elsewhere."""
+    return whole_page(title or _heading(region), str(region), describe(region))
+
+
+def describe(region: ErrorRegion) -> dict[str, Any]:
+    """The picture as plotly's data and layout."""
+    hover = "false alarms %{x:.1%}<br>misses %{y:.1%}<extra></extra>"
+    line = {"type": "scatter", "mode": "lines"}
+    data: list[dict[str, Any]] = [
+        {
+            **line,
+            "name": _HIDDEN,
+            "x": [0.0, *_across(region), 0.0],
+            "y": [0.0, *_up(region), 0.0],
+            "fill": "toself",
+            "fillcolor": _SHADE,
+            "line": {"width": 0},
+            "hoverinfo": "skip",
+        },
+        {**line, "name": _COIN, "x": [0, 1], "y": [1, 0], "line": {"color": FAINT, "dash": "dash"}},
+    ]
+    even = _evened(region)
+    if even is not None:
+        dots = {"color": TRUTH, "dash": "dot"}
+        data.append({**line, "name": _EVEN, "x": _across(even), "y": _up(even), "line": dots})
+    data.append(
+        {
+            **line,
+            "mode": "lines+markers",
+            "name": _BEST,
+            "x": _across(region),
+            "y": _up(region),
+            "line": {"color": ESTIMATE, "width": 3},
+            "hovertemplate": hover,
+        }
+    )
+    across, up = (html.escape(name) for name in _axes(region))
+    scale = {"range": [0, 1], "tickformat": ".0%", "constrain": "domain"}
+    layout = {
+        "xaxis": {"title": {"text": across}, **scale},
+        "yaxis": {"title": {"text": up}, "scaleanchor": "x", **scale},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        "height": 640,
+        "margin": {"t": 40, "r": 20},
+    }
+    return {"data": data, "layout": layout}
+
+
+def _evened(region: ErrorRegion) -> ErrorRegion | None:
+    """The region if both directions were hidden as well as the better one; None if they are."""
+    least = min(region.there, region.back)
+    if region.there == region.back:
+        return None
+    return ErrorRegion(there=least, back=least, names=region.names)
+
+
+def _across(region: ErrorRegion) -> list[float]:
+    """False alarms at the corners of the boundary."""
+    return [alarms for alarms, _ in region.boundary]
+
+
+def _up(region: ErrorRegion) -> list[float]:
+    """Misses at the corners of the boundary."""
+    return [misses for _, misses in region.boundary]
+
+
+def _axes(region: ErrorRegion) -> tuple[str, str]:
+    """What is counted across and up."""
+    first, second = (wording.shorten(name, 40) for name in region.names)
+    return (
+        f"false alarms: says {first}, and it is {second}",
+        f"misses: says {second}, and it is {first}",
+    )
+
+
+def _heading(region: ErrorRegion) -> str:
+    """What the picture shows."""
+    first, second = (wording.shorten(name, 30) for name in region.names)
+    return f"Telling {first} from {second} by one report"
+
+
+def _safe(text: str) -> str:
+    """Text with dollar signs that stay dollar signs."""
+    return text.replace("$", r"\$")

@@ -1,0 +1,159 @@
+"""What a guarantee means: the errors no test can avoid, in numbers, words and pictures."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from sfumato.plots import regions
+
+RATES = [0.0, 1e-9, 0.3, 1.0, 2.5, 40.0, 2000.0, math.inf]
+
+
+@pytest.mark.parametrize(("there", "back"), list(product(RATES, repeat=2)))
+def test_the_corner_is_where_both_inequalities_meet(there: float, back: float) -> None:
+    region = sf.ErrorRegion(there=there, back=back)
+    alarms, misses = region.corner
+    assert 0 <= alarms <= 1
+    assert 0 <= misses <= 1
+    # e^E(x,y)·alarms + misses = 1 and alarms + e^E(y,x)·misses = 1, over their powers of e.
+    assert (1 - misses) * math.exp(-there) == pytest.approx(alarms, rel=1e-6, abs=1e-12)
+    assert (1 - alarms) * math.exp(-back) == pytest.approx(misses, rel=1e-6, abs=1e-12)
+    assert region.least_error == pytest.approx((alarms + misses) / 2)
+    assert all(region.allows(*corner) for corner in region.boundary)
+    assert region.allows(0.5, 0.5)
+    if region.least_error > 1e-6:
+        assert not region.allows(0.999 * alarms - 1e-9, 0.999 * misses - 1e-9)
+        assert not region.allows(1 - alarms + 1e-6, 1 - misses + 1e-6)  # nor by the opposite
+    mirrored = sf.ErrorRegion(there=back, back=there).corner
+    assert mirrored == pytest.approx((misses, alarms))
+
+
+def study() -> sf.Study:
+    uneven = sf.Matrix([[0, 1, 2], [2, 0, 1], ["inf", 1, 0]], labels=["a", "b", "c"])
+    return sf.Study("s", [sf.categories("v", ["a", "b", "c"], protect=uneven)])
+
+
+def test_no_test_of_a_real_report_leaves_the_region() -> None:
+    (channel,) = study().channels
+    rows, total = channel.words()
+    chance = [[Fraction(word, total) for word in row] for row in rows]
+    for x, y in ((0, 1), (1, 0), (1, 2), (0, 2)):
+        labels = [{"v": "abc"[cell]} for cell in (x, y)]
+        region = study().guarantee.error_region(*labels)
+        assert (region.there, region.back) == (
+            channel.metric.between(x, y),
+            channel.metric.between(y, x),
+        )
+        for says_x in product([False, True], repeat=len(chance[x])):
+            alarms = sum(p for p, yes in zip(chance[y], says_x, strict=True) if yes)
+            misses = sum(p for p, yes in zip(chance[x], says_x, strict=True) if not yes)
+            assert region.allows(float(alarms), float(misses))
+
+
+def test_the_binary_optimum_reaches_the_corner_and_leaves_a_smaller_region() -> None:
+    protect = sf.Matrix([[0, "1/2"], [2, 0]], labels=["yes", "no"])
+    axis = sf.categories("v", ["yes", "no"], protect=protect, channel=sf.Binary())
+    made = sf.Study("two", [axis])
+    rows, total = made.channels[0].words()
+    region = made.guarantee.error_region({"v": "yes"}, {"v": "no"})
+    reached = (rows[1][0] / total, rows[0][1] / total)
+    assert reached == pytest.approx(region.corner, abs=1e-12)
+    assert region.allows(*reached)
+    for there, back in ((0.45, 2), (0.5, 1.8)):
+        assert not sf.ErrorRegion(there=there, back=back).allows(*reached)
+
+
+def test_several_axes_add_up_and_words_name_both_records() -> None:
+    made = sf.Study(
+        "shop",
+        [
+            sf.integers("age", 0, 99, protect=sf.Distance(0.2)),
+            sf.categories("member", ["yes", "no"], protect=sf.Uniform(1), optional=True),
+        ],
+    )
+    region = made.guarantee.error_region({"age": 30, "member": "yes"}, {"age": 35, "member": None})
+    assert region.there == region.back == pytest.approx(2)
+    assert region.least_error == pytest.approx(1 / (1 + math.exp(2)))
+    assert "age 30, member yes or age 35, member no answer" in " ".join(str(region).split())
+    assert "11.9%" in str(region)
+    with pytest.raises(sf.QuestionError, match="both records must mention"):
+        made.guarantee.error_region({"age": 30}, {"member": "yes"})
+
+
+# Pictures
+
+
+@pytest.mark.parametrize("back", [1.0, math.inf])
+def test_pictures_show_the_region_with_names_made_safe(back: float) -> None:
+    region = sf.ErrorRegion(there=1.0, back=back, names=("ill <b>", "$well$"))
+    drawn = region.plot(title="a $title$")
+    drawn.draw_without_rendering()
+    (axes,) = drawn.axes
+    assert axes.get_xlabel() == r"false alarms: says ill <b>, and it is \$well\$"
+    assert axes.get_xlim() == axes.get_ylim() == (0, 1)
+    lines = {line.get_label(): line.get_xydata() for line in axes.lines}
+    best = lines["the best tests there may be"]
+    assert np.allclose(best, region.boundary)
+    (shade,) = axes.patches
+    assert np.allclose(shade.get_xy(), [[0, 0], *region.boundary, [0, 0]])
+    assert ("if both were hidden alike" in lines) == (back != 1.0)
+    described = regions.describe(region)
+    json.dumps(described, allow_nan=False)
+    (named,) = [t for t in described["data"] if t["name"] == "the best tests there may be"]
+    assert np.allclose(np.array([named["x"], named["y"]]).T, region.boundary)
+    assert described["layout"]["xaxis"]["title"]["text"].startswith(
+        "false alarms: says ill &lt;b&gt;"
+    )
+
+
+def test_pictures_are_written_whole_or_refused(tmp_path: Path) -> None:
+    region = sf.ErrorRegion(there=1.0, back=2.0, names=("ill", "well"))
+    region.save_plot(tmp_path / "region.png")
+    assert (tmp_path / "region.png").read_bytes().startswith(b"\x89PNG")
+    region.save_plot(tmp_path / "region.html", title="a <title>")
+    text = (tmp_path / "region.html").read_text(encoding="utf-8")
+    assert "a &lt;title&gt;" in text
+    assert "errs at least" in text
+    with pytest.raises(sf.StudyError, match="must end in"):
+        region.save_plot(tmp_path / "region.gif")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["region.html", "region.png"]
+
+
+# Words
+
+
+def test_explain_reads_uneven_guarantees_as_posterior_odds() -> None:
+    text = " ".join(study().explain().split())
+    assert (
+        "Whatever someone believed before, a report raises the odds of a against b at most 2.7 "
+        "times, and those of b against a at most 7.4 times." in text
+    )
+    even = sf.Study("s", [sf.categories("v", ["a", "b"], protect=sf.Uniform(1))])
+    assert "believed before" not in even.explain()
+    for sensitive in ([], ["a", "b"]):
+        both = sf.HighLow(epsilon=1, sensitive=sensitive)
+        flat = sf.Study("s", [sf.categories("v", ["a", "b"], protect=both)])
+        assert "believed before" not in flat.explain()
+
+
+def test_posterior_odds_of_a_real_report_stay_within_the_words() -> None:
+    made = study()
+    (channel,) = made.channels
+    rows, _ = channel.words()
+    prior = [Fraction(1, 10), Fraction(7, 10), Fraction(2, 10)]
+    for x, y in product(range(3), repeat=2):
+        e = channel.metric.between(x, y)
+        for symbol in range(len(rows[0])):
+            if rows[y][symbol] == 0:
+                assert rows[x][symbol] == 0 or e == math.inf
+                continue
+            after = prior[x] * rows[x][symbol] / (prior[y] * rows[y][symbol])
+            assert float(after) <= math.exp(e) * float(prior[x] / prior[y]) * (1 + 1e-12)
