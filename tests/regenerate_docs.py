@@ -25,10 +25,12 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 HEADINGS = {
     "study": "Studies",
     "axes": "Axes",
+    "geography": "Axes",
     "metrics": "Metrics",
     "channels": "Channels",
     "planning": "Planning",
     "guarantee": "Guarantee and audit",
+    "error_region": "Guarantee and audit",
     "auditing": "Guarantee and audit",
     "reports": "Reports and tallies",
     "tally": "Reports and tallies",
