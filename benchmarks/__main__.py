@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from benchmarks import (
     choice,
+    context,
     decoding,
     encoding,
     error,
@@ -31,7 +32,8 @@ MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "decoding": decoding.measure,
     "plain": plain.measure,
     "large": large.measure,
-    "peers": peers.measure,  # last: it fetches the others, so it can fail
+    "peers": peers.measure,  # last, as they fetch the others and so can fail
+    "context": context.measure,
 }
 
 

@@ -383,6 +383,15 @@ def needs_uniform(metric: CellMetric) -> str | None:
     return None if isinstance(metric, UniformMetric) else "it needs protect=Uniform(...)"
 
 
+def uniform_fitted(choice: Choice, metric: CellMetric, rounded: bool) -> UniformMetric:
+    """The metric, if it treats all pairs alike and the choice can serve it; refused otherwise."""
+    problem = choice.misfit(metric) or needs_uniform(metric)
+    if problem or rounded or not isinstance(metric, UniformMetric):
+        name = type(choice).__name__
+        raise StudyError(f"{name} does not fit this axis: {problem or 'it cannot round'}")
+    return metric
+
+
 def flips_within(epsilon: Fraction, precision: int) -> int:
     """Of 2^precision words, how many flip a bit: as few as keep its odds within e^ε."""
     total = 1 << precision

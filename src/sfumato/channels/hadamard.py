@@ -34,10 +34,10 @@ from sfumato.channels.base import (
     flips_within,
     needs_uniform,
     refuse_dense,
+    uniform_fitted,
     with_known_total,
 )
 from sfumato.channels.transforms import walsh_hadamard
-from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
 from sfumato.metrics import CellMetric, UniformMetric
 from sfumato.randomness import BitSource, FlipTable
@@ -75,11 +75,7 @@ class HRR(Choice):
 
     def bind(self, metric: CellMetric, *, precision: int = 64, rounded: bool = False) -> HRRChannel:
         """Build the chance of a flip."""
-        if not isinstance(metric, UniformMetric) or rounded or self.misfit(metric):
-            raise StudyError(
-                f"HRR does not fit this axis: {self.misfit(metric) or 'it cannot round'}"
-            )
-        return HRRChannel(metric=metric, precision=precision)
+        return HRRChannel(metric=uniform_fitted(self, metric, rounded), precision=precision)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -42,6 +42,7 @@ from sfumato.channels.base import (
     Outputs,
     SymbolChannel,
     needs_uniform,
+    uniform_fitted,
     with_known_total,
 )
 from sfumato.channels.response import KaryResponse, KaryResponseChannel
@@ -122,12 +123,9 @@ class OLH(Choice):
 
     def bind(self, metric: CellMetric, *, precision: int = 64, rounded: bool = False) -> OLHChannel:
         """Settle g, and build the chance of each wrong value."""
-        if not isinstance(metric, UniformMetric) or rounded or self.misfit(metric):
-            raise StudyError(
-                f"OLH does not fit this axis: {self.misfit(metric) or 'it cannot round'}"
-            )
-        prime = best_prime(metric.epsilon, metric.size) if self.g is None else self.g
-        return OLHChannel(metric=metric, prime=prime, precision=precision)
+        held = uniform_fitted(self, metric, rounded)
+        prime = best_prime(held.epsilon, held.size) if self.g is None else self.g
+        return OLHChannel(metric=held, prime=prime, precision=precision)
 
     def options(self) -> dict[str, Any]:
         """How many values, where they are given."""

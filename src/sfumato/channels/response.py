@@ -24,6 +24,7 @@ from sfumato.channels.base import (
     SymbolChannel,
     claimed_tightness,
     refuse_dense,
+    uniform_fitted,
 )
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
@@ -45,11 +46,9 @@ class KaryResponse(Choice):
         self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
     ) -> KaryResponseChannel:
         """Build the chance of each wrong value."""
-        if not isinstance(metric, UniformMetric) or rounded:
-            raise StudyError(
-                f"KaryResponse does not fit this axis: {self.misfit(metric) or 'it cannot round'}"
-            )
-        return KaryResponseChannel(metric=metric, precision=precision)
+        return KaryResponseChannel(
+            metric=uniform_fitted(self, metric, rounded), precision=precision
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -35,6 +35,7 @@ from sfumato.channels.base import (
     claimed_tightness,
     needs_uniform,
     refuse_dense,
+    uniform_fitted,
 )
 from sfumato.channels.linear import MOST_READ_CELLS, LeastSquaresChannel
 from sfumato.errors import StudyError
@@ -98,11 +99,9 @@ class SquareWave(Choice):
         self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
     ) -> SquareWaveChannel:
         """Settle b, and build the chance of each far place."""
-        problem = self.misfit(metric)
-        if not isinstance(metric, UniformMetric) or rounded or problem:
-            raise StudyError(f"SquareWave does not fit this axis: {problem or 'it cannot round'}")
-        width = recommended_width(metric.epsilon, metric.size) if self.width is None else self.width
-        return SquareWaveChannel(metric=metric, width=width, precision=precision)
+        held = uniform_fitted(self, metric, rounded)
+        width = recommended_width(held.epsilon, held.size) if self.width is None else self.width
+        return SquareWaveChannel(metric=held, width=width, precision=precision)
 
     def options(self) -> dict[str, Any]:
         """The width, where it is given."""

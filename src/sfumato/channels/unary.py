@@ -39,9 +39,10 @@ from sfumato.channels.base import (
     flips_within,
     needs_uniform,
     signs,
+    uniform_fitted,
     with_known_total,
 )
-from sfumato.errors import StudyError, TooLargeError
+from sfumato.errors import TooLargeError
 from sfumato.exact import exp_floor
 from sfumato.metrics import CellMetric, UniformMetric
 from sfumato.randomness import BitSource, FlipTable, Words
@@ -79,11 +80,7 @@ class OUE(Choice):
 
     def bind(self, metric: CellMetric, *, precision: int = 64, rounded: bool = False) -> OUEChannel:
         """Build the chance of a one where nobody is."""
-        if not isinstance(metric, UniformMetric) or rounded or self.misfit(metric):
-            raise StudyError(
-                f"OUE does not fit this axis: {self.misfit(metric) or 'it cannot round'}"
-            )
-        return OUEChannel(metric=metric, precision=precision)
+        return OUEChannel(metric=uniform_fitted(self, metric, rounded), precision=precision)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -42,7 +42,9 @@ def figure(region: ErrorRegion, *, title: str | None = None) -> Figure:
     even = _evened(region)
     if even is not None:
         axes.plot(_across(even), _up(even), ls=":", lw=1.6, color=TRUTH, label=_EVEN)
-    axes.plot(_across(region), _up(region), lw=2.2, color=ESTIMATE, label=_BEST, clip_on=False, zorder=5)
+    axes.plot(
+        _across(region), _up(region), lw=2.2, color=ESTIMATE, label=_BEST, clip_on=False, zorder=5
+    )
     axes.plot(*region.corner, "o", ms=7, color=ESTIMATE, clip_on=False, zorder=5)
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     for axis, name in zip((axes.xaxis, axes.yaxis), _axes(region), strict=True):

@@ -1,0 +1,152 @@
+"""A million cells, ten million people, by context: encoded and decoded, beside pure-ldp.
+
+From values to the shares of all cells with their standard errors. Everybody's value is told by
+Hadamard response, plain, within a thousand blocks, or with a thousand sensitive cells. pure-ldp has
+the plain one; one person at a time, so it gets as many people as take it some twenty seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import sfumato as sf
+from benchmarks.pages import digits, markdown, refilled
+from benchmarks.peers import EPSILON, running
+from benchmarks.recording import FOLDER, Measurement, progress
+
+PAGE = Path("docs/speed.md")
+CELLS = 1_000_000
+PEOPLE = 10_000_000
+FEWER = 1_000_000  # for pure-ldp, and for us beside it
+BLOCK = 1000
+MOST_SECONDS, MOST_GIB = 60, 4
+THEIRS = "pure-ldp HadamardResponse"
+
+
+def contexts(size: int) -> dict[str, sf.Metric]:
+    """Plain, blocks, sensitive cells."""
+    blocks = [range(start, min(start + BLOCK, size)) for start in range(0, size, BLOCK)]
+    return {
+        "plain": sf.Uniform(EPSILON),
+        f"{len(blocks):,} blocks": sf.Blocks(EPSILON, blocks),
+        f"{BLOCK:,} sensitive cells": sf.HighLow(EPSILON, sensitive=range(BLOCK)),
+    }
+
+
+def people(count: int, size: int) -> NDArray[np.int64]:
+    """Most of them in few cells, as places and words are."""
+    drawn = np.random.default_rng(1).random(count)
+    return np.minimum(size**drawn - 1, size - 1).astype(np.int64)
+
+
+def ours(what: str, protect: sf.Metric, cells: NDArray[np.int64], size: int) -> dict[str, Any]:
+    """Times of the two halves, on the wall, and how the error compares with what is planned."""
+    axis = sf.integers("x", 0, size - 1, protect=protect, channel=sf.Hadamard())
+    study = sf.Study("context", [axis])
+    law = np.bincount(cells, minlength=size)
+    marks = [time.perf_counter()]
+    reports = study.encode({"x": cells})
+    marks.append(time.perf_counter())
+    found = sf.distribution(study.tally(reports).estimate("unbiased"))
+    marks.append(time.perf_counter())
+    encode, decode = np.diff(marks).tolist()
+    planned = sf.expected_tv(study, len(cells), prior=law, population=False)
+    return _row(f"sfumato, {what}", size, len(cells), encode, decode) | {
+        "L2/expected": sf.l2_error(found, law) / planned.l2
+    }
+
+
+def theirs(cells: NDArray[np.int64], size: int) -> tuple[dict[str, Any], str]:
+    """Processor time from values to the histogram, and what is installed."""
+    with running("pure-ldp") as peer:
+        name = THEIRS.split()[1]
+        peer.run(name, 256, cells[:2] % 256)  # imports
+        seconds, found = peer.run(name, size, cells)
+        held = ", ".join(f"{name} {version}" for name, version in peer.versions.items())
+    law = np.bincount(cells, minlength=size) / len(cells)
+    planned = ((np.exp(EPSILON) + 1) / (np.exp(EPSILON) - 1)) * np.sqrt(size / len(cells))
+    row = _row(THEIRS, size, len(cells), None, None, seconds)
+    return row | {"L2/expected": float(np.linalg.norm(found / len(cells) - law) / planned)}, held
+
+
+def _row(
+    what: str,
+    size: int,
+    count: int,
+    encode: float | None,
+    decode: float | None,
+    total: float | None = None,
+) -> dict[str, Any]:
+    """Rates by all of the time."""
+    whole = total if total is not None else (encode or 0.0) + (decode or 0.0)
+    return {
+        "what": what,
+        "cells": size,
+        "people": count,
+        "encode s": "" if encode is None else encode,
+        "decode s": "" if decode is None else decode,
+        "seconds": whole,
+        "people/s": count / whole,
+    }
+
+
+def measure() -> Measurement:
+    """Ours first, so that the peak of memory is that of the large runs; then pure-ldp."""
+    cells = people(PEOPLE, CELLS)
+    rows = []
+    for what, protect in contexts(CELLS).items():
+        progress(f"{what}, {PEOPLE:,} people")
+        rows.append(ours(what, protect, cells, CELLS))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    few = cells[:FEWER]
+    progress(f"plain, {FEWER:,} people")
+    rows.append(ours("plain", contexts(CELLS)["plain"], few, CELLS))
+    progress(THEIRS)
+    other, installed = theirs(few, CELLS)
+    rows.append(other)
+    return Measurement(
+        f"{CELLS:,} cells, ε = {EPSILON:g}: values to the shares of all cells",
+        rows,
+        [
+            f"sfumato: wall-clock seconds, secure bits, shares with their standard errors; peak "
+            f"memory of the process {peak:.2f} GiB, values included",
+            f"{THEIRS}: processor seconds, shares without errors; {FEWER:,} people, as its time is "
+            "in proportion to them but for one transform",
+            "L2/expected: Euclidean distance of the shares from the truth over its exact "
+            "expectation",
+            installed,
+        ],
+    )
+
+
+# The page
+
+
+def page_tables(figures: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Recorded figures as the table of the page, by its name there."""
+    rows = [
+        [
+            row["what"],
+            f"{row['people']:,}",
+            *(digits(row[key]) if row[key] != "" else "" for key in ("encode s", "decode s")),
+            digits(row["seconds"]),
+            f"{float(format(row['people/s'], '.3g')):,.0f}",
+        ]
+        for row in figures
+    ]
+    head = ["who", "people", "encode, s", "decode, s", "together, s", "people a second"]
+    return {"context": markdown(head, rows)}
+
+
+if __name__ == "__main__":
+    held = json.loads((FOLDER / "context.json").read_text(encoding="utf-8"))["figures"]
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(refilled(text, page_tables(held)), encoding="utf-8")
