@@ -18,6 +18,7 @@ from sfumato.channels.capped import CappedGeometricChannel
 from sfumato.channels.comb import Comb, CombChannel
 from sfumato.channels.contexts import Hadamard, HadamardChannel
 from sfumato.channels.exponential import Exponential, ExponentialChannel
+from sfumato.channels.extremal import Extremal, ExtremalChannel
 from sfumato.channels.geometric import Geometric, GeometricChannel
 from sfumato.channels.haar import HaarChannel, HaarHRR
 from sfumato.channels.hadamard import HRR, HRRChannel
@@ -54,6 +55,7 @@ for _choice in (
     HRR,
     SquareWave,
     Optimised,
+    Extremal,
     Comb,
     Hierarchical,
     HaarHRR,
@@ -97,6 +99,8 @@ __all__ = [
     "CombChannel",
     "Exponential",
     "ExponentialChannel",
+    "Extremal",
+    "ExtremalChannel",
     "Functional",
     "Geometric",
     "GeometricChannel",

@@ -1,0 +1,315 @@
+"""The channel made for any finite metric: private to the last word, and as good as brute force."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import replace
+from fractions import Fraction
+from itertools import accumulate, product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from sfumato.channels import ExtremalChannel, extreme_rows
+from sfumato.channels.base import Floats
+from sfumato.channels.extreme_rows import Found, exponential, fit, mean_square
+from sfumato.channels.extreme_tables import rows_from_text, rows_to_text
+from sfumato.exact import at_most_exp
+from sfumato.metrics import CellMetric
+
+PLACES = [(0, 0), (1, 0), (0, 2), (3, 1), (2, 3)]
+
+
+def line(size: int, step: float) -> sf.Metric:
+    return sf.Matrix([[str(abs(i - j) * Fraction(step)) for j in range(size)] for i in range(size)])
+
+
+def uneven(size: int) -> sf.Metric:
+    """A directed E, closed or not."""
+    rng = np.random.default_rng(size)
+    values = rng.integers(2, 12, (size, size)) / 8
+    np.fill_diagonal(values, 0)
+    return sf.Matrix(values.tolist())
+
+
+METRICS: dict[str, tuple[int, sf.Metric]] = {
+    "uniform": (5, sf.Uniform(1)),
+    "two": (2, sf.Uniform("0.3")),
+    "line": (5, line(5, 0.5)),
+    "places": (5, sf.Points("1/2", at=[(f"c{k}", place) for k, place in enumerate(PLACES)])),
+    "uneven": (4, uneven(4)),
+    "uneven five": (5, uneven(5)),
+    "near": (3, line(3, 2.0**-10)),
+    "far": (4, line(4, 40)),
+    "two far": (2, sf.Uniform(30)),
+}
+
+
+def axis_of(name: str, channel: sf.Extremal | None = None) -> sf.Axis:
+    size, metric = METRICS[name]
+    labels = [f"c{k}" for k in range(size)]
+    return sf.categories("x", labels, protect=metric, channel=channel or sf.Extremal())
+
+
+def channel_of(name: str) -> ExtremalChannel:
+    (channel,) = sf.Study("s", [axis_of(name)]).channels
+    assert isinstance(channel, ExtremalChannel)
+    return channel
+
+
+# Privacy
+
+
+def worst_share(rows: list[list[int]], metric: CellMetric) -> float:
+    """The largest log ratio over E; every pair is decided exactly."""
+    worst = 0.0
+    for i, j in product(range(metric.size), repeat=2):
+        e = metric.exact(i, j)
+        assert e is not None
+        ratio = max(Fraction(a, b) for a, b in zip(rows[i], rows[j], strict=True))
+        assert at_most_exp(ratio, e)
+        if i != j:
+            worst = max(worst, math.log(ratio) / float(e))
+    return worst
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_words_keep_the_metric_exactly_and_spend_nearly_all_of_it(name: str) -> None:
+    channel = channel_of(name)
+    rows, total = channel.words()
+    assert {sum(row) for row in rows} == {total == 2**64 and total}
+    assert min(min(row) for row in rows) > 0
+    spent = worst_share(rows, channel.metric)
+    # Beyond E = 12 nothing more is spent.
+    assert spent > (0.25 if "far" in name else 0.999)
+
+
+def test_a_table_for_another_metric_is_refused() -> None:
+    rows = channel_of("uniform").rows
+    looser = sf.Uniform("0.99").bind(axis_of("uniform").domain, optional=False)
+    with pytest.raises(sf.StudyError, match="does not keep the metric"):
+        ExtremalChannel(metric=looser, rows=rows)
+    stricter = replace(rows, shares=rows.shares * 1.01)
+    with pytest.raises(sf.StudyError, match="does not keep the metric"):
+        ExtremalChannel(metric=channel_of("uniform").metric, rows=stricter)
+
+
+class Given:
+    """Bits that are known beforehand."""
+
+    def __init__(self, words: list[int]) -> None:
+        self.held = np.array(words, dtype=np.uint64)
+
+    def words(self, count: int) -> Any:
+        assert count == len(self.held)
+        return self.held
+
+
+def test_every_word_gives_the_symbol_that_the_law_counts() -> None:
+    channel = channel_of("places")
+    rows, total = channel.words()
+    cells, words, wanted = [], [], []
+    for cell, row in enumerate(rows):
+        ends = list(accumulate(row))
+        for word in {0, total - 1, *ends[:-1], *(end - 1 for end in ends)}:
+            cells.append(cell)
+            words.append(word)
+            wanted.append(bisect_right(ends, word))
+    found = channel.encode(np.array(cells), Given(words))  # type: ignore[arg-type]
+    assert found.tolist() == wanted
+
+
+# Errors
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_readings_are_unbiased_and_the_error_is_what_the_search_promised(name: str) -> None:
+    channel = channel_of(name)
+    law = channel.likelihood()
+    assert np.allclose(channel.coefficients(np.eye(channel.size)) @ law.T, np.eye(channel.size))
+    gram = np.eye(channel.size) / channel.size
+    usual = exponential(gram, channel.metric.matrix()).value
+    assert mean_square(law, gram) < usual * (1 + 1e-3)
+    found = fit(gram, np.minimum(channel.metric.matrix(), 12))
+    assert mean_square(law, gram) == pytest.approx(found.value, rel=1e-3)
+    assert channel.gap == pytest.approx(found.value / found.bound - 1, abs=1e-9)
+
+
+def trees(size: int) -> list[list[tuple[int, int]]]:
+    """All trees on so many cells, by their Prüfer codes."""
+    found = []
+    for code in product(range(size), repeat=size - 2):
+        degree = [1 + code.count(cell) for cell in range(size)]
+        edges = []
+        for cell in code:
+            leaf = degree.index(1)
+            edges.append((leaf, cell))
+            degree[leaf] -= 1
+            degree[cell] -= 1
+        edges.append(tuple(cell for cell in range(size) if degree[cell] == 1))  # type: ignore[arg-type]
+        found.append(edges)
+    return found
+
+
+def all_rows(distance: Floats) -> Floats:
+    """Every extreme ray: all trees of tight pairs, in all directions, that keep E elsewhere."""
+    size = len(distance)
+    found = {}
+    for edges in trees(size):
+        for ups in product([False, True], repeat=size - 1):
+            logs = {edges[-1][0]: 0.0}
+            while len(logs) < size:
+                for (a, b), up in zip(edges, ups, strict=True):
+                    # "Up" means that a lies above b by as much as E(a, b) lets it.
+                    apart = distance[a, b] if up else -distance[b, a]
+                    if b in logs:
+                        logs.setdefault(a, logs[b] + apart)
+                    elif a in logs:
+                        logs.setdefault(b, logs[a] - apart)
+            row = np.array([logs[cell] for cell in range(size)])
+            if np.all(row[:, None] - row <= distance + 1e-9):
+                row -= row.max()
+                found[tuple(np.round(row, 9))] = row
+    rows = np.exp(np.array(list(found.values())))
+    scaled: Floats = rows / rows.mean(axis=1, keepdims=True)
+    return scaled
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in METRICS if name not in ("near", "far", "two far")]
+)
+def test_no_channel_is_better_by_more_than_a_thousandth_as_brute_force_shows(name: str) -> None:
+    size, _ = METRICS[name]
+    distance = axis_of(name).metric().matrix()
+    rows = all_rows(distance)
+    for gram in (np.eye(size) / size, np.array(WEIGHTS[:size, :size].T @ WEIGHTS[:size, :size])):
+        # With all rows priced, the bound is the theorem's: no channel at all is below it.
+        least, shares = bound_by_all(rows, gram)
+        found = fit(gram, distance)
+        assert least * (1 - 1e-9) <= found.value <= least * 1.002
+        assert found.bound <= found.value
+        assert found.bound == pytest.approx(least, rel=2e-3)
+        assert np.allclose(shares @ rows, 1, atol=1e-7)
+        assert np.allclose(found.shares @ np.exp(found.logs), 1, atol=1e-12)
+        assert np.all(found.logs[:, :, None] - found.logs[:, None, :] <= distance + 1e-9)
+
+
+WEIGHTS = np.tri(5) + 0.3 * np.eye(5)
+
+
+def bound_by_all(rows: Floats, gram: Floats) -> tuple[float, Floats]:
+    """f²/(Σλ + v) for the best weights of all extreme rows, and the weights."""
+    shares, lam, spread = extreme_rows._weigh(rows, gram, np.full(len(rows), 1 / len(rows)))
+    kernel = spread @ gram @ spread
+    value = float(np.sum(spread * gram))
+    over = float((np.einsum("ij,jk,ik->i", rows, kernel, rows) - rows @ lam).max())
+    return value**2 / (float(lam.sum()) + max(over, 0.0)), shares
+
+
+def test_two_cells_get_the_binary_optimum() -> None:
+    distance = np.array([[0, 0.7], [1.9, 0]])
+    found = fit(np.eye(2) / 2, distance)
+    a, b = np.exp(distance[1, 0]), np.exp(-distance[0, 1])
+    law = np.array([[a - 1, 1 - b], [b * (a - 1), a * (1 - b)]]) / (a - b)  # Theorem 2
+    assert found.value == pytest.approx(mean_square(law, np.eye(2) / 2), rel=1e-6)
+
+
+def test_places_on_a_map_are_read_much_better_than_by_the_exponential_channel() -> None:
+    grid = sf.Grid(south=55.9, west=-3.3, north=56.0, east=-3.1, rows=3, columns=4)
+    protect = grid.points(epsilon=1, per="4 km")
+    studies = [
+        sf.Study("homes", [grid.axis("home", protect=protect, channel=channel)])
+        for channel in (sf.Extremal(), sf.Exponential())
+    ]
+    made, usual = (s.expected_error(1_000, "home=r2c2").rows[-1].stderr for s in studies)
+    assert made < usual / 3
+    people = {"home": ["r2c2"] * 3_000 + ["r1c4"] * 1_000}
+    answer = studies[0].simulate(people, seed=4).estimate("unbiased").count(home="r2c2")
+    assert abs(answer.value - 3_000) < 4 * answer.stderr
+
+
+def test_a_search_that_fails_falls_back_on_the_exponential_channel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any) -> Found:
+        raise np.linalg.LinAlgError
+
+    gram, distance = np.eye(3) / 3, 1 - np.eye(3)
+    monkeypatch.setattr(extreme_rows, "_descend", fail)
+    seen: list[float] = []
+    found = fit(gram, distance, progress=seen.append)
+    assert found.value == exponential(gram, distance).value
+    assert seen == [1.0]
+    law = np.exp(found.logs).T * found.shares
+    assert np.allclose(law, np.exp(-distance / 2) / (1 + 2 * np.exp(-0.5)))
+
+
+# Files and slips
+
+
+def test_a_study_holds_its_rows_and_needs_no_search_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = sf.Study("s", [axis_of("places")])
+    text = study.to_toml()
+    monkeypatch.setattr(extreme_rows, "fit", None)
+    again = sf.Study.from_toml(text)
+    assert again.fingerprint == study.fingerprint
+    assert again.channels[0].words() == study.channels[0].words()
+    assert sf.Study("s", [axis_of("places")]).fingerprint == study.fingerprint  # from the cache
+
+
+def test_text_holds_rows_exactly_and_damage_is_refused() -> None:
+    rows = channel_of("uneven").rows
+    text = rows_to_text(rows)
+    read = rows_from_text(text)
+    assert np.array_equal(read.logs, rows.logs)
+    assert np.array_equal(read.shares, rows.shares)
+    assert (read.unit, read.gap) == (rows.unit, rows.gap)
+    for bad in ("", "x", text[:-8], text[8:], text[::-1], rows_to_text(replace(rows, unit=-1))):
+        with pytest.raises(sf.StudyError, match="damaged"):
+            sf.Extremal(table=bad)
+    for change in (
+        {"shares": -rows.shares},
+        {"shares": rows.shares * np.nan},
+        {"logs": rows.logs[:2], "shares": rows.shares[:2]},
+        {"logs": rows.logs * 0 + 2**30, "unit": 0},
+    ):
+        with pytest.raises(sf.StudyError, match="damaged"):
+            rows_from_text(rows_to_text(replace(rows, **change)))
+
+
+def test_workloads_are_named_or_given() -> None:
+    size, _ = METRICS["places"]
+    halves = [[1, 1, 0, 0, 0], [0, 0, 1, 1, 1]]
+    studies = [
+        sf.Study("s", [axis_of("places", channel)])
+        for channel in (sf.Extremal(halves), sf.Extremal())
+    ]
+    assert studies[0].axes[0].channel.workload == "own"  # type: ignore[union-attr]
+    assert sf.Study.from_toml(studies[0].to_toml()).fingerprint == studies[0].fingerprint
+    for_halves, for_cells = (s.expected_error(1_000, "x=c0|c1").rows[-1].stderr for s in studies)
+    assert for_halves < for_cells
+    assert sf.Extremal(halves).options()["workload"] == halves
+    with pytest.raises(sf.StudyError, match="workload must be"):
+        sf.Extremal("cell")
+    with pytest.raises(sf.StudyError, match=f"its workload has 2 cells and the axis has {size}"):
+        _ = sf.Study("s", [axis_of("places", sf.Extremal([[1, 0]]))]).channels
+    table = rows_to_text(channel_of("uneven").rows)
+    with pytest.raises(sf.StudyError, match="its table is for 4 cells and the axis has 5"):
+        _ = sf.Study("s", [axis_of("places", sf.Extremal(table=table))]).channels
+
+
+def test_metrics_that_do_not_fit_are_named() -> None:
+    blocks = sf.categories(
+        "x", ["a", "b", "c"], protect=sf.Blocks(1, [["a", "b"], ["c"]]), channel=sf.Extremal()
+    )
+    with pytest.raises(sf.StudyError, match=r"E is infinite.*Use Hadamard\(\) for Blocks"):
+        _ = sf.Study("s", [blocks]).channels
+    large = sf.integers("x", 0, 64, protect=sf.Distance(1), channel=sf.Extremal())
+    with pytest.raises(sf.TooLargeError, match="65 cells; the limit is 64"):
+        sf.Study("s", [large])
+    tiny = sf.integers("x", 0, 3, protect=sf.Distance("1e-4"), channel=sf.Extremal())
+    with pytest.raises(sf.StudyError, match=r"E must be at least 2\^-12"):
+        _ = sf.Study("s", [tiny]).channels
