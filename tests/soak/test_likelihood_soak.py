@@ -51,7 +51,8 @@ def test_errors_and_coverage_of_the_default(
         record_property(name, {way: round(float(e.mean()), 4) for way, e in errors.items()})
         if name == "two bumps":
             assert errors["default"].mean() - _slack(errors["default"]) <= TARGETS[epsilon]
-            assert errors["unbiased"].mean() - _slack(errors["unbiased"]) > TARGETS[epsilon]
+            gained = errors["unbiased"] - errors["default"]  # from the same reports
+            assert gained.mean() > _slack(gained)
         else:
             # The same reports read twice: the seeds' difference is what varies.
             more = errors["default"] - 1.1 * errors["plain EM"]
