@@ -66,6 +66,8 @@ def bound(choice: Choice, shape: tuple[int, ...], ordered: tuple[bool, ...], eps
 
 
 def name(choice: Any) -> str:
+    if callable(choice):
+        return str(choice.__name__)  # not its address, which differs from process to process
     return f"{choice.id} {choice.options()}" if hasattr(choice, "id") else str(choice)
 
 
