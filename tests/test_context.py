@@ -754,3 +754,18 @@ def test_two_labels_get_the_binary_channel() -> None:
     # Mangat's: only those who may lie add noise, n·q/(1 − q) with q = e^−1.
     assert answer.stderr == pytest.approx(math.sqrt(9_000 / (math.e - 1)), rel=0.02)
     assert abs(answer.value - 1_000) < 5 * answer.stderr
+
+
+def test_many_cells_without_order_are_decoded_whole() -> None:
+    """Beyond 16,384 cells there are no neighbours to join; 17,000 cells, 170 blocks."""
+    names = [f"c{k}" for k in range(17_000)]
+    blocks = [names[start : start + 100] for start in range(0, len(names), 100)]
+    axis = sf.categories("x", names, protect=sf.Blocks(2, blocks))
+    counts = np.zeros(len(names), dtype=np.int64)
+    counts[::50] = 100
+    estimate = sf.Study("many", [axis]).simulate_counts(counts, seed=3).estimate()
+    some = np.random.default_rng(4).choice(len(names), 3_000, replace=False)
+    answer = estimate.count({"x": {names[k] for k in some}})
+    assert answer.low < counts[some].sum() < answer.high
+    whole = estimate.count({"x": set(names[:5_000])})  # fifty blocks, which are not hidden
+    assert whole.value == pytest.approx(10_000, rel=1e-3)

@@ -39,9 +39,9 @@ _STALE = 2.0  # nats gained since: it is time to find it anew
 _CG_TOLERANCE = 1e-2
 _EXACT_TOLERANCE = 1e-4
 _MOST_CG = 200
-_MOST_CG_LARGE = 25  # on large grids a rough direction is enough, and all that can be afforded
-_MOST_NEWTON_LARGE = 12
-_LARGE = 1 << 18
+# On larger grids a rough direction is enough, and all that can be afforded: from so many cells on,
+# at most so many steps, each of at most so many products.
+_LARGE = ((1 << 18, 12, 25), (1 << 14, 25, 40))
 _LANCZOS = 25
 
 
@@ -178,7 +178,7 @@ class Curvature:
             return solved
         if u.ndim > self._law.ndim:
             return np.array([self.solve(part, tolerance=tolerance) for part in u])
-        most = _MOST_CG if self._law.size <= _LARGE else _MOST_CG_LARGE
+        _, most = _affordable(self._law.size)
         return _conjugate_gradients(self.times, u, tolerance, most)
 
     def draw(self, rng: np.random.Generator) -> Floats:
@@ -234,7 +234,7 @@ def fit(mixture: Mixture, field: Field, start: Floats | None = None, *, weigh: b
     value, law, mixed = _objective(mixture, field, u)
     curvature = Curvature(mixture, field, law, mixed)
     steps, since = 0, 0.0
-    most_steps = _MOST_NEWTON if law.size <= _LARGE else _MOST_NEWTON_LARGE
+    most_steps, _ = _affordable(law.size)
     while steps < most_steps:
         steps += 1
         multiplier = mixture.backward(posterior_ratio(mixture, mixed))
@@ -259,6 +259,14 @@ def fit(mixture: Mixture, field: Field, start: Floats | None = None, *, weigh: b
         curvature = Curvature(mixture, field, law, mixed)
     evidence = value - curvature.log_determinant() / 2 if weigh else math.nan
     return Fit(field, law, mixed, u, evidence, curvature, steps)
+
+
+def _affordable(cells: int) -> tuple[int, int]:
+    """The most Newton steps, and the most products for each."""
+    for size, steps, products in _LARGE:
+        if cells > size:
+            return steps, products
+    return _MOST_NEWTON, _MOST_CG
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -118,10 +118,10 @@ class Decoder:
     def moments(self, rows: Floats) -> tuple[Floats, Floats, Floats]:
         """Values, their variances as the fit sees them, and as wide as rough fits would have it."""
         value, variance = self._best.moments(rows)
-        several = len(self.posterior.mixture.shape) > 1
-        if not self._rough or (self.posterior.is_rough and several):
-            # Without rough fits, or with several axes and no smoothness to go by, only the
-            # unbiased error covers.
+        many = len(self.posterior.mixture.shape) > 1 or self._best.counts.size > DENSE_CELLS
+        if not self._rough or (self.posterior.is_rough and many):
+            # Without rough fits, or with several axes or many cells and no smoothness to go by,
+            # only the unbiased error covers.
             return value, variance, np.full_like(value, np.inf)
         wide = variance
         for opened in self._rough:
