@@ -14,7 +14,7 @@ from helpers_channels import CASES, EPSILONS, Case
 
 import sfumato as sf
 from sfumato import auditing
-from sfumato.auditing import Audit, audit
+from sfumato.auditing import Audit, audit, structure
 from sfumato.axes import Axis
 from sfumato.channels import (
     CappedGeometricChannel,
@@ -548,7 +548,8 @@ def foreign(monkeypatch: pytest.MonkeyPatch) -> sf.Study:
     study = ages(40_000, 1, sf.Geometric())
     channel = study.channels[0]
     assert isinstance(channel, GeometricChannel)
-    monkeypatch.setattr(auditing, "GeometricChannel", ThermometerChannel)
+    for module in (auditing, structure):
+        monkeypatch.setattr(module, "GeometricChannel", ThermometerChannel)
     return broken(study, Foreign(metric=channel.metric, odds=channel.odds))
 
 

@@ -25,7 +25,7 @@ from sfumato.errors import DataError, FormatError, MismatchError, SfumatoError, 
 from sfumato.guarantee import Guarantee
 from sfumato.mechanisms import Joint, Product
 from sfumato.mechanisms.joint import COLUMN
-from sfumato.metrics import CellMetric, Lp, Metric, Uniform, UniformMetric, metric_from_dict
+from sfumato.metrics import CellMetric, Metric, Uniform, UniformMetric, metric_from_dict
 from sfumato.planning import Comparison, Plan, choose_channel
 from sfumato.planning.choice import checked_expected
 from sfumato.planning.comparing import METHODS, compare
@@ -35,6 +35,7 @@ from sfumato.randomness import BitSource, SecureBits, SeededBits
 from sfumato.reports import Reports
 from sfumato.simulation import as_counts, draw_tally
 from sfumato.study_files import KNOWN_ENTRIES, axes_from_list, table_of
+from sfumato.study_rules import check_mechanism, checked_name, refuse_twins, shared_protection
 from sfumato.study_words import explain_axes, explain_records
 from sfumato.tables import columns
 from sfumato.tally import Tally
@@ -87,16 +88,16 @@ class Study:
         outside: Outside = "refuse",
         people: int | None = None,
     ) -> None:
-        self.name = _checked_name(name)
+        self.name = checked_name(name)
         self.people = checked_expected(people)
         if not axes:
             raise StudyError("a study needs at least one axis, got none: add integers(...) or so")
         if outside not in ("refuse", "clip"):
             raise StudyError(f"outside must be 'refuse' or 'clip', got outside={outside!r}")
-        shared = _shared_protection(protect, axes)
-        _check_mechanism(mechanism, channel, protect, axes)
+        shared = shared_protection(protect, axes)
+        check_mechanism(mechanism, channel, protect, axes)
         given = [axis.with_defaults(channel=None, outside=outside, protect=shared) for axis in axes]
-        _refuse_twins(given)
+        refuse_twins(given)
         self.metrics: tuple[CellMetric, ...] = tuple(axis.metric() for axis in given)
         self.choice: Choice | None = None
         self.axes: tuple[Axis, ...] = tuple(given)
@@ -477,72 +478,3 @@ class Study:
                 "If the change is meant, it is a new study: remove the line 'fingerprint'"
             )
         return study
-
-
-def _checked_name(name: str) -> str:
-    """A study's name, which must not be blank."""
-    if not isinstance(name, str) or not name.strip():
-        raise StudyError(f"a study needs a name that is not blank, got name={name!r}")
-    return name
-
-
-def _shared_protection(protect: Metric | None, axes: Sequence[Axis]) -> Metric | None:
-    """What the study says about all axes together, as a metric for each."""
-    if protect is None:
-        return None
-    if not isinstance(protect, Lp | Uniform):
-        raise StudyError(
-            f"protect={type(protect).__name__} for a whole study is not available; give each axis "
-            "its own protect=..., or the study protect=Uniform(epsilon=...) or "
-            "protect=Lp(epsilon=..., p=...)"
-        )
-    stated = [axis.name for axis in axes if axis.protect is not None]
-    if stated:
-        raise StudyError(
-            f"the study states one {type(protect).__name__} guarantee for all axes, so axis "
-            f"{stated[0]!r} must not state its own: leave out one of them"
-        )
-    return protect.per_axis(len(axes)) if isinstance(protect, Lp) else protect
-
-
-def _check_mechanism(
-    mechanism: Choice | None, channel: Choice | None, protect: Metric | None, axes: Sequence[Axis]
-) -> None:
-    """Refuse mechanisms without one guarantee for whole records, and channels beside them."""
-    if mechanism is not None and not isinstance(mechanism, Choice):
-        raise StudyError(
-            f"mechanism must be a choice such as Hierarchical(), got {type(mechanism).__name__}"
-        )
-    if not isinstance(protect, Uniform):
-        if mechanism is not None:
-            raise StudyError(
-                "mechanism=... perturbs whole records and needs one guarantee for them: give the "
-                "study protect=Uniform(epsilon=...), or the axes channel=..."
-            )
-        return
-    if mechanism is not None and channel is not None:
-        raise StudyError("mechanism=... and channel=... do not go together; leave out one of them")
-    if len(axes) == 1:
-        return
-    rounded = [axis.name for axis in axes if axis.domain.rounding_bits]
-    if rounded:
-        raise StudyError(
-            f"axis {rounded[0]!r}: rounding='stochastic' needs protect=Distance(...) of its own; "
-            "leave out one of them"
-        )
-    named = [axis.name for axis in axes if axis.channel is not None]
-    if channel is not None or named:
-        who = f"axis {named[0]!r}" if named else "the study"
-        raise StudyError(
-            f"under one Uniform guarantee whole records go through one mechanism, so {who} must "
-            "not name a channel: use mechanism=..."
-        )
-
-
-def _refuse_twins(axes: Sequence[Axis]) -> None:
-    """Refuse two axes of one name."""
-    seen = set()
-    for axis in axes:
-        if axis.name in seen:
-            raise StudyError(f"two axes are called {axis.name!r}; names must differ")
-        seen.add(axis.name)

@@ -1,0 +1,139 @@
+"""Odds against their bounds: what is near is decided in integers, and the worst is remembered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.exact import at_most_exp, exp_bounds, log
+from sfumato.metrics import CellMetric
+
+Method = Literal["all pairs, exactly", "by structure", "not checked"]
+
+_MOST_PROBLEMS = 5
+_FAST_BITS = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The most that odds may be: e^E, or 1 + E between grid points behind stochastic rounding."""
+
+    e: Fraction
+    linear: bool = False
+
+    @property
+    def log(self) -> float:
+        """Its logarithm."""
+        return math.log1p(float(self.e)) if self.linear else float(self.e)
+
+    def allows(self, more: int, less: int) -> bool:
+        """Whether more/less is within the bound, decided exactly."""
+        if self.linear:
+            return more * self.e.denominator <= less * (self.e.denominator + self.e.numerator)
+        low, _ = exp_bounds(self.e, _FAST_BITS)
+        if (more << _FAST_BITS) <= less * low:
+            return True
+        return less > 0 and at_most_exp(Fraction(more, less), self.e)
+
+    def share(self, ratio: Fraction) -> float:
+        """How much of E these odds spend."""
+        return float((ratio - 1) / self.e) if self.linear else log(ratio) / float(self.e)
+
+
+@dataclass(slots=True)
+class Findings:
+    """The pair that spends most so far, and all that is wrong."""
+
+    spent: float = 0.0
+    pair: tuple[int, int] | None = None
+    log_ratio: float = 0.0
+    allowed: float = math.inf
+    method: Method = "not checked"
+    pairs: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def rough(self, pair: tuple[int, int], log_ratio: float, bound: Bound) -> None:
+        """Take odds that are certainly within their bound, to the accuracy of a float."""
+        share = math.expm1(log_ratio) / float(bound.e) if bound.linear else log_ratio / bound.log
+        if share > self.spent or self.pair is None:
+            self.pair, self.spent = pair, max(share, 0.0)
+            self.log_ratio, self.allowed = max(log_ratio, 0.0), bound.log
+
+    def exact(self, pair: tuple[int, int], more: int, less: int, bound: Bound) -> None:
+        """Take odds near or beyond their bound, and decide in integers."""
+        ratio = Fraction(more, less) if less else None
+        share = math.inf if ratio is None else bound.share(ratio)
+        if bound.allows(more, less):
+            share = min(share, 1.0)  # a float may round up what integers have decided
+        else:
+            share = max(share, math.nextafter(1.0, 2.0))
+            if len(self.problems) < _MOST_PROBLEMS:
+                excess = "infinitely" if ratio is None else f"by {share - 1:.1e} of E"
+                self.problems.append(
+                    f"the odds of cell {pair[0]} against cell {pair[1]} exceed their bound "
+                    f"e^{bound.log:.12g} {excess}"
+                )
+        if share > self.spent or self.pair is None:
+            self.pair, self.spent, self.allowed = pair, share, bound.log
+            self.log_ratio = math.inf if ratio is None else log(ratio)
+
+
+def compare_all(rows: Sequence[Sequence[int]], metric: CellMetric, found: Findings) -> None:
+    """Every ordered pair of cells, every output."""
+    law = Law(rows)
+    for x in range(metric.size):
+        limited = {
+            y: Bound(e)
+            for y in range(metric.size)
+            if y != x and (e := metric.exact(x, y)) is not None
+        }
+        found.pairs += metric.size - 1 - len(limited)
+        if limited:
+            law.compare(x, list(limited), list(limited.values()), found)
+
+
+class Law:
+    """A table of words, and their logarithms with the most these can err."""
+
+    def __init__(self, rows: Sequence[Sequence[int]]) -> None:
+        self.rows = rows
+        self.logs, self.slack = logs_of(rows)
+        self.has_zeros = bool(np.isneginf(self.logs).any())
+
+    def compare(
+        self, x: int, others: Sequence[int], bounds: Sequence[Bound], found: Findings
+    ) -> None:
+        """The odds of cell x against some others, for every output."""
+        found.pairs += len(others)
+        with np.errstate(invalid="ignore"):
+            gap = self.logs[x] - self.logs[others]
+        if self.has_zeros:  # nobody puts it out: nothing to compare
+            gap[np.isnan(gap)] = -math.inf
+        worst = gap.max(axis=1)
+        for place, (y, bound) in enumerate(zip(others, bounds, strict=True)):
+            limit = bound.log * (1 - 2.0**-50) - self.slack
+            if worst[place] <= limit:
+                found.rough((x, y), float(worst[place]), bound)
+                continue
+            more, less = 0, 1
+            for output in np.flatnonzero(gap[place] > limit).tolist():
+                a, b = self.rows[x][output], self.rows[y][output]
+                if a * less > more * b:
+                    more, less = a, b
+            found.exact((x, y), more, less, bound)
+
+
+def logs_of(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.float64], float]:
+    """Logarithms of words of any number, and the most that a difference of two can err.
+
+    Reading a number as a float, its logarithm (with ln 2 times the exponent added beyond 2^1024)
+    and the difference err by less than 8 units in the last place of the largest logarithm.
+    """
+    logs = np.array([[math.log(word) if word else -math.inf for word in row] for row in rows])
+    return logs, 8 * float(logs.max(initial=1.0)) * 2.0**-52
