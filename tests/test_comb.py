@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.channels import CombChannel
-from sfumato.channels.comb import MOST_SYMBOLS
+from sfumato.channels.comb_tables import MOST_SYMBOLS
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.estimation.mixture import JointMixture, Runs, SymbolMixture
 from sfumato.exact import at_most_exp

@@ -6,7 +6,6 @@ axis it becomes a *channel*: a fixed table of integers from which both ends deri
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.bitcolumns import BitColumns
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.exact import exp_floor
 from sfumato.metrics import CellMetric, UniformMetric
 from sfumato.randomness import WORD_BITS, BitSource
 
@@ -390,17 +388,6 @@ def uniform_fitted(choice: Choice, metric: CellMetric, rounded: bool) -> Uniform
         name = type(choice).__name__
         raise StudyError(f"{name} does not fit this axis: {problem or 'it cannot round'}")
     return metric
-
-
-def flips_within(epsilon: Fraction, precision: int) -> int:
-    """Of 2^precision words, how many flip a bit: as few as keep its odds within e^ε."""
-    total = 1 << precision
-    flips = math.ceil(total / (1 + exp_floor(epsilon)))
-    if 2 * flips >= total:
-        raise StudyError(
-            f"a table of 2^{precision} words is too coarse for this epsilon; use a larger epsilon"
-        )
-    return flips
 
 
 def refuse_dense(size: int, what: str) -> None:

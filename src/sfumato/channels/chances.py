@@ -64,6 +64,11 @@ def checked_chances(levels: Any) -> Chances:
     return chances
 
 
+def written_chances(chances: str | Sequence[Fraction]) -> str | list[str]:
+    """A name or chances as a study file holds them."""
+    return chances if isinstance(chances, str) else [str(chance) for chance in chances]
+
+
 def words_of(chances: Sequence[Fraction], precision: int) -> list[int]:
     """Words of each level: within one of its chance, and all words used.
 

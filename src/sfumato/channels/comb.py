@@ -26,7 +26,6 @@ Why 1/k:
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -48,16 +47,15 @@ from sfumato.channels.base import (
     needs_uniform,
     with_known_total,
 )
+from sfumato.channels.comb_tables import all_teeth, comb_weights, moduli_of, too_many, turn_words
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.exact import exp_floor
 from sfumato.metrics import CellMetric, UniformMetric
 from sfumato.randomness import BitSource, WordTable
 
-MOST_SYMBOLS = 1 << 21
 _MOST_ENTRIES = 1 << 25
 _MOST_RUNS = 128  # for decoding, turns are joined to so many runs a comb …
 _FEWEST_RUNS = 8  # … or, of combs that are drawn seldom, to as few as these
-_WEIGHT_BITS = 40
 _ENTRIES_AT_ONCE = 1 << 20
 
 
@@ -125,18 +123,18 @@ class CombChannel(SymbolChannel):
     def __post_init__(self) -> None:
         """Draw up the tables of combs and turns in integers."""
         total = 1 << self.precision
-        weights = _comb_weights(self.teeth, self.moduli, self.ordered)
+        weights = comb_weights(self.teeth, self.moduli, self.ordered)
         words = [weight * total // sum(weights) for weight in weights]
         words[0] += total - sum(words)
         object.__setattr__(self, "_combs", WordTable(words, self.precision))
         odds = exp_floor(self.metric.epsilon)
-        turns = _turn_words(odds, self.tooth, self.circle, self.precision)
+        turns = turn_words(odds, self.tooth, self.circle, self.precision)
         object.__setattr__(self, "_turns", WordTable(turns, self.precision))
 
     @cached_property
     def moduli(self) -> tuple[int, ...]:
         """How many steps each axis has around: its cells, or more where that keeps turns few."""
-        return _moduli(self.shape)
+        return moduli_of(self.shape)
 
     @property
     def circle(self) -> int:
@@ -152,7 +150,7 @@ class CombChannel(SymbolChannel):
     @cached_property
     def teeth(self) -> NDArray[np.int64]:
         """Teeth along every axis, one row a comb; of k and −k, which say the same, only one."""
-        return _all_teeth(self.moduli)
+        return all_teeth(self.moduli)
 
     @property
     def outputs(self) -> int:
@@ -410,67 +408,3 @@ class CombChannel(SymbolChannel):
                 f"{self.size * self.outputs * 8 / 2**30:.1f} GiB; the limit is "
                 f"{_MOST_ENTRIES * 8 / 2**30:.2f} GiB. Use mix() and expect(), which need none"
             )
-
-
-def _moduli(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Steps around each axis: its cells, or the next power of two where turns would be many."""
-    if math.lcm(*shape) <= 2 * max(shape):
-        return shape
-    return tuple(1 << (size - 1).bit_length() for size in shape)
-
-
-def too_many(shape: tuple[int, ...]) -> str | None:
-    """Why a grid has too many combs and turns, or None if it has not."""
-    moduli = _moduli(shape)
-    symbols = math.prod(moduli) // 2 * math.lcm(*moduli)
-    if symbols <= MOST_SYMBOLS:
-        return None
-    cells = " × ".join(map(str, shape))
-    return (
-        f"{cells} cells have about {symbols:,} combs and turns ({symbols * 64 / 2**30:.2g} GiB to "
-        f"decode); the limit is {MOST_SYMBOLS:,}. Hierarchical() takes more cells"
-    )
-
-
-def _all_teeth(moduli: tuple[int, ...]) -> NDArray[np.int64]:
-    """All frequencies but zero, one of every pair k and −k."""
-    grid = np.indices(moduli).reshape(len(moduli), -1).T
-    mirrored = np.ravel_multi_index(tuple((-grid % moduli).T), moduli)
-    keep = np.arange(len(grid)) <= mirrored
-    keep[0] = False
-    result: NDArray[np.int64] = grid[keep].astype(np.int64)
-    return result
-
-
-def _comb_weights(
-    teeth: NDArray[np.int64], moduli: tuple[int, ...], ordered: tuple[bool, ...]
-) -> list[int]:
-    """How often each comb is drawn, in integers: 1/k along ordered axes, 2 where it has no teeth.
-
-    Along an axis without order all frequencies weigh the same, and none at all as much as √m.
-    """
-    weights = np.full(len(teeth), 1 << _WEIGHT_BITS, dtype=np.int64)
-    for number, modulus, is_ordered in zip(teeth.T, moduli, ordered, strict=True):
-        if is_ordered:
-            folded = np.minimum(number, modulus - number)
-            weights = np.where(number == 0, 2 * weights, weights // np.maximum(folded, 1))
-        else:
-            weights = np.where(number == 0, math.isqrt(modulus) * weights, weights)
-    return [max(1, int(weight)) for weight in weights]
-
-
-def _turn_words(odds: Fraction, tooth: int, circle: int, precision: int) -> list[int]:
-    """Words for each distance of the phase beyond the turn: near ones up to `odds` times far ones.
-
-    Far words are rounded up and near ones down; the few that are left go to one far distance.
-    """
-    total = 1 << precision
-    far = math.ceil(total / (odds * tooth + circle - tooth))
-    near = (total - (circle - tooth) * far) // tooth
-    rest = total - (circle - tooth) * far - tooth * near
-    if near <= far + rest:
-        raise StudyError(
-            f"a table of 2^{precision} words is too coarse for {circle} turns at this epsilon; "
-            "use a larger epsilon"
-        )
-    return [*itertools.repeat(near, tooth), far + rest, *itertools.repeat(far, circle - tooth - 1)]

@@ -8,14 +8,14 @@ Guarantee:
     and so is often a cell that is not sensitive. A cell alone in its block is told as it is.
 
 Estimator:
-    With c = (e^ε + 1)/(e^ε − 1), row x + 1 of a matrix of order K for the x-th cell of a block, and
-    w̃ the weights less their mean m in the block, f(y) = m + c·Σ_x w̃[x]·H[x + 1, y]. This is the
+    With c = (e^ε + 1)/(e^ε − 1), a row H[x] of a matrix of order K for every cell of a block, and
+    w̃ the weights less their mean m in the block, f(y) = m + c·Σ_x w̃[x]·H[x, y]. This is the
     paper's reading (15), (16), (19) but for m, which it lacks: as the block is told, f is unbiased
     with any m, and with the mean the block as a whole is read without error. With sensitive cells,
     another cell that is told by its own symbol reads c·w − (c − 1)·m, m their mean weight.
 
 References:
-    Acharya et al. 2020, (13)–(16) and (19), with the all-ones row of (13) left out; Acharya, Sun
+    Acharya et al. 2020, (13)–(16) and (19), with the all-ones row of (13) left out and rows scattered; Acharya, Sun
     and Zhang 2019 for one block.
 """
 
@@ -36,9 +36,9 @@ from sfumato.channels.base import (
     Outputs,
     SymbolChannel,
     claimed_tightness,
-    flips_within,
     refuse_dense,
 )
+from sfumato.channels.flips import flips_within
 from sfumato.channels.matrices import Matrices, matrices_of
 from sfumato.channels.transforms import walsh_hadamard
 from sfumato.errors import StudyError
@@ -158,9 +158,8 @@ class HadamardChannel(SymbolChannel):
             wrong = (np.bitwise_count(row & column) & 1) ^ flip[0]
             column ^= (row & (~row + np.uint32(1))) * wrong
             symbol = place - row + column
-            if (
-                matrices.covered
-            ):  # with the second chance, any column of the sensitive cells' matrix
+            if matrices.covered:
+                # Without luck in the second draw, any column of the sensitive cells' matrix.
                 told = (row == 0) & (flip[1] == 0)
                 symbol = np.where(told, place, np.where(row == 0, column, symbol))
             out[start : start + len(part)] = symbol
@@ -250,7 +249,7 @@ class HadamardChannel(SymbolChannel):
     def cell_squares(self, profile: Floats) -> Floats:
         """Σ_y profile[y]·f_x(y)² for every cell x, f_x the reading of the cell alone.
 
-        Within a block of s cells with R = Σ_x H[x + 1], f_x = (1 − c·R)/s + c·H[x + 1], so that the
+        Within a block of s cells with R = Σ_x H[x], f_x = (1 − c·R)/s + c·H[x], so that the
         square is a constant and one transform.
         """
         matrices, c = self.matrices, 1 / self.gain

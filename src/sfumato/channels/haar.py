@@ -29,26 +29,33 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.channels.base import Cells, Choice, Floats, as_weights, needs_uniform
+from sfumato.channels.base import Cells, Floats, as_weights
 from sfumato.channels.chances import (
     checked_chances,
     range_energies,
     rounded_chances,
     settled_chances,
     words_of,
+    written_chances,
 )
 from sfumato.channels.hadamard import HRRChannel
-from sfumato.channels.hierarchy import MOST_CELLS, check_grid, checked_tuples, level_words
-from sfumato.channels.levels import Level, LevelsChannel, axis_codes, refuse_outputs
+from sfumato.channels.levels import (
+    Level,
+    LevelsChannel,
+    LevelsChoice,
+    axis_codes,
+    checked_tuples,
+    level_words,
+    refuse_outputs,
+)
 from sfumato.channels.transforms import walsh_hadamard
-from sfumato.channels.trees import Levels, Tree
-from sfumato.errors import StudyError, TooLargeError
-from sfumato.metrics import CellMetric, UniformMetric
+from sfumato.channels.trees import Levels, Tree, grid_trees
+from sfumato.metrics import UniformMetric
 from sfumato.randomness import BitSource
 
 
 @dataclass(frozen=True, slots=True)
-class HaarHRR(Choice):
+class HaarHRR(LevelsChoice):
     """Choose Haar coefficients by Hadamard response; it fits `Uniform`, on axes with neighbours.
 
     Args:
@@ -72,22 +79,6 @@ class HaarHRR(Choice):
         """Check the chances."""
         object.__setattr__(self, "levels", checked_chances(self.levels))
 
-    def misfit(self, metric: CellMetric) -> str | None:
-        """It needs one ε for all pairs, and cells that one transform can take."""
-        if not isinstance(metric, UniformMetric):
-            return needs_uniform(metric)
-        return None if metric.size <= MOST_CELLS else _too_large(metric.size)
-
-    def bind(
-        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
-    ) -> HaarChannel:
-        """Build the response of every level and the chances of levels."""
-        if not isinstance(metric, UniformMetric) or rounded:
-            raise StudyError(
-                f"HaarHRR does not fit this axis: {self.misfit(metric) or 'it cannot round'}"
-            )
-        return self.bind_grid(metric, (metric.size,), (True,), precision=precision)
-
     def bind_grid(
         self,
         metric: UniformMetric,
@@ -97,13 +88,8 @@ class HaarHRR(Choice):
         precision: int = 64,
     ) -> HaarChannel:
         """Products of the axes' bases: some level on every axis."""
-        check_grid(metric, shape, ordered)
-        if metric.size > MOST_CELLS:
-            raise TooLargeError(_too_large(metric.size))
-        trees = tuple(
-            Tree.branching(size, 2) if is_ordered else Tree.flat(size)
-            for size, is_ordered in zip(shape, ordered, strict=True)
-        )
+        self._check_grid(metric, shape, ordered)
+        trees = grid_trees(shape, ordered, 2)
         axes = tuple(HaarAxis(tree, halves) for tree, halves in zip(trees, ordered, strict=True))
         parts = []
         for levels in checked_tuples(trees):
@@ -130,17 +116,7 @@ class HaarHRR(Choice):
 
     def options(self) -> dict[str, Any]:
         """The chances, where they are given."""
-        if self.levels is None or isinstance(self.levels, str):
-            return {} if self.levels is None else {"levels": self.levels}
-        return {"levels": [str(chance) for chance in self.levels]}
-
-
-def _too_large(cells: int) -> str:
-    """Why so many cells are too many."""
-    return (
-        f"HaarHRR on {cells:,} cells needs about {cells * 8 * 16 / 2**30:.0f} GiB to read one "
-        f"answer; the limit is {MOST_CELLS:,} cells. Use fewer cells (bins=..., step=...)"
-    )
+        return {} if self.levels is None else {"levels": written_chances(self.levels)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ References:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,17 +29,15 @@ from sfumato.channels.base import (
     Outputs,
     SymbolChannel,
     as_weights,
-    claimed_tightness,
-    flips_within,
     needs_uniform,
     refuse_dense,
     uniform_fitted,
     with_known_total,
 )
+from sfumato.channels.flips import UniformFlips
 from sfumato.channels.transforms import walsh_hadamard
-from sfumato.exact import exp_floor
-from sfumato.metrics import CellMetric, UniformMetric
-from sfumato.randomness import BitSource, FlipTable
+from sfumato.metrics import CellMetric
+from sfumato.randomness import BitSource
 
 MOST_CELLS = 1 << 22
 _PEOPLE_AT_ONCE = 1 << 17  # a multiple of 64: flips are drawn 64 to a word
@@ -79,25 +76,10 @@ class HRR(Choice):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class HRRChannel(SymbolChannel):
+class HRRChannel(UniformFlips, SymbolChannel):
     """Symbol 2·j + b: column j of `order`, and the sign there, b = 0 for +1 and 1 for −1."""
 
     id: ClassVar[str] = "hrr"
-    metric: UniformMetric
-    precision: int = 64
-    flips: int = field(init=False)
-    _flips: FlipTable = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Round the chance of a flip up, so that the odds stay within bounds."""
-        flips = flips_within(self.metric.epsilon, self.precision)
-        object.__setattr__(self, "flips", flips)
-        object.__setattr__(self, "_flips", FlipTable([flips], self.precision))
-
-    @property
-    def tightness(self) -> float:  # type: ignore[override]
-        """Every pair is told apart by all of ε but for the rounding of one chance."""
-        return claimed_tightness(exp_floor(self.metric.epsilon), self.precision)
 
     @property
     def order(self) -> int:
@@ -151,10 +133,6 @@ class HRRChannel(SymbolChannel):
                 row += [self.flips, right] if minus else [right, self.flips]
             rows.append(row)
         return rows, self.order * total
-
-    def worst_ratio(self) -> Fraction:
-        """The true sign against the other."""
-        return Fraction((1 << self.precision) - self.flips, self.flips)
 
     def likelihood(self) -> Floats:
         """P(output | cell)."""

@@ -24,16 +24,10 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from sfumato.channels.base import (
-    Cells,
-    Choice,
-    Floats,
-    SymbolChannel,
-    needs_uniform,
-    with_known_total,
-)
+from sfumato.channels.base import Choice, Floats, SymbolChannel, with_known_total
+from sfumato.channels.boxes import BoxLevel, node_spread, nodes_of
 from sfumato.channels.chances import (
     best_chances,
     checked_chances,
@@ -41,34 +35,38 @@ from sfumato.channels.chances import (
     range_energies,
     settled_chances,
     words_of,
+    written_chances,
 )
-from sfumato.channels.hadamard import HRR, HRRChannel
-from sfumato.channels.hashing import OLH, OLHChannel
-from sfumato.channels.levels import Level, LevelsChannel, axis_codes, refuse_outputs
-from sfumato.channels.response import KaryResponse, KaryResponseChannel
+from sfumato.channels.hadamard import HRR
+from sfumato.channels.hashing import OLH
+from sfumato.channels.levels import (
+    LevelsChannel,
+    LevelsChoice,
+    checked_tuples,
+    level_words,
+    refuse_outputs,
+)
+from sfumato.channels.response import KaryResponse
 from sfumato.channels.trees import (
     Levels,
     Tree,
+    grid_trees,
     least_grid_parts,
     least_parts,
-    level_tuples,
     plain_parts,
 )
 from sfumato.errors import StudyError, TooLargeError, near
 from sfumato.exact import positive
-from sfumato.metrics import CellMetric, UniformMetric
-from sfumato.randomness import BitSource
+from sfumato.metrics import UniformMetric
 
 ORACLES: dict[str, Choice] = {"olh": OLH(), "hrr": HRR(), "grr": KaryResponse()}
 BEST = "best"
-MOST_CELLS = 1 << 22
 MOST_FILLED = 1 << 24
-MOST_TUPLES = 1 << 10
 _LEAST_SHARE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Hierarchical(Choice):
+class Hierarchical(LevelsChoice):
     """Choose a hierarchical histogram; it fits `Uniform`, on axes with neighbours.
 
     Args:
@@ -118,22 +116,6 @@ class Hierarchical(Choice):
             )
         object.__setattr__(self, "levels", checked_chances(self.levels))
 
-    def misfit(self, metric: CellMetric) -> str | None:
-        """It needs one ε for all pairs, and nodes that the oracle can take."""
-        if not isinstance(metric, UniformMetric):
-            return needs_uniform(metric)
-        return None if metric.size <= MOST_CELLS else self._too_large(metric.size)
-
-    def bind(
-        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
-    ) -> HierarchicalChannel:
-        """Build the tree, the oracle of every level, and the chances of levels."""
-        if not isinstance(metric, UniformMetric) or rounded:
-            raise StudyError(
-                f"Hierarchical does not fit this axis: {self.misfit(metric) or 'it cannot round'}"
-            )
-        return self.bind_grid(metric, (metric.size,), (True,), precision=precision)
-
     def bind_grid(
         self,
         metric: UniformMetric,
@@ -143,10 +125,8 @@ class Hierarchical(Choice):
         precision: int = 64,
     ) -> HierarchicalChannel:
         """Nodes are boxes: some level on every axis, roots and single cells only without order."""
-        check_grid(metric, shape, ordered)
-        if metric.size > MOST_CELLS:
-            raise TooLargeError(self._too_large(metric.size))
-        trees = self._trees(shape, ordered)
+        self._check_grid(metric, shape, ordered)
+        trees = grid_trees(shape, ordered, self.branching)
         tuples = checked_tuples(trees)
         if len(shape) > 1 and math.prod(tree.runs[0] for tree in trees) > MOST_FILLED:
             filled = " × ".join(f"{tree.runs[0]:,}" for tree in trees)
@@ -210,7 +190,7 @@ class Hierarchical(Choice):
             )
         order = (True,) * len(cells) if ordered is None else tuple(ordered)
         metric = UniformMetric(positive(epsilon, "epsilon"), math.prod(cells))
-        trees = self._trees(cells, order)
+        trees = grid_trees(cells, order, self.branching)
         energies = question_energies(trees, rows.reshape(len(rows), *cells))
         total = sum(energies.values())
         if not total > 0:
@@ -221,13 +201,6 @@ class Hierarchical(Choice):
         spreads = {part.levels: part.spread for part in channel.parts}
         return replace(self, levels=tuple(best_chances(trees, energies, spreads)))
 
-    def _trees(self, shape: Sequence[int], ordered: Sequence[bool]) -> tuple[Tree, ...]:
-        """One an axis: whole nodes where cells have neighbours, else roots and leaves."""
-        return tuple(
-            Tree.branching(size, self.branching) if is_ordered else Tree.flat(size)
-            for size, is_ordered in zip(shape, ordered, strict=True)
-        )
-
     def options(self) -> dict[str, Any]:
         """The options that are not the usual ones."""
         found: dict[str, Any] = {}
@@ -236,8 +209,7 @@ class Hierarchical(Choice):
         if self.oracle != "olh":
             found["oracle"] = self.oracle
         if self.levels is not None:
-            given = self.levels
-            found["levels"] = given if isinstance(given, str) else [str(chance) for chance in given]
+            found["levels"] = written_chances(self.levels)
         if not self.consistency:
             found["consistency"] = False
         return found
@@ -259,130 +231,6 @@ class Hierarchical(Choice):
         return min(
             (channel for channel in bound if isinstance(channel, SymbolChannel)), key=node_spread
         )
-
-    def _too_large(self, cells: int) -> str:
-        """Why so many cells are too many."""
-        return (
-            f"Hierarchical on {cells:,} cells needs about {cells * 8 * 16 / 2**30:.0f} GiB to read "
-            f"one answer; the limit is {MOST_CELLS:,} cells. Use fewer cells (bins=..., step=...)"
-        )
-
-
-def check_grid(metric: UniformMetric, shape: Sequence[int], ordered: Sequence[bool]) -> None:
-    """Whether shape and order speak of the metric's cells."""
-    if math.prod(shape) != metric.size or len(shape) != len(ordered) or min(shape) < 1:
-        raise ValueError(f"a grid of shape {tuple(shape)} does not have {metric.size} cells")
-
-
-def checked_tuples(trees: Sequence[Tree]) -> list[Levels]:
-    """All tuples of levels, if they are not too many."""
-    count = math.prod(tree.depth + 1 for tree in trees) - 1
-    if count > MOST_TUPLES:
-        raise TooLargeError(
-            f"{len(trees)} axes have {count:,} combinations of levels, and each person speaks "
-            f"about one of them; the limit is {MOST_TUPLES:,}. Use a larger branching or fewer axes"
-        )
-    return level_tuples(trees)
-
-
-def level_words(trees: Sequence[Tree], shape: Sequence[int]) -> str:
-    """What levels are counted for, in a message."""
-    if len(trees) == 1:
-        return f"{shape[0]:,} cells"
-    grid = " × ".join(f"{size:,}" for size in shape)
-    return f"the combinations of levels of {grid} cells, that of all roots left out"
-
-
-def nodes_of(trees: Sequence[Tree], levels: Levels) -> int:
-    """How many boxes there are at some levels."""
-    return math.prod(tree.nodes(level) for tree, level in zip(trees, levels, strict=True))
-
-
-def node_spread(channel: SymbolChannel) -> float:
-    """σ²: a reading's mean square is σ²·Σb² for parts b with mean zero, people spread evenly.
-
-    Computed by divisions and products only, so that both ends find the same chances of levels.
-    """
-    total = 1 << channel.precision
-    if isinstance(channel, HRRChannel):
-        return channel.scale * channel.scale
-    if isinstance(channel, OLHChannel):
-        g = channel.prime
-        gap = (g * channel.response.right - total) / (g * total)
-        return (g - 1) / (g * g) / (gap * gap)
-    if isinstance(channel, KaryResponseChannel):
-        gap = (channel.right - channel.wrong) / total
-        return 1 / (channel.size * gap * gap)
-    raise TypeError(f"{channel.id} is no oracle of a hierarchy")
-
-
-@dataclass(frozen=True, eq=False)
-class BoxLevel(Level):
-    """The box at some level on each axis, told by an oracle."""
-
-    levels: Levels
-    trees: tuple[Tree, ...]
-    inner: SymbolChannel
-
-    @property
-    def spread(self) -> float:
-        """σ² of a node."""
-        return node_spread(self.inner)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Nodes along each axis."""
-        pairs = zip(self.trees, self.levels, strict=True)
-        return tuple(tree.nodes(level) for tree, level in pairs)
-
-    def nodes(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The number of each cell's box."""
-        result = np.zeros_like(cells)
-        codes = axis_codes(cells, [tree.size for tree in self.trees])
-        for code, tree, level in zip(codes, self.trees, self.levels, strict=True):
-            result = result * tree.nodes(level) + code // tree.runs[level]
-        return result
-
-    def encode(self, cells: NDArray[np.int64], bits: BitSource) -> Cells:
-        """The oracle's symbol for the box."""
-        found = self.inner.encode(self.nodes(cells), bits)
-        if not isinstance(found, np.ndarray):
-            raise TypeError("an oracle of a hierarchy puts out symbols")
-        return found
-
-    def mix(self, law: Floats) -> Floats:
-        """Sum over boxes, then the oracle."""
-        return self.inner.mix(self.joined(law))
-
-    def expect(self, table: Floats) -> Floats:
-        """The oracle's mean at the cell's box."""
-        return self.at_cells(self.inner.expect(table))
-
-    def rows(self) -> tuple[list[list[int]], int]:
-        """The oracle's rows, one for every cell of a box."""
-        rows, total = self.inner.words()
-        cells = np.arange(math.prod(tree.size for tree in self.trees))
-        return [rows[node] for node in self.nodes(cells).tolist()], total
-
-    def report_likelihood(self, symbols: NDArray[np.int64]) -> Floats:
-        """The oracle's, at the cell's box."""
-        return self.at_cells(self.inner.report_likelihood(symbols))
-
-    def joined(self, values: Floats) -> Floats:
-        """Sums over the cells of every box, along the last axis."""
-        lead = values.shape[:-1]
-        grid: Floats = values.reshape(*lead, *(tree.size for tree in self.trees))
-        for place, (tree, level) in enumerate(zip(self.trees, self.levels, strict=True)):
-            grid = tree.join(grid, level, len(lead) + place)
-        return grid.reshape(*lead, -1)
-
-    def at_cells(self, values: Floats) -> Floats:
-        """Values of boxes along the last axis, at each cell."""
-        lead = values.shape[:-1]
-        wide: Floats = values.reshape(*lead, *self.shape)
-        for place, (tree, level) in enumerate(zip(self.trees, self.levels, strict=True)):
-            wide = tree.spread(wide, level, len(lead) + place)
-        return wide.reshape(*lead, -1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

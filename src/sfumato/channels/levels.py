@@ -28,18 +28,72 @@ from sfumato.bitcolumns import BitColumns
 from sfumato.channels.base import (
     DENSE_CELLS,
     Cells,
+    Choice,
     Floats,
     Outputs,
     SymbolChannel,
+    needs_uniform,
 )
-from sfumato.channels.trees import Levels
-from sfumato.errors import TooLargeError
+from sfumato.channels.trees import Levels, Tree, level_tuples
+from sfumato.errors import StudyError, TooLargeError
+from sfumato.metrics import CellMetric, UniformMetric
 from sfumato.randomness import BitSource, WordTable
 
+MOST_CELLS = 1 << 22
+MOST_TUPLES = 1 << 10
 MOST_OUTPUTS = 1 << 24
 MOST_ENTRIES = 1 << 27
 ENTRIES_AT_ONCE = 1 << 22
 _PEOPLE_AT_ONCE = 1 << 17
+
+
+class LevelsChoice(Choice):
+    """A channel of levels before it meets an axis: it fits `Uniform`, on one axis or several."""
+
+    def misfit(self, metric: CellMetric) -> str | None:
+        """It needs one ε for all pairs, and no more cells than can be read."""
+        if not isinstance(metric, UniformMetric):
+            return needs_uniform(metric)
+        return None if metric.size <= MOST_CELLS else self._too_large(metric.size)
+
+    def bind(
+        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+    ) -> LevelsChannel:
+        """The channel of one ordered axis."""
+        if not isinstance(metric, UniformMetric) or rounded:
+            raise StudyError(
+                f"{type(self).__name__} does not fit this axis: "
+                f"{self.misfit(metric) or 'it cannot round'}"
+            )
+        return self.bind_grid(metric, (metric.size,), (True,), precision=precision)
+
+    @abstractmethod
+    def bind_grid(
+        self,
+        metric: UniformMetric,
+        shape: tuple[int, ...],
+        ordered: tuple[bool, ...],
+        *,
+        precision: int = 64,
+    ) -> LevelsChannel:
+        """Build the channel of every level, and the chances of levels."""
+
+    def _check_grid(
+        self, metric: UniformMetric, shape: Sequence[int], ordered: Sequence[bool]
+    ) -> None:
+        """Whether shape and order speak of the metric's cells, and these can be read."""
+        if math.prod(shape) != metric.size or len(shape) != len(ordered) or min(shape) < 1:
+            raise ValueError(f"a grid of shape {tuple(shape)} does not have {metric.size} cells")
+        if metric.size > MOST_CELLS:
+            raise TooLargeError(self._too_large(metric.size))
+
+    def _too_large(self, cells: int) -> str:
+        """Why so many cells are too many."""
+        return (
+            f"{type(self).__name__} on {cells:,} cells needs about {cells * 8 * 16 / 2**30:.0f} "
+            f"GiB to read one answer; the limit is {MOST_CELLS:,} cells. Use fewer cells "
+            "(bins=..., step=...)"
+        )
 
 
 class Level(ABC):
@@ -216,6 +270,25 @@ class LevelsChannel(SymbolChannel):
                 f"entries; the limit is {DENSE_CELLS} cells and {MOST_ENTRIES} entries. Use "
                 "functional() and second_moment(), which need no matrix"
             )
+
+
+def checked_tuples(trees: Sequence[Tree]) -> list[Levels]:
+    """All tuples of levels, if they are not too many."""
+    count = math.prod(tree.depth + 1 for tree in trees) - 1
+    if count > MOST_TUPLES:
+        raise TooLargeError(
+            f"{len(trees)} axes have {count:,} combinations of levels, and each person speaks "
+            f"about one of them; the limit is {MOST_TUPLES:,}. Use a larger branching or fewer axes"
+        )
+    return level_tuples(trees)
+
+
+def level_words(trees: Sequence[Tree], shape: Sequence[int]) -> str:
+    """What levels are counted for, in a message."""
+    if len(trees) == 1:
+        return f"{shape[0]:,} cells"
+    grid = " × ".join(f"{size:,}" for size in shape)
+    return f"the combinations of levels of {grid} cells, that of all roots left out"
 
 
 def refuse_outputs(name: str, cells: int, outputs: int, remedy: str) -> None:

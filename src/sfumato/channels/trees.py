@@ -87,6 +87,14 @@ class Tree:
         return wide[tuple(kept)]
 
 
+def grid_trees(shape: Sequence[int], ordered: Sequence[bool], branching: int) -> tuple[Tree, ...]:
+    """One an axis: whole nodes where cells have neighbours, else roots and leaves."""
+    return tuple(
+        Tree.branching(size, branching) if is_ordered else Tree.flat(size)
+        for size, is_ordered in zip(shape, ordered, strict=True)
+    )
+
+
 def least_parts(
     tree: Tree, precision: Sequence[float], weights: NDArray[Any]
 ) -> tuple[NDArray[Any], list[NDArray[Any]]]:

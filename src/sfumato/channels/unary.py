@@ -18,8 +18,7 @@ References:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -29,23 +28,20 @@ from sfumato.bitcolumns import LANES, BitColumns, words_for
 from sfumato.channels.base import (
     BitFunctional,
     Cells,
-    Channel,
     Choice,
     Floats,
     Layout,
     Outputs,
     as_weights,
-    claimed_tightness,
-    flips_within,
     needs_uniform,
     signs,
     uniform_fitted,
     with_known_total,
 )
+from sfumato.channels.flips import UniformFlips
 from sfumato.errors import TooLargeError
-from sfumato.exact import exp_floor
-from sfumato.metrics import CellMetric, UniformMetric
-from sfumato.randomness import BitSource, FlipTable, Words
+from sfumato.metrics import CellMetric
+from sfumato.randomness import BitSource, Words
 
 MOST_PATTERN_BITS = 20
 MOST_CELLS = 1 << 16
@@ -84,25 +80,10 @@ class OUE(Choice):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class OUEChannel(Channel):
+class OUEChannel(UniformFlips):
     """Independent bits: the own one fair, each other a one in `flips` of 2^precision cases."""
 
     id: ClassVar[str] = "oue"
-    metric: UniformMetric
-    precision: int = 64
-    flips: int = field(init=False)
-    _flips: FlipTable = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Round the chance of a wrong one up, so that the odds stay within bounds."""
-        flips = flips_within(self.metric.epsilon, self.precision)
-        object.__setattr__(self, "flips", flips)
-        object.__setattr__(self, "_flips", FlipTable([flips], self.precision))
-
-    @property
-    def tightness(self) -> float:  # type: ignore[override]
-        """Every pair is told apart by all of ε but for the rounding of one chance."""
-        return claimed_tightness(exp_floor(self.metric.epsilon), self.precision)
 
     @property
     def gap(self) -> float:
@@ -145,10 +126,6 @@ class OUEChannel(Channel):
                 row = [r * (total - one) for r in row] + [r * one for r in row]
             rows.append(row)
         return rows, total**self.size
-
-    def worst_ratio(self) -> Fraction:
-        """A one at the own cell and a zero at the other against the reverse."""
-        return Fraction((1 << self.precision) - self.flips, self.flips)
 
     def likelihood(self) -> Floats:
         """P(pattern of bits | cell), for few cells only."""

@@ -9,18 +9,8 @@ choice in hindsight.
 from __future__ import annotations
 
 from sfumato.errors import StudyError
-from sfumato.mechanisms.statistics import (
-    LOOK_UP_COST,
-    MOST_GRID,
-    BitReports,
-    Grid,
-    PrefixGrid,
-    Statistic,
-    SymbolCounts,
-    Vectors,
-    build_grid,
-    grid_size,
-)
+from sfumato.mechanisms.grids import LOOK_UP_COST, Grid, PrefixGrid, build_grid, grid_size
+from sfumato.mechanisms.statistics import MOST_GRID, BitReports, Statistic, SymbolCounts, Vectors
 
 WAYS = ("auto", "direct", "cells", "prefix")
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.channels import OLH, Choice, Comb, CombChannel, Hierarchical, KaryResponse
-from sfumato.channels.comb import too_many
+from sfumato.channels.comb_tables import too_many
 from sfumato.metrics import UniformMetric
 
 Floats = NDArray[np.float64]
