@@ -148,6 +148,11 @@ def _points(norm: float) -> Callable[[int, Epsilon], Axis]:
     return build
 
 
+def _within(size: int, eps: Epsilon) -> Axis:
+    """Steps of two along a line of numbers."""
+    return sf.integers("x", 0, size - 1, protect=sf.Within(eps, 2))
+
+
 def _matrix(size: int, eps: Epsilon) -> Axis:
     """Asymmetric, with infinite entries: the first cell may be told from the last, not back."""
     values: list[list[object]] = [
@@ -198,6 +203,7 @@ BUILDERS: dict[str, tuple[Callable[[int, Epsilon], Axis], tuple[Choice, ...]]] =
     "points, L1": (_points(1), (EXPONENTIAL,)),
     "points, L2": (_points(2), (EXPONENTIAL,)),
     "points, Linf": (_points(float("inf")), (EXPONENTIAL,)),
+    "within": (_within, (EXPONENTIAL,)),
     "matrix": (_matrix, (EXPONENTIAL,)),
     "mixed sum": (_mixed_sum, (EXPONENTIAL,)),
 }

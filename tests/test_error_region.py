@@ -7,6 +7,7 @@ import math
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,6 +35,19 @@ def test_the_corner_is_where_both_inequalities_meet(there: float, back: float) -
         assert not region.allows(1 - alarms + 1e-6, 1 - misses + 1e-6)  # nor by the opposite
     mirrored = sf.ErrorRegion(there=back, back=there).corner
     assert mirrored == pytest.approx((misses, alarms))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"there": -0.5}, r"there must be an E of 0 or more, or infinite, got there=-0\.5"),
+        ({"back": math.nan}, "back must be an E of 0 or more, or infinite, got back=nan"),
+        ({"names": ("x",)}, "names must be two"),
+    ],
+)
+def test_what_is_no_guarantee_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(sf.StudyError, match=message):
+        sf.ErrorRegion(**({"there": 1.0, "back": 1.0} | change))
 
 
 def study() -> sf.Study:

@@ -6,7 +6,8 @@ import math
 from bisect import bisect_right
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, product
+from itertools import accumulate, permutations, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ import sfumato as sf
 from sfumato.channels import ExtremalChannel, extreme_rows
 from sfumato.channels.base import Floats
 from sfumato.channels.extreme_rows import Found, exponential, fit, mean_square
-from sfumato.channels.extreme_tables import rows_from_text, rows_to_text
+from sfumato.channels.extreme_tables import Rows, rows_from_text, rows_to_text
 from sfumato.exact import at_most_exp
-from sfumato.metrics import CellMetric
+from sfumato.metrics import CellMetric, TableMetric
 
 PLACES = [(0, 0), (1, 0), (0, 2), (3, 1), (2, 3)]
 
@@ -95,6 +96,40 @@ def test_a_table_for_another_metric_is_refused() -> None:
     stricter = replace(rows, shares=rows.shares * 1.01)
     with pytest.raises(sf.StudyError, match="does not keep the metric"):
         ExtremalChannel(metric=channel_of("uniform").metric, rows=stricter)
+
+
+def test_every_pair_is_checked_in_its_own_direction() -> None:
+    """E lowered for one ordered pair at a time: refused where an output spends all of it."""
+    channel = channel_of("uneven")
+    rows, _ = channel.words()
+    metric = channel.metric
+    assert isinstance(metric, TableMetric)
+    refused = 0
+    for i, j in permutations(range(metric.size), 2):
+        lower = metric.numerators * 100
+        lower[i, j] -= metric.numerators[i, j]  # by a hundredth
+        stricter = TableMetric(lower, metric.denominator * 100, metric.size)
+        e = stricter.exact(i, j)
+        assert e is not None
+        held = all(at_most_exp(Fraction(a, b), e) for a, b in zip(rows[i], rows[j], strict=True))
+        if held:
+            ExtremalChannel(metric=stricter, rows=channel.rows)
+            continue
+        refused += 1
+        with pytest.raises(sf.StudyError, match="does not keep the metric"):
+            ExtremalChannel(metric=stricter, rows=channel.rows)
+    assert refused >= 6
+
+
+def test_the_blank_is_checked_too() -> None:
+    """Two outputs within E whose sums differ leave a blank that is likelier from one cell."""
+    metric = axis_of("two").metric()
+    logs = np.array([[0, 0], [0, 4]], dtype=np.int32)  # in thousandths, nearly
+    even = Rows(logs * 0, 10, np.array([0.5, 0.499]), 0.0)
+    with pytest.raises(sf.StudyError, match="told apart"):  # private, and says nothing
+        ExtremalChannel(metric=metric, rows=even)
+    with pytest.raises(sf.StudyError, match="does not keep the metric"):
+        ExtremalChannel(metric=metric, rows=replace(even, logs=logs, shares=np.array([0.8, 0.199])))
 
 
 class Given:
@@ -209,6 +244,20 @@ def bound_by_all(rows: Floats, gram: Floats) -> tuple[float, Floats]:
     return value**2 / (float(lam.sum()) + max(over, 0.0)), shares
 
 
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_a_search_cut_short_has_the_error_it_states(rounds: int) -> None:
+    distance = axis_of("places").metric().matrix()
+    gram = np.eye(5) / 5
+    found = fit(gram, distance, rounds=rounds)
+    law = np.exp(found.logs).T * found.shares
+    assert np.allclose(law.sum(axis=1), 1)
+    assert mean_square(law, gram) == pytest.approx(found.value, rel=1e-6)
+    whole = fit(gram, distance)
+    assert found.bound <= whole.value * (1 + 1e-9)
+    assert found.value > whole.value * (1.05 if rounds == 1 else 1)
+    assert found.value < exponential(gram, distance).value / 2
+
+
 def test_two_cells_get_the_binary_optimum() -> None:
     distance = np.array([[0, 0.7], [1.9, 0]])
     found = fit(np.eye(2) / 2, distance)
@@ -245,6 +294,48 @@ def test_a_search_that_fails_falls_back_on_the_exponential_channel(
     assert seen == [1.0]
     law = np.exp(found.logs).T * found.shares
     assert np.allclose(law, np.exp(-distance / 2) / (1 + 2 * np.exp(-0.5)))
+
+
+# Comparing
+
+
+def test_it_is_compared_after_a_short_search_where_a_table_holds_the_metric(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SFUMATO_CACHE", str(tmp_path))
+    size, metric = METRICS["places"]
+    axis = sf.categories("x", [f"c{k}" for k in range(size)], protect=metric)
+    study = sf.Study("s", [axis])
+    assert study.channels[0].id == "exponential"
+    assert study.reasons[0].endswith("Extremal() has smaller errors, see compare")
+    rows = {row.channel: row for row in study.compare(1_000, methods=["unbiased"])}
+    made, usual = rows["extremal (cells)"], rows["exponential"]
+    assert made.best
+    assert made.stderr < 0.6 * usual.stderr
+    assert made.note == "after a short search; smaller after the whole"
+    assert not list(tmp_path.iterdir())  # a short search is not taken for a whole one
+    whole = sf.Study("s", [axis_of("places")])
+    again = whole.compare(1_000, methods=["unbiased"])
+    (own,) = [row for row in again if row.channel == "extremal (cells)"]
+    assert own.chosen
+    assert not own.note
+    assert own.stderr <= made.stderr * 1.001
+
+
+def test_it_is_not_compared_where_others_are_made_for_the_metric() -> None:
+    for axis in (
+        sf.integers("x", 0, 9, protect=sf.Distance(1)),
+        sf.integers("x", 0, 9, protect=sf.Uniform(1)),
+        sf.integers("x", 0, 9, protect=sf.HighLow(1, [1])),
+        sf.categories("x", ["a", "b"], protect=sf.Matrix([[0, 1], [2, 0]])),
+        sf.categories(
+            "x", ["a", "b", "c"], protect=sf.Matrix([[0, 1, 1], [1, 0, 1], ["inf"] * 2 + [0]])
+        ),
+    ):
+        found = sf.Study("s", [axis]).compare(1_000, methods=["unbiased"])
+        assert not [row for row in found if row.channel.startswith("extremal")]
+    large = sf.Matrix(np.where(np.eye(65), 0, 1 + np.tri(65) / 8).tolist())
+    assert sf.Extremal().quickly(large.bind(sf.integers("x", 0, 64).domain, optional=False)) is None
 
 
 # Files and slips

@@ -146,6 +146,25 @@ def test_regions_are_blocks_and_the_rest_must_be_spoken_for() -> None:
     assert metric.notes == ("unprotected: 12 of 20 cells are alone in a block",)
 
 
+def test_polygons_may_have_dents() -> None:
+    square = sf.Grid(south=0, west=0, north=5, east=5, rows=5, columns=5)
+    # A U that opens to the north: a line from a cell in its left arm crosses four of its sides.
+    corners = [(0, 0), (5, 0), (5, 1), (1, 1), (1, 4), (5, 4), (5, 5), (0, 5)]
+    wanted = {f"r{row}c{column}" for row in range(1, 6) for column in range(1, 6)}
+    wanted -= {f"r{row}c{column}" for row in range(2, 6) for column in range(2, 5)}
+    for turned in (corners, corners[::-1], corners[3:] + corners[:3]):
+        assert set(square.inside(turned)) == wanted
+
+
+def test_regions_are_read_once_and_none_is_dropped() -> None:
+    once = TOWN.regions(1, {"all": (label for label in TOWN.labels())})
+    assert once.blocks == (tuple(TOWN.labels()),)
+    # Latitude and longitude in the wrong order: dropped, the cells would be left unprotected.
+    off = TOWN.inside([(-3.4, 55.8), (-3.4, 56.1), (-3.0, 56.1), (-3.0, 55.8)])
+    with pytest.raises(sf.StudyError, match="region 'town' must hold a cell or more, got none"):
+        TOWN.regions(1, {"town": off}, rest="alone")
+
+
 @pytest.mark.parametrize(
     ("regions", "message"),
     [
@@ -169,6 +188,11 @@ def test_other_slips_are_refused() -> None:
         TOWN.blocks(1, 2, 1.5)  # type: ignore[arg-type]
     with pytest.raises(sf.StudyError, match="three corners or more"):
         TOWN.inside([(0, 0), (1, 1)])
+    for bad in ([("x", 0), (1, 1), (2, 2)], [(0, 0), (1, 1), (2,)], 7):
+        with pytest.raises(sf.StudyError, match=r"each \(latitude, longitude\) in degrees"):
+            TOWN.inside(bad)  # type: ignore[arg-type]
+    with pytest.raises(sf.StudyError, match=r"finite numbers, got \(nan, 1\) as corner 2"):
+        TOWN.inside([(0, 0), (math.nan, 1), (2, 2)])
     with pytest.raises(sf.StudyError, match="got 'home'"):
         TOWN.centre("home")
 
@@ -204,6 +228,15 @@ def test_rounding_never_draws_places_apart_and_would_if_nothing_made_up_for_it()
         # Doubles of metres from the centre of the earth are good to a few nanometres.
         assert most_drawn_apart(kept, true) < 1e-8
         assert most_drawn_apart(bare, true) > 1e-7
+
+
+def test_two_places_alone_are_not_drawn_apart_however_their_rounding_falls() -> None:
+    """Nothing but the least shift helps the nearest pair, and rounding may undo √3 units of it."""
+    rng = np.random.default_rng(9)
+    for _ in range(2_000):
+        latitude, longitude = np.array([[35.0], [45.0]]) + 1e-4 * rng.uniform(-1, 1, (2, 2))
+        kept = exact_places(latitude, longitude)
+        assert most_drawn_apart(kept, in_space(latitude, longitude)) < 1e-8
 
 
 def most_drawn_apart(places: list[list[Fraction]], true: Any) -> float:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse.csgraph import shortest_path
 
+import sfumato as sf
 from sfumato.domains import Categories, Dates, Integers, Reals, Times
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics import (
@@ -34,6 +35,7 @@ from sfumato.metrics import (
     TableMetric,
     Uniform,
     UniformMetric,
+    Within,
     closure,
     metric_from_dict,
 )
@@ -388,6 +390,7 @@ WITH_EPSILON = [
     lambda epsilon: PolicyGraph(epsilon, [("a", "b")]),
     lambda epsilon: Points(epsilon, at={"a": (0, 0), "b": (1, 0)}),
     lambda epsilon: Lp(epsilon, 2),
+    lambda epsilon: Within(epsilon, 3),
 ]
 
 
@@ -452,7 +455,7 @@ def test_blocks_on_integers_may_list_integers():
 @pytest.mark.parametrize(
     ("blocks", "words"),
     [
-        ([["a", "b"], ["b", "c"]], "'b' twice"),
+        ([["a", "b"], ["b", "c"]], "'b' in blocks 1 and 2"),
         ([["a", "b"], []], "empty"),
         ([], "empty"),
         (["abc"], r"must be a list, got 'abc'"),
@@ -502,6 +505,8 @@ def test_a_sensitive_set_is_a_metric(size, data):
         (HighLow(1, [None]), "'no answer'.*optional=True"),
         (Blocks(1, [["a", "b"]]), "mention every cell, got none of 'c': put each into a block"),
         (Points(1, at={"a": (0,), "b": (1,)}), "got none of 'c': give each a place"),
+        (Within(1, 1, at={"a": (0,), "b": (1,)}), "got none of 'c': give each a place"),
+        (Within(1, 1), "give every label its place"),
         (Matrix([[0, 1], [1, 0]], labels=["a", "b"]), "got none of 'c': add a row"),
         (Matrix([[0, 1], [1, 0]]), "3 cells got 2 rows"),
     ],
@@ -517,6 +522,7 @@ def test_labels_and_cells_that_do_not_match_are_named(statement, words):
         Blocks(1, [["a", "b", "c"]]),
         PolicyGraph(1, [("a", "b"), ("b", "c")]),
         Points(1, at={"a": (0,), "b": (1,), "c": (2,)}),
+        Within(1, 1, at={"a": (0,), "b": (1,), "c": (2,)}),
         Matrix([[0, 1, 1], [1, 0, 1], [1, 1, 0]], labels=["a", "b", "c"]),
         Matrix([[0, 1, 1], [1, 0, 1], [1, 1, 0]]),
     ],
@@ -533,6 +539,7 @@ def test_an_optional_axis_must_be_told_where_no_answer_lies(statement):
         Blocks(1, [["a", "b"]]),
         PolicyGraph(1, [("a", "b")]),
         Points(1, at={"a": (0,), "b": (1,)}),
+        Within(1, 2, at={"a": (0,), "b": (1,)}),
         Matrix([[0, 1], [1, 0]], labels=["a", "b"]),
     ],
 )
@@ -597,6 +604,65 @@ def test_metrics_by_context_check_what_they_are_given():
                 make(Fraction(1), np.array(wrong))
         with pytest.raises(StudyError, match="epsilon must be positive"):
             make(Fraction(0), np.array(good))
+
+
+# ---- thresholds --------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=2, max_size=8, unique=True
+    ),
+    st.integers(1, 12),
+    st.fractions(Fraction(1, 8), 3, max_denominator=9),
+    st.sampled_from(["steps", "smooth"]),
+)
+def test_a_threshold_is_closed_and_its_smooth_form_is_a_metric(places, reach, epsilon, beyond):
+    size = len(places)
+    squares = [[(a - c) ** 2 + (b - d) ** 2 for c, d in places] for a, b in places]
+    near = np.array([[square <= reach**2 for square in row] for row in squares])
+    if near.sum() == size:
+        with pytest.raises(StudyError, match="reach must join some two cells"):
+            Within(epsilon, reach, at=zip(LETTERS, places, strict=False)).bind(
+                letters(size), optional=False
+            )
+        return
+    at = dict(zip(LETTERS, places, strict=False))
+    statement = Within(epsilon, reach, beyond=beyond, at=at)
+    metric = statement.bind(letters(size), optional=False)
+    stated = np.where(near, 1.0, np.inf)
+    np.fill_diagonal(stated, 0)
+    steps = brute_force(stated)
+    for i, j in itertools.product(range(size), repeat=2):
+        found = metric.exact(i, j)
+        if i == j:
+            assert found == 0
+        elif beyond == "steps":
+            assert found == (None if math.isinf(steps[i, j]) else int(steps[i, j]) * epsilon)
+        else:
+            # Never weaker than ε·max(1, distance/reach), and nearer to it than the grid.
+            exact = max(Fraction(1), Fraction(squares[i][j]) / reach**2)
+            assert found is not None
+            assert found**2 <= epsilon**2 * exact
+            assert (found + size * Fraction(1, 1 << 39)) ** 2 >= epsilon**2 * exact
+        assert statement.between(LETTERS[i], LETTERS[j]) == metric.between(i, j)
+
+
+def test_a_threshold_on_an_axis_counts_its_own_units():
+    ages = Within(0.5, 10).bind(Integers(0, 40), optional=False)
+    assert [ages.exact(3, cell) for cell in (3, 4, 13, 14, 23, 24)] == [
+        Fraction(number, 2) for number in (0, 1, 1, 2, 2, 3)
+    ]
+    # Cells three apart step over at most one of them, though four days would be allowed.
+    protect = Within(1, "4 days")
+    coarse = sf.dates("d", "2024-01-01", "2024-01-30", step="3 days", protect=protect).metric()
+    assert coarse.exact(0, 4) == 4
+    with pytest.raises(StudyError, match="says nothing about 'no answer'"):
+        Within(1, 2).bind(Integers(0, 9), optional=True)
+    with pytest.raises(StudyError, match="beyond must be 'steps' or 'smooth', got beyond='far'"):
+        Within(1, 2, beyond="far")
+    with pytest.raises(StudyError, match="reach must be a number where labels have places"):
+        Within(1, "7 days", at={"a": 0, "b": 1}).between("a", "b")
 
 
 # ---- policy graphs -----------------------------------------------------------------------------
@@ -986,6 +1052,8 @@ STATEMENTS = [
     PolicyGraph(1, [("a", "b"), ("b", "c", "1/3"), ("c", "d", 2.5)]),
     Points(1, at={"a": (0, "1/3"), "b.c": (1e-7, 2**60), "": (3, 4)}, per=0.5),
     Points(1, at={"a": (0,), "b": (1,)}, norm=math.inf),
+    Within("1/3", "7 days", beyond="smooth"),
+    Within(1, 0.5, at={"a": (0, "1/3"), "b": (1, 2)}, norm=1),
     Matrix([[0, 0.1], [math.inf, 0]]),
     Matrix(np.array([[0, 0.1], [3, 0]]), labels=["a", "b"]),
     Uniform(1) + Distance(0.2, per="1 day") + HighLow(1, ["x"]),
@@ -1058,6 +1126,11 @@ def test_statements_cannot_be_changed():
             "others",
         ),
         (PolicyGraph(0.5, [("a", "b")]), "E = 0.5 · shortest path over 1 edges"),
+        (Within(1, 7), "E = 1 a step of at most 7, by way of any values between"),
+        (
+            Within(0.5, "7 days", beyond="smooth"),
+            "E = 0.5 within a distance of 7 days, 0.5 · distance / 7 days beyond",
+        ),
         (
             Points(1, per=10, at={"a": (0,), "b": (1,)}, norm=math.inf),
             "E = 1 · Linf distance of 2 places / 10",

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sfumato.errors import StudyError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorRegion:
@@ -26,6 +28,9 @@ class ErrorRegion:
         there: E(x, y): how much likelier a report may be from x than from y.
         back: E(y, x).
         names: What x and y are called.
+
+    Raises:
+        StudyError: If an E is below 0 or no number.
 
     Example:
         >>> region = ErrorRegion(there=math.log(3), back=math.log(3), names=("yes", "no"))
@@ -38,6 +43,14 @@ class ErrorRegion:
     there: float
     back: float
     names: tuple[str, ...] = ("x", "y")
+
+    def __post_init__(self) -> None:
+        """Refuse what is no E."""
+        for name, e in (("there", self.there), ("back", self.back)):
+            if not e >= 0:
+                raise StudyError(f"{name} must be an E of 0 or more, or infinite, got {name}={e!r}")
+        if len(self.names) != 2:
+            raise StudyError(f"names must be two, of x and of y, got names={self.names!r}")
 
     @property
     def corner(self) -> tuple[float, float]:

@@ -36,7 +36,8 @@ def lies(there: Fraction | None, back: Fraction | None, precision: int) -> tuple
     """Of 2^precision words, how many put out the other cell: for cell 0, and for cell 1.
 
     With odds a <= e^E(0,1) and b <= e^E(1,0) the least chances of a lie are (a − 1)/(ab − 1) and
-    (b − 1)/(ab − 1); the second is rounded up after the first, so that both odds hold in integers.
+    (b − 1)/(ab − 1). The first is rounded up; the second is what a then asks for, rounded up: a
+    first lie that is no rarer than its least chance leaves b satisfied.
 
     Args:
         there: E(0, 1); None where it is infinite.
@@ -57,7 +58,7 @@ def lies(there: Fraction | None, back: Fraction | None, precision: int) -> tuple
         return 0, math.ceil(total * inverse)
     odds = exp_floor(back)
     first = math.ceil(total * (1 - inverse) / (odds - inverse))
-    return first, math.ceil(max((total - first) * inverse, total - odds * first))
+    return first, math.ceil((total - first) * inverse)
 
 
 @dataclass(frozen=True, slots=True)

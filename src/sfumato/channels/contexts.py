@@ -15,8 +15,8 @@ Estimator:
     another cell that is told by its own symbol reads c·w − (c − 1)·m, m their mean weight.
 
 References:
-    Acharya et al. 2020, (13)–(16) and (19), with the all-ones row of (13) left out and rows scattered; Acharya, Sun
-    and Zhang 2019 for one block.
+    Acharya et al. 2020, (13)–(16) and (19), with the all-ones row of (13) left out and the others
+    scattered over cells; Acharya, Sun and Zhang 2019 for one block.
 """
 
 from __future__ import annotations

@@ -59,7 +59,12 @@ class Found:
 
 
 def fit(
-    gram: Floats, distance: Floats, *, seed: int = 0, progress: Progress | None = None
+    gram: Floats,
+    distance: Floats,
+    *,
+    seed: int = 0,
+    rounds: int = _ROUNDS,
+    progress: Progress | None = None,
 ) -> Found:
     """Rows and shares with a small error on the workload, never larger than the exponential's.
 
@@ -67,12 +72,13 @@ def fit(
         gram: G, positive definite, one row a cell.
         distance: E between all cells, finite, closed under shortest paths.
         seed: For the random starts of the search.
+        rounds: How often rows are searched for at most; few are quick and leave a wide gap.
         progress: Called with the share done.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     usual = exponential(gram, distance)
     try:
-        found = _descend(gram, distance, usual, rng, progress)
+        found = _descend(gram, distance, usual, rng, rounds, progress)
     except (linalg.LinAlgError, ValueError):  # too near to singular for doubles
         found = usual
     if progress is not None:
@@ -99,6 +105,7 @@ def _descend(
     distance: Floats,
     usual: Found,
     rng: np.random.Generator,
+    rounds: int,
     progress: Progress | None,
 ) -> Found:
     """Weigh a family, look for rows that would lower its error, take them in, and so on."""
@@ -106,7 +113,7 @@ def _descend(
     family = np.concatenate([np.exp(usual.logs), _scaled(-distance), _scaled(distance.T)])
     shares = np.concatenate([0.8 * usual.shares, np.full(2 * size, 0.1 / size)])
     values: list[float] = []
-    for turn in range(_ROUNDS):
+    for turn in range(rounds):
         shares, lam, spread = _weigh(family, gram, shares)
         value = float(np.sum(spread * gram))
         values.append(value)
@@ -120,10 +127,10 @@ def _descend(
         most = max(float(gain[0]), float(_gain(family, kernel, lam).max()), 0.0)
         bound = value**2 / (float(lam.sum()) + most)
         if progress is not None:
-            progress((turn + 1) / _ROUNDS)
+            progress((turn + 1) / rounds)
         late = len(values) > _PATIENCE and value > (1 - _GOOD_ENOUGH) * values[-1 - _PATIENCE]
-        if value - bound <= _GOOD_ENOUGH * value or late:
-            break
+        if value - bound <= _GOOD_ENOUGH * value or late or turn == rounds - 1:
+            break  # with the shares just weighed: further rows would come in unweighed
         keep = shares > _LEAST_SHARE / size
         family, shares = family[keep], shares[keep]
         better = _distinct(found[gain > 1e-3 * most], family)[: _MORE_ROWS * size]

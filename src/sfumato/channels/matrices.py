@@ -1,8 +1,12 @@
 """Where the cells of each block find their row and their columns, all blocks side by side.
 
-Blocks of k cells have a matrix of order K = 2^⌈log2(k + 1)⌉: rows 1..k are theirs, row 0, all ones,
-is nobody's. Outputs are the columns of all matrices, the largest matrices first, blocks of one
-order in the order of their numbers; then one symbol for each cell that is in no matrix.
+Blocks of k cells have a matrix of order K = 2^⌈log2(k + 1)⌉. Row 0, all ones, is nobody's; of the
+others every cell has one. Neighbouring cells do not have neighbouring rows: rows in a row add up to
+nearly nothing but in a few columns, so that a range of cells would be read from the few people who
+put out one of those. `scattered` says which row it is.
+
+Outputs are the columns of all matrices, the largest matrices first, blocks of one order in the
+order of their numbers; then one symbol for each cell that is in no matrix.
 """
 
 from __future__ import annotations
@@ -17,6 +21,9 @@ from numpy.typing import NDArray
 from sfumato.metrics import BlockMetric, HighLowMetric, UniformMetric
 
 Floats = NDArray[np.float64]
+
+# Odd, and below 2^32: rows are below 2^31, so that products stay below 2^63.
+_MULTIPLIERS = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F)
 
 
 @dataclass(frozen=True, slots=False, kw_only=True, eq=False)
@@ -130,7 +137,8 @@ def matrices_of(metric: UniformMetric | BlockMetric | HighLowMetric) -> Matrices
     matrix = np.zeros(metric.size, dtype=np.int64)
     matrix[inside] = number[block[inside]]
     starts = np.concatenate([[0], np.cumsum(order)]).astype(np.int64)
-    row = np.where(inside, _ranks(block), 0)
+    row = np.zeros(metric.size, dtype=np.int64)
+    row[inside] = scattered(_ranks(block)[inside], order[matrix[inside]])
     lone = np.flatnonzero(~inside)
     place = np.empty(metric.size, dtype=np.int64)
     place[inside] = starts[matrix[inside]] + row[inside]
@@ -140,7 +148,7 @@ def matrices_of(metric: UniformMetric | BlockMetric | HighLowMetric) -> Matrices
     mask[inside] = order[matrix[inside]] - 1
     if covered:
         mask[lone] = order[0] - 1
-    for array in (place, mask, matrix, lone, count):
+    for array in (place, row, mask, matrix, lone, count):
         array.setflags(write=False)
     orders, first, blocks = np.unique(order, return_index=True, return_counts=True)
     groups = zip(starts[first], blocks, orders, strict=True)
@@ -169,6 +177,28 @@ def _numbered(
     shared = count > 1
     number = np.where(shared, np.cumsum(shared) - 1, -1)
     return number[block], count[shared]
+
+
+def scattered(rank: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The row of a block's first cell, second and so on: 1..order − 1, each once, in no order.
+
+    Each step can be undone, and leaves 0 where it is: high bits go into low ones, and an odd
+    multiplier carries low bits into high ones.
+
+    Args:
+        rank: Numbers from 1 to order − 1.
+        order: Powers of two.
+
+    Example:
+        >>> scattered(np.arange(1, 8), np.full(7, 8)).tolist()
+        [1, 4, 3, 6, 2, 7, 5]
+    """
+    half = (np.bitwise_count(order - 1).astype(np.int64) + 1) // 2
+    row = np.asarray(rank)
+    for multiplier in _MULTIPLIERS:
+        row = ((row ^ row >> half) * multiplier) & (order - 1)
+    scrambled: NDArray[np.int64] = row ^ row >> half
+    return scrambled
 
 
 def _ranks(block: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -124,7 +124,7 @@ def l2_error(found: Estimate | Answers | ArrayLike, truth: ArrayLike) -> float:
 
 def _apart(found: Estimate | Answers | ArrayLike, truth: ArrayLike) -> Floats:
     """The difference in shares."""
-    true = np.asarray(truth, dtype=np.float64)
+    true = _numbers(truth, "truth")
     if not np.isfinite(true).all() or np.any(true < 0) or not true.sum() > 0:
         raise QuestionError(
             "truth must hold finite numbers of people or shares, zero or more and not all zero"
@@ -149,8 +149,19 @@ def _shares(found: Estimate | Answers | ArrayLike) -> Floats:
                 + (f" where {found.question}" if found.question else "")
             )
         return found.values if found.unit == "fraction" else found.values / found.n
-    array = np.asarray(found, dtype=np.float64)
+    array = _numbers(found, "found")
     if not np.isfinite(array).all() or not array.sum() > 0:
         raise QuestionError("found must hold finite numbers with a sum above zero")
     shares: Floats = array / array.sum()
     return shares
+
+
+def _numbers(given: ArrayLike, what: str) -> Floats:
+    """Numbers as an array of one dimension or more."""
+    try:
+        array = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.zeros(())
+    if array.ndim == 0:
+        raise QuestionError(f"{what} must be numbers, one a cell, got {type(given).__name__}")
+    return array

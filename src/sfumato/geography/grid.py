@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from textwrap import shorten
 from typing import Any, Literal
 
 import numpy as np
@@ -231,7 +232,7 @@ class Grid:
                 "alone" leaves each unprotected. Without it there must be none.
 
         Raises:
-            StudyError: If regions overlap, or cells are unknown or left over.
+            StudyError: If regions overlap or are empty, or cells are unknown or left over.
         """
         if not isinstance(regions, Mapping) or not regions:
             raise StudyError(
@@ -241,8 +242,9 @@ class Grid:
         if rest not in (None, "together", "alone"):
             raise StudyError(f"rest must be 'together' or 'alone', or left out, got rest={rest!r}")
         region_of: dict[str, str] = {}
-        for name, cells in regions.items():
-            for label in _cells_of(name, cells):
+        held = {name: _cells_of(name, cells) for name, cells in regions.items()}
+        for name, cells in held.items():
+            for label in cells:
                 self._number(label)
                 other = region_of.setdefault(label, name)
                 if other != name:
@@ -256,9 +258,9 @@ class Grid:
                 f"regions must hold every cell, got none with {some(left)}: add them, or say "
                 "rest='together' (one more region) or rest='alone' (unprotected)"
             )
-        parts = [list(dict.fromkeys(cells)) for cells in regions.values()]
+        parts = [list(dict.fromkeys(cells)) for cells in held.values()]
         extra = [[label] for label in left] if rest == "alone" else [left] if left else []
-        return Blocks(epsilon, [part for part in parts if part] + extra)
+        return Blocks(epsilon, parts + extra)
 
     def inside(self, polygon: Sequence[tuple[float, float]]) -> list[str]:
         """The cells whose centre lies inside a polygon of (latitude, longitude) corners.
@@ -268,12 +270,7 @@ class Grid:
             >>> quarter.inside([(0, 0), (3, 0), (3, 3)])
             ['r2c1', 'r3c1', 'r3c2']
         """
-        corners = np.asarray(polygon, dtype=np.float64)
-        if corners.ndim != 2 or corners.shape[1] != 2 or len(corners) < 3:
-            raise StudyError(
-                "polygon must be three corners or more, each (latitude, longitude), got shape "
-                f"{corners.shape}"
-            )
+        corners = _corners(polygon)
         y, x = self._centres()
         within = np.zeros(self.size, dtype=np.bool_)
         for (y0, x0), (y1, x1) in zip(corners, np.roll(corners, -1, axis=0), strict=True):
@@ -349,6 +346,26 @@ class Grid:
         return (int(found[1]) - 1) * self.columns + int(found[2]) - 1
 
 
+def _corners(polygon: Any) -> Floats:
+    """Corners of a polygon, one row each."""
+    try:
+        corners = np.asarray(polygon, dtype=np.float64)
+    except (TypeError, ValueError):
+        corners = np.full((1, 1), np.nan)
+    if corners.ndim != 2 or corners.shape[1] != 2 or len(corners) < 3:
+        raise StudyError(
+            "polygon must be three corners or more, each (latitude, longitude) in degrees, such as "
+            f"[(55.9, -3.3), (56.0, -3.3), (56.0, -3.1)], got {shorten(repr(polygon), 80)}"
+        )
+    bad = np.flatnonzero(~np.isfinite(corners).all(axis=1))
+    if len(bad):
+        raise StudyError(
+            f"corners of a polygon must be finite numbers, got {polygon[bad[0]]!r} as corner "
+            f"{bad[0] + 1}: correct it or leave it out"
+        )
+    return corners
+
+
 _SIDES = ("south", "west", "north", "east")
 
 
@@ -356,4 +373,10 @@ def _cells_of(name: str, cells: Any) -> list[str]:
     """The cells of one region as a list."""
     if isinstance(cells, str) or not isinstance(cells, Iterable):
         raise StudyError(f"region {name!r} must be a list of cells, got {cells!r}")
-    return list(cells)
+    found = list(cells)
+    if not found:  # dropped in silence, its cells might be left unprotected
+        raise StudyError(
+            f"region {name!r} must hold a cell or more, got none: leave it out, or see that its "
+            "polygon lies on the grid, with (latitude, longitude) in this order"
+        )
+    return found

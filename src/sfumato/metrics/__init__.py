@@ -20,6 +20,7 @@ from sfumato.metrics.labels import NO_ANSWER
 from sfumato.metrics.lines import CappedLineMetric, LineMetric
 from sfumato.metrics.shapes import Matrix, Points, PolicyGraph
 from sfumato.metrics.statements import Distance, Lp, Metric, Sum, Uniform
+from sfumato.metrics.within import Within
 
 __all__ = [
     "NO_ANSWER",
@@ -41,6 +42,7 @@ __all__ = [
     "TableMetric",
     "Uniform",
     "UniformMetric",
+    "Within",
     "closure",
     "metric_from_dict",
 ]
@@ -56,6 +58,7 @@ _KINDS: dict[str, type[Metric]] = {
         SensitiveSet,
         PolicyGraph,
         Points,
+        Within,
         Matrix,
         Sum,
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from sfumato.errors import StudyError
 from sfumato.exact import positive, to_plain
 from sfumato.metrics.cells import TableMetric, table
 from sfumato.metrics.contexts import BlockMetric, HighLowMetric
@@ -51,7 +52,7 @@ class Blocks(Metric):
     def __init__(self, epsilon: Number, blocks: Iterable[Iterable[object]]) -> None:
         """Read the number exactly and the labels as text."""
         groups = tuple(read_labels(block, "a block") for block in several(blocks, "blocks"))
-        distinct([label for block in groups for label in block], "blocks")
+        _apart(groups)
         set_fields(self, epsilon=positive(epsilon, "epsilon"), blocks=groups)
 
     def _block_of(self) -> dict[str, int]:
@@ -197,3 +198,16 @@ class SensitiveSet(Metric):
         """The statement as a file holds it, exactly."""
         sensitive = list(self.sensitive)
         return {"kind": self.kind, "epsilon": to_plain(self.epsilon), "sensitive": sensitive}
+
+
+def _apart(blocks: Sequence[Sequence[str]]) -> None:
+    """Refuse blocks that overlap, and a label that one of them names twice."""
+    block_of: dict[str, int] = {}
+    for number, block in enumerate(blocks, 1):
+        for label in distinct(block, f"block {number} (counted from 1)"):
+            other = block_of.setdefault(label, number)
+            if other != number:
+                raise StudyError(
+                    f"blocks must not overlap, got {label!r} in blocks {other} and {number} "
+                    "(counted from 1): take it out of one"
+                )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,7 @@ def cell_names(domain: Domain, *, optional: bool, table: bool = True) -> list[st
         refuse_large_table(domain.size + optional)
     names = [*domain.labels(), *([NO_ANSWER] if optional else [])]
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = Counter(names).most_common(1)[0][0]
         raise StudyError(
             f"labels of one axis must differ, got {twice!r} twice: rename one"
             + (" (an optional axis has a 'no answer' cell of its own)" if optional else "")

@@ -169,7 +169,7 @@ class Points(Metric):
         cover(names, places, "at", "give each a place")
         there = [places[name] for name in names]
         values, denominator, rounded = distance_table(there, self.epsilon / self.per, self.norm)
-        _refuse_same_place(names, there)
+        refuse_same_place(names, there)
         notes = (ROUNDED,) if rounded else ()
         return table(values, denominator, names=names, notes=notes)
 
@@ -296,7 +296,7 @@ def _read_place(label: str, where: Any) -> tuple[Fraction, ...]:
     return tuple(rational(number, f"a coordinate of {label!r}") for number in numbers)
 
 
-def _refuse_same_place(names: Sequence[str], places: Sequence[tuple[Fraction, ...]]) -> None:
+def refuse_same_place(names: Sequence[str], places: Sequence[tuple[Fraction, ...]]) -> None:
     """Refuse two labels at one place, before rounding could hide why E is 0."""
     first: dict[tuple[Fraction, ...], str] = {}
     for name, place in zip(names, places, strict=True):

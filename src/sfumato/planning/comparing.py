@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.channels import REGISTRY, Channel, Choice
+from sfumato.channels import REGISTRY, Channel, Choice, Extremal
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.estimation.answers import format_to
+from sfumato.metrics import TableMetric
 from sfumato.planning.expecting import (
     RUNS,
     Asked,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 METHODS = ("unbiased", "likelihood")
 #: Bits of all simulated reports, over all runs, that a channel not in use is decoded from.
 MOST_BITS = 1 << 26
+#: What is said of a channel that a longer search would make surer.
+SHORT_SEARCH = "after a short search; smaller after the whole"
 COLUMNS = ("question", "channel", "answers", "standard error", "share", "report", "")
 
 
@@ -50,7 +53,7 @@ class ComparisonRow:
         chosen: Whether the study uses this channel.
         best: Whether it has the smallest error on its axis under its decoder.
         how: "exact" or "simulated".
-        note: Why there is no error, if so.
+        note: Why there is no error, or what would make it smaller.
     """
 
     axis: str
@@ -199,7 +202,7 @@ def fitting(study: Study, place: int) -> list[Study]:
     """The study with each channel that fits one of its axes put there; that axis comes alone."""
     axis = study.axes[place]
     found = []
-    for choice in _choices(axis.choice):
+    for choice in [*_choices(axis.choice), *_searched(study, place)]:
         try:
             made = type(study)(study.name, [replace(axis, channel=choice)])
             made.channels  # noqa: B018 - binding shows whether it fits
@@ -222,6 +225,15 @@ def _choices(own: Choice) -> list[Choice]:
     return found if own in found else [own, *found]
 
 
+def _searched(study: Study, place: int) -> list[Choice]:
+    """A channel made for E, where E is kept as a table; searched for a second or two."""
+    axis, metric = study.axes[place], study.metrics[place]
+    if isinstance(axis.choice, Extremal) or not isinstance(metric, TableMetric) or metric.size < 3:
+        return []
+    found = Extremal("ranges" if axis.domain.ordered else "cells").quickly(metric)
+    return [] if found is None else [found]
+
+
 def _row(
     option: Study,
     asked: Asked,
@@ -234,7 +246,8 @@ def _row(
 ) -> ComparisonRow:
     """The error of one channel, or one mechanism for whole records, under one decoder."""
     (channel,) = option.mechanism.channels
-    note = ""
+    choice = option.choice or option.axes[0].choice
+    note = SHORT_SEARCH if isinstance(choice, Extremal) and not chosen else ""
     try:
         if method == "unbiased":
             error = Simulated(exact_error(option, asked, prior, n), None, "exact")
@@ -248,7 +261,7 @@ def _row(
     return ComparisonRow(
         axis=" × ".join(axis.name for axis in option.axes),
         question=asked.text,
-        channel=_name(option.choice or option.axes[0].choice),
+        channel=_name(choice),
         method=method,
         stderr=error.stderr,
         share=error.stderr / n,

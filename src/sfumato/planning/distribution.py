@@ -117,7 +117,7 @@ def people_for_tv(
         >>> towns = sf.Blocks(epsilon=1, blocks=[range(50), range(50, 100)])
         >>> axis = sf.integers("place", 0, 99, protect=towns)
         >>> people_for_tv(axis, 0.1), people_for_tv(axis, 0.1, proved=True)
-        (362506, 28096167)
+        (362523, 28096167)
     """
     good = isinstance(wanted, (int, float)) and not isinstance(wanted, bool)
     if not good or not 0 < wanted < 1:
@@ -189,4 +189,7 @@ def _study(given: Any) -> Study:
     """A study, of an axis alone if that is given."""
     from sfumato.study import Study as Made  # which imports this package
 
-    return Made(given.name, [given]) if isinstance(given, Axis) else given
+    made = Made(given.name, [given]) if isinstance(given, Axis) else given
+    if not isinstance(made, Made):
+        raise StudyError(f"study must be a Study or an axis, got {type(given).__name__}")
+    return made

@@ -1,0 +1,178 @@
+"""Values that are near hide among each other equally well: Blowfish's thresholds, closed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import StudyError
+from sfumato.exact import positive, to_plain
+from sfumato.metrics.cells import ROUNDED, TableMetric, table
+from sfumato.metrics.closing import close_integers
+from sfumato.metrics.labels import NO_ANSWER, cell_names, cover, known
+from sfumato.metrics.norms import distance_table
+from sfumato.metrics.quantities import Number, Quantity, gap, length, plain, read_quantity
+from sfumato.metrics.shapes import Points, refuse_same_place
+from sfumato.metrics.statements import Metric, set_fields
+
+if TYPE_CHECKING:
+    from sfumato.domains import Domain
+
+Beyond = Literal["steps", "smooth"]
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Within(Metric):
+    """E is ε for any two values at most so far apart; beyond, as stated.
+
+    Beyond the distance, "steps" counts the fewest steps of that length which lead from one value
+    to the other by way of others: E is ε a step, and infinite where no way leads. "smooth" lets E
+    grow with the distance instead, ε·distance/reach.
+
+    A threshold alone, ε within and infinite beyond, breaks the triangle inequality: values in
+    between give the far ones away less than it says. Its closure under steps is what it means.
+
+    Args:
+        epsilon: E for two different values at most `reach` apart.
+        reach: How far apart two values may be, in the axis' own units; a duration on dates.
+        beyond: "steps" or "smooth".
+        at: Coordinates of every label, where the axis has no distances of its own.
+        norm: With `at`, 2 for straight lines, 1, inf, or any p of at least 1.
+
+    References:
+        Kamalaruban et al. 2020, §4.4, from Blowfish privacy.
+
+    Example:
+        >>> Within(epsilon=1, reach=10).between(20, 29), Within(epsilon=1, reach=10).between(20, 45)
+        (1.0, 3.0)
+        >>> Within(epsilon=1, reach=10, beyond="smooth").between(20, 45)
+        2.5
+    """
+
+    kind: ClassVar[str] = "within"
+    epsilon: Fraction
+    reach: Fraction | str
+    beyond: Beyond
+    at: Points | None
+
+    def __init__(
+        self,
+        epsilon: Number,
+        reach: Quantity,
+        *,
+        beyond: Beyond = "steps",
+        at: Mapping[Any, Sequence[Number]] | Iterable[tuple[Any, Sequence[Number]]] | None = None,
+        norm: Number = 2,
+    ) -> None:
+        """Read the numbers exactly and the labels as text."""
+        if beyond not in ("steps", "smooth"):
+            raise StudyError(f"beyond must be 'steps' or 'smooth', got beyond={beyond!r}")
+        set_fields(
+            self,
+            epsilon=positive(epsilon, "epsilon"),
+            reach=read_quantity(reach, "reach"),
+            beyond=beyond,
+            at=None if at is None else Points(1, at=at, norm=norm),
+        )
+
+    def between(self, x: Any, y: Any) -> float:
+        """E(x, y): of labels by the places of all of them, of numbers as if any lay between."""
+        if self.at is not None:
+            names = [label for label, _ in self.at.at]
+            i, j = (names.index(known(value, names, "at")) for value in (x, y))
+            return self._table(names, [place for _, place in self.at.at], self._reach()).between(
+                i, j
+            )
+        steps = gap(x, y, self.reach)
+        if not steps:
+            return 0.0
+        return float(
+            self.epsilon * (max(1, steps) if self.beyond == "smooth" else math.ceil(steps))
+        )
+
+    def bind(self, domain: Domain, *, optional: bool) -> TableMetric:
+        """E between cells; "no answer" needs a place like any label."""
+        names = cell_names(domain, optional=optional)
+        if self.at is not None:
+            places = dict(self.at.at)
+            cover(names, places, "at", "give each a place")
+            return self._table(names, [places[name] for name in names], self._reach())
+        if not domain.ordered:
+            raise StudyError(
+                f"Within needs distances, and {domain.kind} have none: give every label its place, "
+                "at={label: (x, y), …}"
+            )
+        if optional:
+            raise StudyError(
+                f"Within says nothing about {NO_ANSWER!r} on an optional axis: use "
+                "Distance(..., no_answer=...), PolicyGraph or Matrix"
+            )
+        reach = length(domain, self.reach, "reach")
+        return self._table(names, [(place,) for place in domain.positions()], reach)
+
+    def _reach(self) -> Fraction:
+        """The reach as a plain number, which places need."""
+        if isinstance(self.reach, str):
+            raise StudyError(
+                f"reach must be a number where labels have places, got reach={self.reach!r}"
+            )
+        return self.reach
+
+    def _table(
+        self, names: Sequence[str], places: Sequence[tuple[Fraction, ...]], reach: Fraction
+    ) -> TableMetric:
+        """E of all pairs; a distance that is rounded down makes a pair no less protected."""
+        refuse_same_place(names, places)
+        norm = Fraction(1) if self.at is None else self.at.norm
+        apart, denominator, rounded = distance_table(places, 1 / reach, norm)
+        near = apart <= denominator
+        if not bool((near & ~np.eye(len(names), dtype=bool)).any()):
+            raise StudyError(
+                f"reach must join some two cells, got reach={plain(self.reach)!r}, which is less "
+                "than any two are apart: nothing would be protected. Use a longer reach"
+            )
+        notes: tuple[str, ...] = ()
+        if self.beyond == "steps":
+            numerators = close_integers(np.where(near, 1, -1) - np.eye(len(names), dtype=np.int64))
+            numerators = numerators.astype(object)
+            denominator = 1
+            alone = int(np.count_nonzero(near.sum(axis=1) == 1))
+            if alone:
+                notes = (f"unprotected: {alone} of {len(names)} cells have none within reach",)
+        else:
+            numerators = _at_least_one(apart, denominator)
+            notes = (ROUNDED,) if rounded else ()
+        values = np.where(numerators < 0, -1, numerators * self.epsilon.numerator)
+        return table(values, denominator * self.epsilon.denominator, names=names, notes=notes)
+
+    def describe(self) -> str:
+        """The statement in plain words."""
+        e, reach = to_plain(self.epsilon), plain(self.reach)
+        places = "" if self.at is None else f" of {len(self.at.at)} places"
+        if self.beyond == "smooth":
+            return f"E = {e} within a distance{places} of {reach}, {e} · distance / {reach} beyond"
+        return f"E = {e} a step of at most {reach}{places}, by way of any values between"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The statement as a file holds it, exactly."""
+        data: dict[str, Any] = {"kind": self.kind, "epsilon": to_plain(self.epsilon)}
+        data["reach"] = plain(self.reach)
+        if self.beyond != "steps":
+            data["beyond"] = self.beyond
+        if self.at is not None:
+            places = self.at.to_dict()
+            data |= {"norm": places["norm"], "at": places["at"]}
+        return data
+
+
+def _at_least_one(apart: NDArray[np.object_], denominator: int) -> NDArray[np.object_]:
+    """Distances over the reach, those below one lifted to it, but for a cell and itself."""
+    lifted = np.maximum(apart, denominator)
+    np.fill_diagonal(lifted, 0)
+    return lifted
