@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from benchmarks import (
+    allocation,
     choice,
     context,
     decoding,
@@ -32,6 +33,7 @@ MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "decoding": decoding.measure,
     "plain": plain.measure,
     "large": large.measure,
+    "allocation": allocation.measure,
     "peers": peers.measure,  # last, as they fetch the others and so can fail
     "context": context.measure,
 }

@@ -108,7 +108,7 @@ def weights(
         vector, cut = union.weigh()
         vectors.append(vector)
         prorated += [axis.name] if cut else []
-        clauses.append(f"{_quoted(axis.name)}={union.text()}")
+        clauses.append(f"{quoted(axis.name)}={union.text()}")
     return Question(tuple(vectors), tuple(prorated), ", ".join(clauses))
 
 
@@ -201,7 +201,7 @@ class _Union:
             choices.append("..")
         elif self.labels:
             names = domain.labels()
-            choices += [_quoted(names[cell]) for cell in sorted(self.labels)]
+            choices += [quoted(names[cell]) for cell in sorted(self.labels)]
         return "|".join(choices + [NO_ANSWER] * self.unanswered)
 
 
@@ -269,16 +269,16 @@ def _clauses(
             f"a question must be a text or a mapping, got {type(text).__name__}; {_FORM}"
         )
     found: list[tuple[str, Any]] = []
-    for clause in _split(text, ","):
-        sides = _split(clause, "=")
+    for clause in split(text, ","):
+        sides = split(clause, "=")
         if len(sides) != 2:
             raise QuestionError(
                 f"each part of a question must have one =, got {clause.strip()!r}; {_FORM}, and "
                 "quote names and labels that contain , = or |"
             )
-        name = _unquoted(sides[0])
+        name = unquoted(sides[0])
         axis = _axis(name, known)
-        found.append((name, [_choice(axis, piece.strip()) for piece in _split(sides[1], "|")]))
+        found.append((name, [_choice(axis, piece.strip()) for piece in split(sides[1], "|")]))
     return found
 
 
@@ -288,13 +288,13 @@ def _choice(axis: AxisLike, piece: str) -> Any:
         raise QuestionError(f"axis {axis.name!r} must be asked for something, got nothing; {_FORM}")
     domain = axis.domain
     if piece[0] in _QUOTES and not domain.ordered:
-        return _unquoted(piece)
+        return unquoted(piece)
     if piece == NO_ANSWER:
         return None
     if not domain.ordered:
         # Labels know no intervals, so a label such as 18..30 needs no quotes.
         return (None, None) if piece == ".." else piece
-    ends = [_unquoted(end) for end in _split(piece, "..")]
+    ends = [unquoted(end) for end in split(piece, "..")]
     if len(ends) > 2:
         raise QuestionError(
             f"an interval on axis {axis.name!r} must have two ends, got {piece!r}; write low..high"
@@ -303,7 +303,7 @@ def _choice(axis: AxisLike, piece: str) -> Any:
     return values[0] if len(values) == 1 else tuple(values)
 
 
-def _split(text: str, separator: str) -> list[str]:
+def split(text: str, separator: str) -> list[str]:
     """Pieces between separators, except inside quotes; a quote opens only where a word may."""
     pieces, start, place, quote = [], 0, 0, ""
     while place < len(text):
@@ -330,7 +330,7 @@ def _opens(head: str) -> bool:
     return not head or head[-1] in ",=|" or head.endswith("..")
 
 
-def _unquoted(piece: str) -> str:
+def unquoted(piece: str) -> str:
     """A name or label without its quotes; a doubled quote inside stands for one."""
     word = piece.strip()
     if not word or word[0] not in _QUOTES:
@@ -341,7 +341,7 @@ def _unquoted(piece: str) -> str:
     return inner.replace(quote * 2, quote)
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
     """A name or label as the language of questions needs it."""
     if word and word == word.strip() and not _SPECIAL & set(word):
         return word

@@ -241,7 +241,7 @@ def add_cells(parts: Sequence[CellMetric], *, names: Sequence[str]) -> CellMetri
     if len(flat) == len(parts):
         return UniformMetric(sum(flat, Fraction(0)), size, notes)
     refuse_large_table(size)
-    tables = [_integers(part) for part in parts]
+    tables = [integer_table(part) for part in parts]
     common = math.lcm(*(denominator for _, denominator in tables))
     total = sum(numerators * (common // denominator) for numerators, denominator in tables)
     infinite = np.logical_or.reduce([numerators < 0 for numerators, _ in tables])
@@ -257,7 +257,7 @@ def refuse_large_table(size: int) -> None:
         )
 
 
-def _integers(metric: CellMetric) -> tuple[NDArray[Any], int]:
+def integer_table(metric: CellMetric) -> tuple[NDArray[Any], int]:
     """E as big integers over one denominator, -1 where infinite."""
     if isinstance(metric, TableMetric):
         return metric.numerators.astype(object), metric.denominator
@@ -271,7 +271,7 @@ def _integers(metric: CellMetric) -> tuple[NDArray[Any], int]:
         np.fill_diagonal(full, 0)
         return full, metric.epsilon.denominator
     if isinstance(metric, CappedLineMetric):
-        line, denominator = _integers(metric.line)
+        line, denominator = integer_table(metric.line)
         common = math.lcm(denominator, metric.cap.denominator)
         return np.minimum(line * (common // denominator), int(metric.cap * common)), common
     places = [metric.exact(0, cell) or Fraction(0) for cell in range(metric.size)]

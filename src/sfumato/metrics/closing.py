@@ -45,7 +45,7 @@ def closure(matrix: ArrayLike) -> tuple[NDArray[np.float64], bool]:
         >>> closed.tolist(), changed
         ([[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]], True)
     """
-    given = _checked(matrix)
+    given = read_matrix(matrix)
     closed = given.copy()
     np.fill_diagonal(closed, 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -134,7 +134,7 @@ def _on_one_grid(closed: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(floors > 0, floors, closed)
 
 
-def _checked(matrix: ArrayLike) -> NDArray[np.float64]:
+def read_matrix(matrix: ArrayLike) -> NDArray[np.float64]:
     """The matrix as doubles, square and nonnegative."""
     try:
         values = np.array(matrix, dtype=np.float64)

@@ -92,9 +92,9 @@ class Within(Metric):
         steps = gap(x, y, self.reach)
         if not steps:
             return 0.0
-        return float(
-            self.epsilon * (max(1, steps) if self.beyond == "smooth" else math.ceil(steps))
-        )
+        if self.beyond == "smooth":
+            return float(self.epsilon * (steps if steps > 1 else 1))
+        return float(self.epsilon * math.ceil(steps))
 
     def bind(self, domain: Domain, *, optional: bool) -> TableMetric:
         """E between cells; "no answer" needs a place like any label."""
