@@ -23,6 +23,7 @@ import argparse
 import csv
 import gzip
 import json
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,6 @@ PARTS: tuple[Part, ...] = (None, (5, 7), (25, 35), (25, 70))
 PRINTED = (0.591, 0.298, 0.108, 0.082)
 TABLE_RUNS = 20
 SEARCHED = ("0.7", "0.82")  # ε on either side of the one that fits
-SEARCHED_SHARP = ("0.5", "0.6")  # the same where coarse cells are split more sharply
-COARSE = 256  # rows and columns of the world within which the reconstruction splits true totals
 
 
 # Figure 2
@@ -162,8 +161,8 @@ def picture(curves: Sequence[dict[str, Any]]) -> Figure:
 # Table 1
 
 
-def gowalla(folder: Path) -> Counts:
-    """People of the reconstruction, by rows from the south and columns from the west."""
+def gowalla(folder: Path, column: str = "count") -> Counts:
+    """Check-ins of the reconstruction, by rows from the south and columns from the west."""
     path = folder / DATA
     if not path.exists():
         raise SystemExit(
@@ -175,25 +174,8 @@ def gowalla(folder: Path) -> Counts:
         for row in csv.DictReader(file):
             up = round((float(row["lat_bin"]) - float(GRID.south)) / 0.2)
             across = round((float(row["lon_bin"]) - float(GRID.west)) / 0.2)
-            counts[up, across] += int(row["count"])
+            counts[up, across] += int(row[column])
     return counts
-
-
-def split_again(counts: Counts, *, even: float = 0.0, power: float = 1.0) -> Counts:
-    """The same totals of coarse cells, split otherwise: partly evenly, or more sharply."""
-    up = np.floor((GRID.latitudes.numbers() + 90) * COARSE / 180).astype(np.int64)
-    across = np.floor((GRID.longitudes.numbers() + 180) * COARSE / 360).astype(np.int64)
-    _, coarse, cells = np.unique(
-        (up[:, None] * COARSE + across).ravel(), return_inverse=True, return_counts=True
-    )
-    held = counts.ravel().astype(np.float64)
-    total = np.bincount(coarse, weights=held)
-    sharp = np.where(held > 0, held**power, 0.0)
-    within = np.bincount(coarse, weights=sharp)
-    split = sharp * (total / np.where(within > 0, within, 1.0))[coarse]
-    mixed = (1 - even) * split + even * (total / cells)[coarse]
-    result: Counts = np.rint(mixed).astype(np.int64).reshape(counts.shape)
-    return result
 
 
 def grid_study(part: Part, epsilon: str) -> sf.Study:
@@ -256,14 +238,18 @@ def column(counts: Counts, part: Part, epsilon: str, printed: float, runs: int) 
     }
 
 
-def decoded(counts: Counts, part: Part, epsilon: str, smoothing: str) -> float:
-    """The distance of likelihood shares, from the same reports as the first run."""
+def decoded(counts: Counts, part: Part, epsilon: str, smoothing: str) -> dict[str, float]:
+    """The distance of likelihood shares, from the reports of the first run, and processor time."""
     tally = grid_study(part, epsilon).simulate_counts(counts.ravel(), seed=SEED)
-    return round(sf.tv_error(tally.estimate(smoothing=smoothing), counts.ravel()), 4)
+    start = time.process_time()
+    shares = sf.distribution(tally.estimate(smoothing=smoothing))
+    seconds = time.process_time() - start
+    distance = sf.tv_error(shares, counts.ravel())
+    return {"likelihood": round(distance, 4), "seconds": round(seconds, 1)}
 
 
 def table_1(counts: Counts, runs: int = TABLE_RUNS) -> dict[str, Any]:
-    """The four columns at the fitted ε and at 1, other splits, and likelihood decoding."""
+    """The four columns at the fitted ε and at 1."""
     epsilon = fitted(lambda e: float(distances(counts, None, e, runs).mean()), PRINTED[0])
     print(f"the plain column fits at ε = {epsilon}", flush=True)
     columns = [
@@ -271,55 +257,19 @@ def table_1(counts: Counts, runs: int = TABLE_RUNS) -> dict[str, Any]:
         for e in (epsilon, "1")
         for part, printed in zip(PARTS, PRINTED, strict=True)
     ]
-    splits: list[tuple[str, dict[str, float]]] = [
-        ("a tenth spread evenly", {"even": 0.1}),
-        ("to the power 5/4", {"power": 1.25}),
-        ("to the power 3/2", {"power": 1.5}),
-    ]
-    other = []
-    for said, how in splits:
-        again = split_again(counts, **how)
-        found = [float(distances(again, part, "1", 3).mean()) for part in PARTS]
-        other.append({"split": said, "epsilon": 1.0, "projected": [round(v, 4) for v in found]})
-        print(other[-1], flush=True)
     return {
         "data": f"{DATA}, a reconstruction: totals of coarse cells are true, their split is not",
         "people": int(counts.sum()),
         "epsilon that fits the plain column": float(epsilon),
         "columns": columns,
-        "other splits inside coarse cells": [*other, *refitted(counts, epsilon)],
         "likelihood": [],
     }
-
-
-def refitted(counts: Counts, epsilon: str, runs: int = 5) -> list[dict[str, Any]]:
-    """A sharper split, and blocks made distributions one by one, each alone and both together.
-
-    ε is again the one that fits the plain column, for each split its own. These were looked for
-    after the table was seen, among even and sharper splits and three readings: they say what could
-    make up the difference from print, not what did.
-    """
-    sharp = split_again(counts, power=1.5)
-    own = fitted(
-        lambda e: float(distances(sharp, None, e, runs).mean()), PRINTED[0], SEARCHED_SHARP
-    )
-    tried: list[tuple[str, Counts, str, bool]] = [
-        ("as reconstructed, nearest within each block", counts, epsilon, True),
-        ("to the power 3/2", sharp, own, False),
-        ("to the power 3/2, nearest within each block", sharp, own, True),
-    ]
-    rows = []
-    for said, held, e, by_block in tried:
-        found = [distances(held, part, e, runs, by_block=by_block).mean() for part in PARTS]
-        values = [round(float(value), 4) for value in found]
-        rows.append({"split": said, "epsilon": float(e), "projected": values})
-    return rows
 
 
 def likelihood(
     record: dict[str, Any], counts: Counts, smoothing: str, parts: Sequence[int]
 ) -> None:
-    """Add likelihood decoding at ε = 1, which is slow; what is recorded for other columns stays."""
+    """Add likelihood decoding at ε = 1, one run; what is recorded for other columns stays."""
     for number in parts:
         part = PARTS[number]
         key = {"blocks": "plain" if part is None else f"({part[0]}, {part[1]})"}
@@ -328,7 +278,7 @@ def likelihood(
         found = key | {
             "epsilon": 1.0,
             "projected": round(float(tally), 4),
-            "likelihood": decoded(counts, part, "1", smoothing),
+            **decoded(counts, part, "1", smoothing),
         }
         held = record["table 1"]["likelihood"]
         record["table 1"]["likelihood"] = [
@@ -374,14 +324,19 @@ def tables(record: dict[str, Any]) -> dict[str, str]:
             shown = [f"{by[name]['likelihood']:.3f}" if name in by else "" for name in names]
             rows.append([f'likelihood, `smoothing="{smoothing}"`', "1", *shown])
     result["table 1"] = markdown(["", "ε", *names], rows)
-    at_one = [f"{h['projected']:.3f}" for h in table["columns"] if h["epsilon"] == 1]
-    others = [
-        [held["split"], f"{held['epsilon']:g}", *(f"{v:.3f}" for v in held["projected"])]
-        for held in table["other splits inside coarse cells"]
-    ]
-    result["table 1, other splits"] = markdown(
-        ["split", "ε", *names], [["as reconstructed", "1", *at_one], *others]
-    )
+    others = []
+    for held in table.get("splits", []):
+        shown = ["projected"]
+        if held["split"] in ("as reconstructed", "as observed"):
+            shown.append("projected within each block")
+        for reading in shown:
+            values = [
+                f"{v:.3f} ({100 * (v / printed - 1):+.0f} %)"
+                for v, printed in zip(held[reading], PRINTED, strict=True)
+            ]
+            said = held["split"] + reading.removeprefix("projected").replace(" within", ", within")
+            others.append([said, f"{held['epsilon']:.2f}", *values])
+    result["table 1, other splits"] = markdown(["split", "ε", *names], others)
     return result
 
 
@@ -412,8 +367,9 @@ def main() -> None:
         record["figure 2"] = figure_2()
         picture(record["figure 2"]).savefig(PICTURE, dpi=100)
     else:
-        held = record.get("table 1", {}).get("likelihood", [])
-        record["table 1"] = table_1(counts) | {"likelihood": held}
+        old = record.get("table 1", {})
+        kept = {key: old[key] for key in ("likelihood", "observed", "splits") if key in old}
+        record["table 1"] = table_1(counts) | kept
     write(record)
 
 

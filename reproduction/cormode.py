@@ -445,9 +445,21 @@ def tables(record: dict[str, Any]) -> dict[str, str]:
             for k, epsilon in enumerate(columns[0]["epsilon"])
         ]
         rows.append(["off by", *(f"{100 * c['mean |ours/printed - 1|']:.1f} %" for c in columns)])
+        rows += chances(record.get("by chance", []), said, size)
         name = f"{said} at 2^{size.bit_length() - 1}"
         result[name] = markdown(["ε", *NAMES], rows)
     return {name: result[name] for name in PAGE_TABLES}
+
+
+def chances(held: Sequence[dict[str, Any]], said: str, size: int) -> list[list[str]]:
+    """How far the printed columns are above ours, and how far chance takes them."""
+    here = [c for c in held if (c["queries"], c["D"]) == (said, size)]
+    if not here:
+        return []
+    above = [f"{100 * (c['mean printed/ours'] - 1):+.1f} %" for c in here]
+    error = [f"{100 * c['standard error of the column, five runs']:.1f} %" for c in here]
+    away = [f"{c['standard errors away, five runs']:+.1f}" for c in here]
+    return [["printed, above ours", *above], ["standard error", *error], ["so many of it", *away]]
 
 
 def main() -> None:
@@ -462,7 +474,8 @@ def main() -> None:
     else:
         record = computed()
         old = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-        record["simulated"] = old.get("simulated", [])
+        for kept in ("simulated", "by chance", "other readings"):  # made by themselves
+            record[kept] = old.get(kept, [])
         write(record)
     for size, epsilon, name in product(asked.size, asked.simulate, NAMES):
         # Every cell of the tables has draws of its own.
