@@ -74,9 +74,7 @@ def write(name: str, found: Measurement) -> Path:
     FOLDER.mkdir(parents=True, exist_ok=True)
     path = FOLDER / f"{name}.json"
     record = {
-        "command": f"python -m benchmarks {name}",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
+        **origin(f"python -m benchmarks {name}"),
         "machine": machine(),
         "title": found.title,
         "notes": list(found.notes),
@@ -84,6 +82,12 @@ def write(name: str, found: Measurement) -> Path:
     }
     path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
+
+
+def origin(command: str) -> dict[str, Any]:
+    """What makes figures anew, when it was run, and on which commit."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"command": command, "date": now, "commit": _commit()}
 
 
 def machine() -> dict[str, Any]:

@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
-import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,7 +32,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 import sfumato as sf
-from benchmarks.pages import markdown, refilled
+from benchmarks.pages import markdown
+from reproduction import records
 from sfumato.metrics import Metric
 
 Floats = NDArray[np.float64]
@@ -286,7 +286,8 @@ def likelihood(
             found,
         ]
         print(found, flush=True)
-        write(record)
+        command = f"python -m reproduction.acharya --data FOLDER --likelihood {smoothing}"
+        write(record, f"table 1, likelihood, smoothing {smoothing}", command)
 
 
 # Putting together
@@ -340,13 +341,10 @@ def tables(record: dict[str, Any]) -> dict[str, str]:
     return result
 
 
-def write(record: dict[str, Any]) -> None:
-    """The figures, and the tables of the page if it has places for them."""
-    text = json.dumps(record, indent=1, ensure_ascii=False)
-    RESULTS.write_text(text + "\n", encoding="utf-8")
-    page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    if all(f"<!-- {name} -->" in page for name in PAGE_TABLES):
-        PAGE.write_text(refilled(page, tables(record)), encoding="utf-8")
+def write(record: dict[str, Any], part: str, command: str) -> None:
+    """The figures, how this part of them was made, and the tables of the page."""
+    records.stamp(record, part, command)
+    records.keep(RESULTS, record, PAGE, tables)
 
 
 def main() -> None:
@@ -356,7 +354,7 @@ def main() -> None:
     parser.add_argument("--likelihood", choices=["none", "auto"], help="decode only, from --data")
     parser.add_argument("--columns", nargs="*", type=int, default=[0, 1, 2, 3], choices=range(4))
     asked = parser.parse_args()
-    record = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    record = records.held(RESULTS)
     counts = None if asked.data is None else gowalla(asked.data)
     if asked.likelihood:
         if counts is None or "table 1" not in record:
@@ -366,11 +364,12 @@ def main() -> None:
     if counts is None:
         record["figure 2"] = figure_2()
         picture(record["figure 2"]).savefig(PICTURE, dpi=100)
+        write(record, "figure 2", "python -m reproduction.acharya")
     else:
         old = record.get("table 1", {})
         kept = {key: old[key] for key in ("likelihood", "observed", "splits") if key in old}
         record["table 1"] = table_1(counts) | kept
-    write(record)
+        write(record, "table 1", "python -m reproduction.acharya --data FOLDER")
 
 
 if __name__ == "__main__":

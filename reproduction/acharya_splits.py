@@ -15,7 +15,6 @@ parameter. It leans to clumps, since no cell with fewer than 52 observed ones is
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reproduction import records
 from reproduction.acharya import (
     DATA,
     GRID,
@@ -155,7 +155,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help=f"folder with {DATA}")
     folder = parser.parse_args().data
     known = Known(gowalla(folder), gowalla(folder, "of_which_observed"))
-    record = json.loads(RESULTS.read_text(encoding="utf-8"))
+    record = records.held(RESULTS)
     at = str(record["table 1"]["epsilon that fits the plain column"])  # there by more runs
     rows = []
     for said, how in SPLITS.items():
@@ -163,7 +163,8 @@ def main() -> None:
         print(rows[-1], flush=True)
     record["table 1"]["observed"] = int(known.observed.sum())
     record["table 1"]["splits"] = rows
-    write(record)
+    command = "python -m reproduction.acharya_splits --data FOLDER"
+    write(record, "table 1, other splits", command)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ in the results.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +29,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import sfumato as sf
-from benchmarks.pages import markdown, refilled
+from benchmarks.pages import markdown
+from reproduction import records
 from sfumato.channels import HaarChannel, HierarchicalChannel
 from sfumato.channels.trees import least_parts
 from sfumato.metrics import UniformMetric
@@ -470,13 +470,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=2019)
     asked = parser.parse_args()
     if asked.simulate:
-        record = json.loads(RESULTS.read_text(encoding="utf-8"))
+        record = records.held(RESULTS)
     else:
-        record = computed()
-        old = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+        record, old = computed(), records.held(RESULTS)
         for kept in ("simulated", "by chance", "other readings"):  # made by themselves
             record[kept] = old.get(kept, [])
-        write(record)
+        record[records.MADE] = old.get(records.MADE, {})
+        write(record, "figures", "python -m reproduction.cormode")
     for size, epsilon, name in product(asked.size, asked.simulate, NAMES):
         # Every cell of the tables has draws of its own.
         seed = 1000 * asked.seed + 10 * EPSILONS.index(epsilon) + NAMES.index(name)
@@ -486,17 +486,15 @@ def main() -> None:
             *(s for s in record["simulated"] if any(s[k] != v for k, v in key.items())),
             {**key, **{k: round(v, 4) for k, v in found.items()}},
         ]
-        write(record)
+        write(record, "simulated", "python -m reproduction.cormode --simulate EPSILON")
         print(key, found, flush=True)
 
 
-def write(record: dict[str, Any]) -> None:
-    """The figures, and the tables of the page if it has places for them."""
+def write(record: dict[str, Any], part: str, command: str) -> None:
+    """The figures, how this part of them was made, and the tables of the page."""
     record["simulated"].sort(key=lambda s: (s["D"], NAMES.index(s["method"]), s["epsilon"]))
-    RESULTS.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    if all(f"<!-- {name} -->" in page for name in PAGE_TABLES):
-        PAGE.write_text(refilled(page, tables(record)), encoding="utf-8")
+    records.stamp(record, part, command)
+    records.keep(RESULTS, record, PAGE, tables)
 
 
 if __name__ == "__main__":

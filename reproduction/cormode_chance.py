@@ -13,7 +13,6 @@ level l are known with precision Λ = Σ p·(cells of a node) over the levels be
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigs
 
+from reproduction import records
 from reproduction.cormode import (
     EPSILONS,
     NAMES,
@@ -298,14 +298,14 @@ def _line(said: str, size: int, what: str, name: str, ratio: float) -> dict[str,
 
 def main() -> None:
     """Compute, and add to the record."""
-    record = json.loads(RESULTS.read_text(encoding="utf-8"))
+    record = records.held(RESULTS)
     shown = [c for c in record["columns"] if c["queries"] in SHOWN]
     record["by chance"] = []
     for held in shown:
         record["by chance"].append(column(held))
         print(record["by chance"][-1], flush=True)
     record["other readings"] = readings(record["by chance"])
-    write(record)
+    write(record, "by chance and other readings", "python -m reproduction.cormode_chance")
 
 
 if __name__ == "__main__":

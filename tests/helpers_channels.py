@@ -56,6 +56,7 @@ HAAR, HIERARCHY, PAIRS = sf.HaarHRR(), sf.Hierarchical(), sf.Hierarchical(2, "hr
 THIRDS = sf.Hierarchical(3, "grr", levels="optimised")
 BY_LEVELS = (HAAR, HIERARCHY, PAIRS, THIRDS)
 THERMOMETER, PUBLISHED = sf.Thermometer(), sf.Thermometer(variant="published")
+CELL_BITS, PREFIX_BITS = sf.MatrixResponse("identity"), sf.MatrixResponse("prefix")
 
 
 def labels(size: int) -> list[str]:
@@ -178,11 +179,11 @@ def _uniform(size: int, eps: Epsilon) -> Axis:
 
 
 BUILDERS: dict[str, tuple[Callable[[int, Epsilon], Axis], tuple[Choice, ...]]] = {
-    "integers": (_integers, (GEOMETRIC, THERMOMETER, PUBLISHED, EXPONENTIAL)),
+    "integers": (_integers, (GEOMETRIC, THERMOMETER, PUBLISHED, EXPONENTIAL, PREFIX_BITS)),
     "distance, capped": (_capped, (GEOMETRIC, EXPONENTIAL)),
     "dates": (_dates, (GEOMETRIC, THERMOMETER)),
     "equal bins": (_equal_bins, (GEOMETRIC, THERMOMETER)),
-    "unequal bins": (_unequal_bins, (THERMOMETER, PUBLISHED, EXPONENTIAL)),
+    "unequal bins": (_unequal_bins, (THERMOMETER, PUBLISHED, EXPONENTIAL, PREFIX_BITS)),
     "sum along a line": (_line_sum, (GEOMETRIC, THERMOMETER)),
     "capped": (_capped, (GEOMETRIC, EXPONENTIAL)),
     "capped, unequal bins": (_capped_unequal_bins, (EXPONENTIAL,)),
@@ -190,21 +191,33 @@ BUILDERS: dict[str, tuple[Callable[[int, Epsilon], Axis], tuple[Choice, ...]]] =
     "distance, optional": (_optional_distance, (EXPONENTIAL,)),
     "uniform": (
         _uniform,
-        (KARY, EXPONENTIAL, OUE, OLH, HRR, HADAMARD, SQUARE_WAVE, WIDE_WAVE, ANY_SETS, *BY_LEVELS),
+        (
+            KARY,
+            EXPONENTIAL,
+            OUE,
+            OLH,
+            HRR,
+            HADAMARD,
+            SQUARE_WAVE,
+            WIDE_WAVE,
+            ANY_SETS,
+            CELL_BITS,
+            *BY_LEVELS,
+        ),
     ),
     "uniform, optional": (
         _optional_uniform,
         (KARY, EXPONENTIAL, OUE, OLH, HRR, HADAMARD, SQUARE_WAVE, *BY_LEVELS),
     ),
-    "blocks": (_blocks, (EXPONENTIAL, HADAMARD)),
-    "high-low": (_high_low, (EXPONENTIAL, HADAMARD)),
+    "blocks": (_blocks, (EXPONENTIAL, HADAMARD, CELL_BITS)),
+    "high-low": (_high_low, (EXPONENTIAL, HADAMARD, CELL_BITS)),
     "sensitive set": (_sensitive, (EXPONENTIAL,)),
-    "policy graph": (_graph, (EXPONENTIAL,)),
+    "policy graph": (_graph, (EXPONENTIAL, CELL_BITS)),
     "points, L1": (_points(1), (EXPONENTIAL,)),
     "points, L2": (_points(2), (EXPONENTIAL,)),
     "points, Linf": (_points(float("inf")), (EXPONENTIAL,)),
     "within": (_within, (EXPONENTIAL,)),
-    "matrix": (_matrix, (EXPONENTIAL,)),
+    "matrix": (_matrix, (EXPONENTIAL, CELL_BITS)),
     "mixed sum": (_mixed_sum, (EXPONENTIAL,)),
 }
 

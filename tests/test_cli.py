@@ -25,7 +25,7 @@ AXES = (
     "region: categories north|south|east, uniform 1, optional",
 )
 COMMANDS = ["new", "explain", "plan", "compare", "audit", "encode", "tally"]
-COMMANDS += ["ask", "quantile", "histogram", "heatmap", "simulate", "demo"]
+COMMANDS += ["ask", "quantile", "histogram", "heatmap", "release", "ledger", "simulate", "demo"]
 
 Run = Callable[..., Result]
 

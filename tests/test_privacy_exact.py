@@ -36,7 +36,7 @@ HARDLY_APART = {("high-low", 6), ("points, Linf", 6)}
 
 
 def sizes(case: Case) -> range:
-    sends_bits = case.choice.id in ("thermometer", "oue")
+    sends_bits = case.choice.id in ("thermometer", "oue", "matrix-response")
     return range(2, (MOST_LISTED if sends_bits else 16) + 1)
 
 

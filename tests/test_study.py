@@ -64,6 +64,9 @@ AXES = {
     "hashed to five, optional": _labels(sf.Uniform(0.7), channel=sf.OLH(g=5), optional=True),
     "optimised": _labels(sf.Uniform(0.7), channel=sf.Optimised("cells")),
     "extremal": _labels(sf.Matrix([[0, 1, 2], [1, 0, 1], [2, 1, 0]]), channel=sf.Extremal()),
+    "bits": _labels(sf.PolicyGraph(1, [("north", "south"), ("south", "east")])).with_defaults(
+        channel=sf.MatrixResponse(), outside="refuse", protect=None
+    ),
     "wave": sf.integers("code", 0, 99, protect=sf.Uniform(0.7), channel=sf.SquareWave()),
     "wide wave": sf.integers("code", 0, 9, protect=sf.Uniform(0.7), channel=sf.SquareWave(4)),
     "hadamard": sf.integers("code", 0, 99, protect=sf.Uniform(0.7), channel=sf.HRR()),

@@ -5,6 +5,8 @@ Start with `Study`; everything else follows from it.
 
 from __future__ import annotations
 
+from sfumato import central, workloads
+from sfumato.allocation import Allocation, allocate
 from sfumato.auditing import Audit, AxisAudit, audit
 from sfumato.axes import Axis, categories, dates, integers, reals, times
 from sfumato.channels import (
@@ -20,6 +22,7 @@ from sfumato.channels import (
     Hadamard,
     Hierarchical,
     KaryResponse,
+    MatrixResponse,
     Optimised,
     SquareWave,
     Thermometer,
@@ -28,6 +31,7 @@ from sfumato.error_region import ErrorRegion
 from sfumato.errors import (
     DataError,
     FormatError,
+    LedgerError,
     MismatchError,
     QuestionError,
     SfumatoError,
@@ -45,6 +49,7 @@ from sfumato.estimation import (
 )
 from sfumato.geography import Grid
 from sfumato.guarantee import Guarantee
+from sfumato.mechanisms.matrix import MatrixMechanism
 from sfumato.metrics import (
     Blocks,
     Distance,
@@ -56,6 +61,7 @@ from sfumato.metrics import (
     SensitiveSet,
     Sum,
     Uniform,
+    Within,
     closure,
 )
 from sfumato.planning import (
@@ -80,6 +86,7 @@ __all__ = [
     "HRR",
     "OLH",
     "OUE",
+    "Allocation",
     "Answer",
     "Answers",
     "Audit",
@@ -106,8 +113,11 @@ __all__ = [
     "Hierarchical",
     "HighLow",
     "KaryResponse",
+    "LedgerError",
     "Lp",
     "Matrix",
+    "MatrixMechanism",
+    "MatrixResponse",
     "MismatchError",
     "Optimised",
     "Plan",
@@ -127,8 +137,11 @@ __all__ = [
     "Thermometer",
     "TooLargeError",
     "Uniform",
+    "Within",
+    "allocate",
     "audit",
     "categories",
+    "central",
     "closure",
     "dates",
     "difference",
@@ -143,4 +156,5 @@ __all__ = [
     "reals",
     "times",
     "tv_error",
+    "workloads",
 ]

@@ -33,6 +33,10 @@ class FormatError(SfumatoError, ValueError):
     """A file that is damaged, newer than this package, or not one of ours."""
 
 
+class LedgerError(SfumatoError, ValueError):
+    """A release that the ledger does not allow: what is left of E would not cover it."""
+
+
 class TooLargeError(SfumatoError, ValueError):
     """Work whose size, stated in the message, is beyond what this path can do."""
 

@@ -170,7 +170,7 @@ def read_problem(
         turned = np.ascontiguousarray(turned)
         if turned.size > _ENTRIES >> 6 and np.count_nonzero(turned) < _DENSE / 4 * turned.size:
             turned = sparse.csr_array(turned)
-    return Problem(turned, tuple(lattice.units), edges, names, cells)
+    return Problem(turned, tuple(lattice.units), edges.zeros_listed(), names, cells)
 
 
 def caps(problem: Problem) -> tuple[Floats, Indices, Indices]:

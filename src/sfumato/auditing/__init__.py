@@ -23,6 +23,7 @@ from sfumato.channels import (
     ExponentialChannel,
     GeometricChannel,
     LevelsChannel,
+    MatrixResponseChannel,
     RoundedChannel,
     ThermometerChannel,
 )
@@ -205,7 +206,8 @@ def _most_ratios(channel: Channel) -> int:
     """How many odds are compared one by one before structure is asked for."""
     if isinstance(channel, ExponentialChannel):
         return MOST_TABLE_RATIOS
-    known = GeometricChannel | CappedGeometricChannel | ThermometerChannel | LevelsChannel | Alike
+    flips = ThermometerChannel | MatrixResponseChannel
+    known = GeometricChannel | CappedGeometricChannel | flips | LevelsChannel | Alike
     return MOST_RATIOS if isinstance(channel, known) else _MOST_FOREIGN_RATIOS
 
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from sfumato.allocation import check
 from sfumato.auditing.odds import Bound, Findings, logs_of
 from sfumato.channels import (
     CappedGeometricChannel,
@@ -19,6 +20,7 @@ from sfumato.channels import (
     HRRChannel,
     KaryResponseChannel,
     LevelsChannel,
+    MatrixResponseChannel,
     OLHChannel,
     OUEChannel,
     ThermometerChannel,
@@ -31,6 +33,7 @@ from sfumato.metrics import (
     LineMetric,
     UniformMetric,
 )
+from sfumato.metrics.edges import edges_of
 
 # Channels that tell every two cells apart alike.
 Alike: TypeAlias = KaryResponseChannel | OUEChannel | OLHChannel | HRRChannel
@@ -47,6 +50,9 @@ def by_structure(channel: Channel, metric: CellMetric, found: Findings, *, linea
         for x, (step, flip) in enumerate(zip(metric.steps, channel.flip_words, strict=False)):
             more, less = max(flip, total - flip), min(flip, total - flip)
             found.exact((x, x + 1), more, less, Bound(step, linear))
+    elif isinstance(channel, MatrixResponseChannel):
+        _flipped(channel, metric, found)
+        return
     elif isinstance(channel, Alike) and isinstance(metric, UniformMetric):
         right, wrong = _truth_and_other(channel)
         if min(right, wrong) < 0:
@@ -66,6 +72,38 @@ def by_structure(channel: Channel, metric: CellMetric, found: Findings, *, linea
         return
     found.method = "by structure"
     found.pairs = 2 * (metric.size - 1)
+
+
+def _flipped(channel: MatrixResponseChannel, metric: CellMetric, found: Findings) -> None:
+    """Every bit is within its rate, and the rates of all bits that differ are within E."""
+    total = 1 << channel.precision
+    for bit, (rate, flip) in enumerate(zip(channel.code.rates, channel.flip_words, strict=True)):
+        within = flip == 0 if rate is None else Bound(rate).allows(total - flip, flip)
+        if not within or 2 * flip > total:
+            found.problems.append(f"bit {bit} is flipped more seldom than its rate allows")
+            return
+    kept = check(channel.code.members.astype(np.int64), edges_of(metric), channel.code.rates)
+    if not kept:
+        found.problems.append(f"the bits that differ between cells {kept.pair} spend more than E")
+        return
+    found.method = "by structure"
+    found.pairs = metric.size * (metric.size - 1)
+    odds = np.array(
+        [math.log((total - flip) / flip) if flip else 0.0 for flip in channel.flip_words]
+    )
+    ones = channel.code.members.astype(np.float64)
+    apart = (ones.T * odds) @ (1 - ones)
+    e = metric.matrix()
+    np.fill_diagonal(e, math.inf)
+    share = (apart + apart.T) / e
+    x, y = (int(place) for place in np.unravel_index(share.argmax(), share.shape))
+    between = metric.exact(x, y)
+    if between is None:
+        return  # everything may be told apart
+    differ = np.flatnonzero(channel.code.members[:, x] != channel.code.members[:, y]).tolist()
+    flips = [channel.flip_words[bit] for bit in differ]
+    more, less = math.prod(total - flip for flip in flips), math.prod(flips)
+    found.exact((x, y), more, less, Bound(between))
 
 
 def _truth_and_other(channel: Alike) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from sfumato.channels import (
     HadamardChannel,
     HRRChannel,
     LevelsChannel,
+    MatrixResponseChannel,
     OUEChannel,
     RoundedChannel,
     ThermometerChannel,
@@ -72,6 +73,11 @@ def sampler_problems(channel: Channel) -> Iterator[str]:
     elif isinstance(channel, ThermometerChannel):
         if len(channel.flip_words) != channel.width or channel.width < channel.size - 1:
             yield f"the channel has {len(channel.flip_words)} chances for {channel.size - 1} bits"
+        elif _flip_chances(channel) != list(channel.flip_words):
+            yield "the sampler flips bits with other chances than the channel shows"
+    elif isinstance(channel, MatrixResponseChannel):
+        if channel.code.members.shape != (channel.width, channel.size):
+            yield f"the code has another shape than {channel.width} bits of {channel.size} cells"
         elif _flip_chances(channel) != list(channel.flip_words):
             yield "the sampler flips bits with other chances than the channel shows"
     elif isinstance(channel, OUEChannel | HRRChannel):
@@ -137,7 +143,7 @@ def _word_table_problems(table: WordTable) -> Iterator[str]:
 
 
 def _flip_chances(
-    channel: ThermometerChannel | OUEChannel | HRRChannel | HadamardChannel,
+    channel: ThermometerChannel | MatrixResponseChannel | OUEChannel | HRRChannel | HadamardChannel,
 ) -> list[int]:
     """The chances that the sampler's binary digits spell; -1 where a digit is neither 0 nor 1."""
     digits, certain = channel._flips._digits, channel._flips._certain
@@ -163,12 +169,15 @@ def disagreements(channel: Channel, rows: Sequence[Sequence[int]]) -> Iterator[s
             drawn[-1] += sum(noise[2 * last - x + 1 :])
             if [a + b for a, b in zip(drawn, fixed, strict=True)] != list(row):
                 yield f"the row of cell {x} is not the noise table moved and clamped"
-    elif isinstance(channel, ThermometerChannel):
+    elif isinstance(channel, ThermometerChannel | MatrixResponseChannel):
         total = 1 << channel.precision
         for x, row in enumerate(rows):
             law = [1]
             for k, flip in enumerate(channel.flip_words):
-                one = total - flip if x <= k else flip
+                is_one = x <= k
+                if isinstance(channel, MatrixResponseChannel):
+                    is_one = bool(channel.code.members[k, x])
+                one = total - flip if is_one else flip
                 law = [word * (total - one) for word in law] + [word * one for word in law]
             if law != list(row):
                 yield f"the row of cell {x} is not the product of its bits' chances"

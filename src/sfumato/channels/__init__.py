@@ -19,12 +19,14 @@ from sfumato.channels.comb import Comb, CombChannel
 from sfumato.channels.contexts import Hadamard, HadamardChannel
 from sfumato.channels.exponential import Exponential, ExponentialChannel
 from sfumato.channels.extremal import Extremal, ExtremalChannel
+from sfumato.channels.flipped_codes import MatrixResponseChannel
 from sfumato.channels.geometric import Geometric, GeometricChannel
 from sfumato.channels.haar import HaarChannel, HaarHRR
 from sfumato.channels.hadamard import HRR, HRRChannel
 from sfumato.channels.hashing import OLH, OLHChannel
 from sfumato.channels.hierarchy import Hierarchical, HierarchicalChannel
 from sfumato.channels.levels import LevelsChannel
+from sfumato.channels.matrix_response import MatrixResponse
 from sfumato.channels.optimised import Optimised, OptimisedChannel
 from sfumato.channels.response import KaryResponse, KaryResponseChannel
 from sfumato.channels.rounding import RoundedChannel
@@ -56,6 +58,7 @@ for _choice in (
     SquareWave,
     Optimised,
     Extremal,
+    MatrixResponse,
     Comb,
     Hierarchical,
     HaarHRR,
@@ -114,6 +117,8 @@ __all__ = [
     "KaryResponse",
     "KaryResponseChannel",
     "LevelsChannel",
+    "MatrixResponse",
+    "MatrixResponseChannel",
     "OLHChannel",
     "OUEChannel",
     "Optimised",

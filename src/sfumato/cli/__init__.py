@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sfumato import __version__
-from sfumato.cli import asking, collecting, designing, planning, trying
+from sfumato.cli import asking, collecting, designing, planning, releasing, trying
 from sfumato.cli.examples import EXAMPLES
 from sfumato.cli.failing import Commands
 
@@ -69,6 +69,7 @@ for _panel, _commands in {
     ),
     "Collect": (collecting.encode, collecting.tally),
     "Ask": (asking.ask, asking.quantile, asking.histogram, asking.heatmap),
+    "Release from a whole table": (releasing.release, releasing.ledger),
     "Try it out": (trying.simulate, trying.demo),
 }.items():
     for _command in _commands:

@@ -52,6 +52,19 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "sfumato heatmap commute.toml tally.parquet age region --bins 10",
         "sfumato heatmap commute.toml tally.parquet age income --plot map.png",
     ),
+    "release": (
+        "sfumato release commute.toml people.csv --ledger commute.ledger --spend 1/4 \\",
+        '  --ask "age=18..30" --ask "age=65.., region=north"',
+        "sfumato release commute.toml people.csv --ledger commute.ledger --spend age=1/8 \\",
+        '  --workload "ranges of age" --strategy prefix --out ages.json',
+        "sfumato release commute.toml people.csv --ledger commute.ledger --spend 1/8 --mean age",
+        'sfumato release commute.toml people.csv --spend 1/4 --workload "2-way" --plan',
+    ),
+    "ledger": (
+        "sfumato ledger new commute.ledger commute.toml",
+        "sfumato ledger new commute.ledger commute.toml --total 2",
+        "sfumato ledger show commute.ledger",
+    ),
     "simulate": (
         "sfumato simulate commute.toml people.csv --seed 7 --out tally.parquet",
         'sfumato simulate commute.toml --counts counts.csv --seed 7 --ask "age=18..30"',

@@ -191,6 +191,31 @@ class Edges:
             self.size,
         )
 
+    def zeros_listed(self) -> Edges:
+        """The same with cells at distance 0 tied to the first of them, which implies these pairs.
+
+        Example:
+            >>> Edges(
+            ...     [], [], [], 3, [Group(np.zeros(3, dtype=int), Fraction(0))]
+            ... ).zeros_listed().pairs
+            2
+        """
+        tied = [cells for group in self.groups if not group.length for cells in group.members()]
+        kept = [group for group in self.groups if group.length]
+        if len(kept) == len(self.groups):
+            return self
+        none = np.zeros(0, dtype=np.intp)
+        first = np.concatenate([none, *(np.full(len(cells) - 1, cells[0]) for cells in tied)])
+        second = np.concatenate([none, *(cells[1:] for cells in tied)])
+        return Edges.of_integers(
+            np.concatenate([self.first, first]),
+            np.concatenate([self.second, second]),
+            np.concatenate([self.numerators, np.zeros(len(first), dtype=self.numerators.dtype)]),
+            self.unit,
+            self.size,
+            kept,
+        )
+
     def distances(self) -> NDArray[np.float64]:
         """All distances as doubles, shape (size, size), infinite where nothing is promised."""
         if self.size > _MOST_CELLS:

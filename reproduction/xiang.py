@@ -1,0 +1,209 @@
+"""Figure 1(b) of Xiang et al. 2020, their ranges of §3.3, and strategies that are searched for.
+
+``python -m reproduction.xiang`` finds the best scales for every size of S in Figure 1(b) (100
+values, 10,000 people, ε = 1), those of prefixes for all ranges, and how much a search among rows
+gains over the best fixed strategy. Results go to results/soak/xiang.json, the picture to
+docs/images. ``--only figure ranges search`` makes some of it anew.
+
+E_S is ε where one of two values is in S and 2ε elsewhere. The paper's plain ε-LDP mechanism is
+histogram encoding: Laplace noise of scale 2/ε on every cell, 8nm/ε² in all. Beside the published
+noise on the reals stand the exact noise on a lattice, and flips of bits (`MatrixResponse`), which
+have half of that. By symmetry S and the rest have one scale each, and the optimum is
+2n·(|S|^(1/3) + (m − |S|)^(1/3))³/ε² up to |S| = m/2, from where on nothing is gained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import sfumato as sf
+from reproduction import records
+from sfumato import strategies
+from sfumato.metrics import CappedLineMetric, CellMetric, LineMetric, TableMetric, UniformMetric
+from sfumato.metrics.edges import edges_of
+
+RESULTS = Path("results/soak/xiang.json")
+PICTURE = Path("docs/images/xiang-figure-1.png")
+
+CELLS = 100
+PEOPLE = 10_000
+EPSILON = Fraction(1)
+LINES = ((8, "1"), (32, "1/2"), (100, "1"), (256, "1/5"))
+SEARCHED = 32
+SEED = 2020
+
+
+def sensitive(inside: int, cells: int = CELLS, epsilon: Fraction = EPSILON) -> CellMetric:
+    """E_S for S the first so many of the values; with all of them it is plain."""
+    halves = np.full((cells, cells), 2)
+    halves[:inside] = halves[:, :inside] = 1
+    np.fill_diagonal(halves, 0)
+    return TableMetric(halves * epsilon.numerator, epsilon.denominator, cells)
+
+
+def plain_error(cells: int = CELLS, people: int = PEOPLE, epsilon: Fraction = EPSILON) -> float:
+    """Histogram encoding under plain ε: scale 2/ε on every cell."""
+    return float(8 * people * cells / epsilon**2)
+
+
+def best_error(
+    inside: int, cells: int = CELLS, people: int = PEOPLE, epsilon: Fraction = EPSILON
+) -> float:
+    """The least total error under E_S, in closed form."""
+    if 2 * inside >= cells:
+        return plain_error(cells, people, epsilon)
+    return float(2 * people * (np.cbrt(inside) + np.cbrt(cells - inside)) ** 3 / epsilon**2)
+
+
+def figure_row(inside: int, cells: int = CELLS, people: int = PEOPLE) -> dict[str, Any]:
+    """One point of Figure 1(b)."""
+    metric = sensitive(inside, cells)
+    found = sf.allocate(np.eye(cells), metric)
+    scales = found.scales
+    published = 2 * people * float(np.sum(scales**2))
+    lattice = people * float(strategies.variances(1 / scales, np.ones(cells), bits=False).sum())
+    plain = plain_error(cells, people)
+    return {
+        "sensitive": inside,
+        "published": published,
+        "plain": plain,
+        "ratio": published / plain,
+        "on a lattice": lattice,
+        "gap": found.gap,
+        "pairs": found.pairs,
+        "constraints": found.constraints,
+    }
+
+
+def bits_row(inside: int, cells: int = CELLS, people: int = PEOPLE) -> dict[str, Any]:
+    """The same with bits that are flipped, the number of people known."""
+    fitted = strategies.fit(
+        strategies.rows_of("identity", cells),
+        np.eye(cells),
+        edges_of(sensitive(inside, cells)),
+        bits=True,
+    )
+    return {
+        "sensitive": inside,
+        "flips": people * fitted.error,
+        "ratio": people * fitted.error / plain_error(cells, people),
+    }
+
+
+def ranges_row(cells: int, epsilon: str, people: int = PEOPLE) -> dict[str, Any]:
+    """All ranges from prefixes: the scales the solver finds, and the error in all."""
+    step = Fraction(epsilon)
+    metric = LineMetric.equal(step, cells)
+    # The paper's L_m, with the last row that everybody shares.
+    mechanism = sf.MatrixMechanism(metric, sf.workloads.Prefixes(cells), sf.workloads.Ranges(cells))
+    fitted = strategies.fit(
+        strategies.rows_of("prefix", cells),
+        sf.workloads.Ranges(cells).gram(),
+        edges_of(metric),
+        bits=True,
+    )
+    formula = 2 * people * cells * (cells - 1) / step**2
+    return {
+        "cells": cells,
+        "epsilon": epsilon,
+        "scales": sorted(set(mechanism.scales[:-1].tolist())),
+        "last scale": float(mechanism.scales[-1]),
+        "published": mechanism.published_error(people),
+        "formula": float(formula),
+        "on a lattice": mechanism.total_error(people),
+        "flips": people * fitted.error,
+    }
+
+
+def searches(cells: int = SEARCHED) -> dict[str, tuple[CellMetric, sf.workloads.Workload]]:
+    """Metrics and questions for which strategies are searched."""
+    half = Fraction(1, 2)
+    names = [f"place {k}" for k in range(cells)]
+    at = np.random.default_rng(SEED).uniform(0, 4, (cells, 2)).round(3).tolist()
+    places = sf.Points(1, at=dict(zip(names, map(tuple, at), strict=True)))
+    ring = [(names[k], names[(k + 1) % cells]) for k in range(cells)]
+    points = sf.categories("x", names, protect=places).metric()
+    circle = sf.categories("x", names, protect=sf.PolicyGraph(half, ring)).metric()
+    every, ranges = sf.workloads.Identity(cells), sf.workloads.Ranges(cells)
+    return {
+        "distance, ranges": (LineMetric.equal(half, cells), ranges),
+        "distance capped at 2, ranges": (
+            CappedLineMetric(LineMetric.equal(half, cells), Fraction(2)),
+            ranges,
+        ),
+        "uniform, ranges": (UniformMetric(Fraction(1), cells), ranges),
+        "E_S, cells": (sensitive(cells // 10, cells), every),
+        "points in the plane, cells": (points, every),
+        "a ring, ranges": (circle, ranges),
+    }
+
+
+def search_row(name: str, metric: CellMetric, asked: sf.workloads.Workload) -> dict[str, Any]:
+    """The error of bits a person, fixed and searched."""
+    start = time.process_time()
+    found = strategies.search(asked, metric, bits=True)
+    return {
+        "case": name,
+        "cells": metric.size,
+        "fixed": found.fixed,
+        "searched": found.best.error,
+        "gain": found.gain,
+        "rows": len(found.best.rates),
+        "seconds": round(time.process_time() - start, 1),
+    }
+
+
+def draw(figure: Sequence[dict[str, Any]], bits: Sequence[dict[str, Any]]) -> Figure:
+    """Figure 1(b), with bits beside it."""
+    picture = Figure(figsize=(6.4, 4), layout="constrained")
+    axes = picture.subplots()
+    sizes = [row["sensitive"] for row in figure]
+    axes.plot(sizes, [row["plain"] for row in figure], color="#888888", label="plain ε, published")
+    axes.plot(sizes, [row["published"] for row in figure], color="#0b5c8a", label="E_S, published")
+    axes.plot(
+        [row["sensitive"] for row in bits],
+        [row["flips"] for row in bits],
+        "o-",
+        color="#c8642a",
+        label="E_S, flipped bits",
+    )
+    axes.set(xlabel="values in S", ylabel="total expected squared error", ylim=(0, None))
+    axes.legend(frameon=False)
+    return picture
+
+
+PARTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "figure": lambda: [figure_row(inside) for inside in range(1, CELLS + 1)],
+    "bits": lambda: [bits_row(inside) for inside in (1, 2, 5, *range(10, CELLS + 1, 10))],
+    "ranges": lambda: [ranges_row(*line) for line in LINES],
+    "search": lambda: [search_row(name, *case) for name, case in searches().items()],
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make what was asked for anew, and keep the rest."""
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m reproduction.xiang")
+    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
+    asked = parser.parse_args(arguments)
+    held = records.held(RESULTS)
+    for name in asked.only:
+        held[name] = PARTS[name]()
+        records.stamp(held, name, f"python -m reproduction.xiang --only {name}")
+        print(name)
+        for row in held[name]:
+            print("  ", row)
+    records.keep(RESULTS, held)
+    if "figure" in held and "bits" in held:
+        draw(held["figure"], held["bits"]).savefig(PICTURE, dpi=150)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""What every release mechanism has in common: prepare on public facts alone, then run on counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.central.space import Space
+from sfumato.estimation.answers import Answers
+from sfumato.randomness import BitSource
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Expected:
+    """The error to expect of each question, known before the data are touched.
+
+    Attributes:
+        labels: The questions.
+        stderr: Standard error of each; NaN where a mechanism promises only an interval.
+        reach: Half the width of each interval.
+        level: Share of intervals that hold the truth.
+        unit: What the numbers count.
+        simultaneous: Whether all intervals hold at once with that chance.
+        how: Where the numbers come from: "exact", or the theorem that bounds them.
+    """
+
+    labels: tuple[str, ...]
+    stderr: Floats
+    reach: Floats
+    level: float = 0.95
+    unit: str = "people"
+    simultaneous: bool = False
+    how: str = "exact"
+
+    @property
+    def total(self) -> float:
+        """Root of the mean squared error over the questions; NaN where there is no variance."""
+        return float(np.sqrt(np.mean(self.stderr**2)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcome:
+    """What a mechanism gives back, all of it fit to be published.
+
+    Attributes:
+        answers: The answers with their errors.
+        synthetic: People in each cell, made up so as to answer alike, where the mechanism does so.
+        details: Public numbers about the run, such as noise scales.
+    """
+
+    answers: Answers
+    synthetic: Floats | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Prepared(Protocol):
+    """A mechanism bound to a space and a number of people; nothing private is in it."""
+
+    def expected(self) -> Expected:
+        """The error to expect of each question."""
+        ...
+
+    def run(self, counts: Counts, bits: BitSource) -> Outcome:
+        """Answer from the people in each cell, flat in C order; every draw is d-private."""
+        ...
+
+
+@runtime_checkable
+class OnMargins(Prepared, Protocol):
+    """A prepared mechanism that looks at some axes only, so that others cost nothing.
+
+    Attributes:
+        margins: For each histogram it needs, the numbers of its axes.
+    """
+
+    margins: tuple[tuple[int, ...], ...]
+
+    def run_margins(self, counts: Sequence[Counts], bits: BitSource) -> Outcome:
+        """Answer from the people in each cell of each of `margins`, flat in C order."""
+        ...
+
+
+def margins_of(counts: Counts, shape: Sequence[int], axes: Sequence[int]) -> Counts:
+    """The histogram of some axes, in their order, from that of all cells.
+
+    Example:
+        >>> margins_of(np.array([1, 2, 3, 4]), (2, 2), (1,))
+        array([4, 6])
+    """
+    table = np.asarray(counts).reshape(tuple(shape))
+    others = tuple(axis for axis in range(len(shape)) if axis not in axes)
+    left = sorted(axes)
+    found = table.sum(axis=others)
+    return np.transpose(found, [left.index(axis) for axis in axes]).reshape(-1)
+
+
+@runtime_checkable
+class Mechanism(Protocol):
+    """A way to answer questions from a table that is held by a trusted curator."""
+
+    def prepare(self, space: Space, n: int) -> Prepared:
+        """Check everything and choose the noise, from public facts alone.
+
+        Args:
+            space: The cells, and the distances that this release may spend.
+            n: Number of people, which is public.
+
+        Raises:
+            StudyError: If the questions cannot be answered under this guarantee.
+        """
+        ...
+
+    def describe(self) -> str:
+        """The mechanism in a few words, as the ledger records it."""
+        ...
+
+
+def question_answers(
+    labels: tuple[str, ...] | list[str],
+    values: Floats,
+    stderr: Floats,
+    *,
+    n: int,
+    reach: Floats | None = None,
+    bounds: tuple[Floats, Floats] | None = None,
+    level: float = 0.95,
+    method: str,
+    unit: str = "people",
+    notes: tuple[str, ...] = (),
+) -> Answers:
+    """Answers to a list of questions, with intervals that need not be those of a normal law."""
+    if bounds is None and reach is not None:
+        bounds = (values - reach, values + reach)
+    return Answers(
+        values=np.asarray(values, dtype=np.float64),
+        stderr=np.asarray(stderr, dtype=np.float64),
+        n=n,
+        kind="release",
+        axes=("question",),
+        all_labels=(list(labels),),
+        all_edges=(None,),
+        level=level,
+        method=method,
+        notes=notes,
+        unit=unit,
+        bounds=bounds,
+    )

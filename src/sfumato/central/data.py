@@ -1,0 +1,127 @@
+"""The table that a trusted curator holds: people in the cells of a study."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.errors import StudyError, TooLargeError
+from sfumato.simulation import as_counts
+from sfumato.tables import columns
+
+if TYPE_CHECKING:
+    from sfumato.study import Study
+
+MOST_CELLS = 1 << 26
+MOST_PEOPLE = 1 << 52
+
+
+class Data:
+    """People's true values, as cells of a study; what it shows of itself is how many there are.
+
+    How many people there are is public in the central model: releases protect what each of them
+    says, not whether they are among them. People who must be hidden altogether need a cell of their
+    own, such as the "no answer" of an optional axis.
+
+    Args:
+        study: Whose axes the table has; values out of bounds are treated as it says.
+        table: A dict of columns, a DataFrame, an Arrow table; extra columns are ignored.
+
+    Raises:
+        DataError: If a value does not fit; rows are named, values never.
+        StudyError: If an axis rounds at random, which only devices do.
+
+    Example:
+        >>> import sfumato as sf
+        >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+        >>> sf.central.Data(study, {"age": [31, 42, 77]})
+        <data of 3 people for study 'ages'>
+    """
+
+    __slots__ = ("_cells", "_people", "n", "study")
+
+    def __init__(self, study: Study, table: Any) -> None:
+        refuse_rounding(study)
+        found, _ = columns(table, [axis.name for axis in study.axes])
+        codes = [axis.codes(found[axis.name]) for axis in study.axes]
+        self._fill(study, codes, np.ones(len(codes[0]), dtype=np.int64))
+
+    @classmethod
+    def from_counts(cls, study: Study, counts: ArrayLike) -> Data:
+        """The same from a histogram over all cells, shaped like the axes or flat in C order.
+
+        Example:
+            >>> import sfumato as sf
+            >>> two = sf.categories("mode", ["car", "bus"], protect=sf.Uniform(1))
+            >>> sf.central.Data.from_counts(sf.Study("modes", [two]), [30, 12]).n
+            42
+        """
+        refuse_rounding(study)
+        checked = as_counts(counts, study.shape)
+        if int(checked.min()) < 0:  # of 64 bits without a sign
+            _refuse_people()
+        places = np.nonzero(checked)
+        made = cls.__new__(cls)
+        made._fill(study, [place.astype(np.int64) for place in places], checked[places])
+        return made
+
+    def _fill(
+        self, study: Study, cells: list[NDArray[np.int64]], people: NDArray[np.int64]
+    ) -> None:
+        """Keep the people as cells by axis."""
+        self.study = study
+        if float(people.sum(dtype=np.float64)) >= MOST_PEOPLE:
+            _refuse_people()
+        self.n = int(people.sum())
+        if self.n < 1:
+            raise StudyError("data must hold at least one person, got none: check the table")
+        self._cells = tuple(cells)
+        self._people = people
+
+    def counts(self) -> NDArray[np.int64]:
+        """True people in each cell, flat in C order: private, never to be shown."""
+        return self.marginal(range(len(self.study.shape)))
+
+    def marginal(self, axes: Sequence[int]) -> NDArray[np.int64]:
+        """True people in each cell of some axes, flat in C order: private, never to be shown."""
+        refuse_large(self.study, axes)
+        shape = tuple(self.study.shape[axis] for axis in axes)
+        flat = np.ravel_multi_index([self._cells[axis] for axis in axes], shape)
+        out = np.zeros(math.prod(shape), dtype=np.int64)
+        np.add.at(out, flat, self._people)
+        return out
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __repr__(self) -> str:
+        return f"<data of {self.n:,} people for study {self.study.name!r}>"
+
+
+def _refuse_people() -> None:
+    """Refuse more people than whole numbers of 64 bits can sum over."""
+    raise TooLargeError("data must hold fewer than 2^52 people, got more: check the counts")
+
+
+def refuse_rounding(study: Study) -> None:
+    """Refuse studies whose devices round at random."""
+    rounded = [axis.name for axis in study.axes if axis.domain.rounding_bits]
+    if rounded:
+        raise StudyError(
+            f"axis {rounded[0]!r} rounds at random on each device, which a release from a whole "
+            "table does not do: leave out rounding='stochastic' for the central model"
+        )
+
+
+def refuse_large(study: Study, axes: Sequence[int]) -> None:
+    """Refuse a histogram that would not fit, before anything is spent on it."""
+    size = math.prod(study.shape[axis] for axis in axes)
+    if size > MOST_CELLS:
+        raise TooLargeError(
+            f"a histogram of study {study.name!r} would have {size:,} cells, more than "
+            f"{MOST_CELLS:,}: use coarser bins or fewer axes, or central.Means, which needs none"
+        )

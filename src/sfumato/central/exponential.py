@@ -1,0 +1,295 @@
+"""The exponential mechanism: choose one of several candidates, the better the likelier."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.central.accuracy import worst_shortfall
+from sfumato.central.base import Counts, Expected, Outcome, margins_of, question_answers
+from sfumato.central.margins import margin
+from sfumato.central.sensitivity import Integers, alone, common_steps, dense, least_rate
+from sfumato.central.space import Space
+from sfumato.errors import StudyError, TooLargeError
+from sfumato.estimation.answers import normal_quantile
+from sfumato.exact import rational
+from sfumato.metrics.edges import Edges
+from sfumato.randomness import BitSource
+from sfumato.sampling import choose_by_exp, choose_by_scores
+from sfumato.workloads import Lattice, Workload
+from sfumato.workloads.given import Given
+
+_MOST_ENTRIES = 1 << 28  # pairs × candidates whose ranges are looked at one by one
+_CHUNK = 1 << 22
+
+Scorer = Callable[[Counts], Sequence[Any]]
+Sensitivity = Callable[[int, int], Any]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedExponential:
+    """Candidates and how strongly scores count, ready for a table.
+
+    Attributes:
+        candidates: What may be chosen.
+        n: Number of people.
+        level: Chance with which the shortfall is kept.
+        rate: A candidate is chosen with chance ∝ e^(rate·score); None where no noise is needed.
+        shape: Cells of every axis of the study.
+        axes: Numbers of the axes that the scores are about.
+        steps: Scores of every cell in whole steps, where they are linear.
+        unit: Size of a step.
+        scorer: What gives the scores, where they are not linear.
+        off: How far a score may be off by the rounding of its weights.
+    """
+
+    candidates: tuple[str, ...]
+    n: int
+    level: float
+    rate: Fraction | None
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    steps: Any = None
+    unit: Fraction = Fraction(1)
+    scorer: Scorer | None = None
+    off: float = 0.0
+
+    @property
+    def margins(self) -> tuple[tuple[int, ...], ...]:
+        """The one histogram that is needed."""
+        return (self.axes,)
+
+    @property
+    def shortfall(self) -> float:
+        """How far below the best the chosen score is at most, with the chance `level`."""
+        if self.rate is None:
+            return 2 * self.off
+        found = worst_shortfall(len(self.candidates), float(self.rate), delta=1 - self.level)
+        return found + 2 * self.off
+
+    def expected(self) -> Expected:
+        """How far below the best the chosen score may be."""
+        return Expected(
+            labels=("score of the choice, below the best",),
+            stderr=np.array([math.nan]),
+            reach=np.array([self.shortfall]),
+            level=self.level,
+            unit="score",
+            how="worst case over all tables",
+        )
+
+    def scores(self, counts: Counts) -> Integers | list[Fraction]:
+        """Scores in whole steps of `unit`, or as rationals; private, never to be shown."""
+        if self.scorer is None:
+            return np.asarray(self.steps @ counts, dtype=np.int64)
+        found = self.scorer(counts)
+        if len(found) != len(self.candidates):
+            raise StudyError(
+                f"scores must be one for each of {len(self.candidates)} candidates, got "
+                f"{len(found)}"
+            )
+        return [rational(score, "score") for score in found]
+
+    def run(self, counts: Counts, bits: BitSource) -> Outcome:
+        """Choose from the people in each cell of the study."""
+        return self.run_margins([margins_of(counts, self.shape, self.axes)], bits)
+
+    def run_margins(self, counts: Sequence[Counts], bits: BitSource) -> Outcome:
+        """Choose from the people in each cell of the axes that the scores are about."""
+        scores = self.scores(counts[0])
+        if self.rate is None:
+            chosen = max(range(len(scores)), key=scores.__getitem__)
+        elif isinstance(scores, list):
+            chosen = choose_by_exp([self.rate * score for score in scores], bits)
+        else:
+            chosen = choose_by_scores(scores, self.rate * self.unit, bits)
+        name = self.candidates[chosen]
+        answers = question_answers(
+            [f"score of {name!r}, below the best"],
+            np.zeros(1),
+            np.array([math.nan]),
+            n=self.n,
+            bounds=(np.zeros(1), np.array([self.shortfall])),
+            level=self.level,
+            method="exponential",
+            unit="score",
+        )
+        rate = None if self.rate is None else float(self.rate)
+        return Outcome(answers=answers, details={"chosen": name, "number": chosen, "rate": rate})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Exponential:
+    """Choose a candidate with chance ∝ e^(rate·score), drawn exactly.
+
+    Guarantee:
+        d-private for d = what is spent. When a person moves from cell i to cell j, linear scores
+        move by s_rj − s_ri, and the odds of any choice by at most the rate times the range of
+        these moves over the candidates: the rate is the largest that keeps every d(i, j), in exact
+        arithmetic. Theorem 3 of the paper has twice the largest move in place of the range, which
+        is never smaller. With a function for the scores the guarantee rests on the sensitivity
+        that is stated for it.
+
+    Args:
+        candidates: What may be chosen.
+        scores: How good each candidate is: questions in the study's own language, whose counts
+            are the scores; a matrix with a row a candidate and a column a cell; or a function that
+            takes the people in each cell, flat in C order, and gives a number a candidate.
+        sensitivity: For a function only: how much any score can change when one person moves from
+            cell i to cell j: a number, or a function of i and j.
+        level: Chance with which the chosen score is at most the stated shortfall below the best.
+
+    Raises:
+        StudyError: If candidates and scores do not match.
+
+    Example:
+        >>> import sfumato as sf
+        >>> modes = sf.categories("mode", ["car", "bus", "bike"], protect=sf.Uniform(1))
+        >>> study = sf.Study("modes", [modes])
+        >>> favourite = Exponential(["car", "bus", "bike"], ["mode=car", "mode=bus", "mode=bike"])
+        >>> prepared = favourite.prepare(sf.central.Space(study, "1/2"), n=1000)
+        >>> prepared.rate, round(prepared.shortfall, 1)
+        (Fraction(1, 4), 14.6)
+
+    References:
+        Kamalaruban et al. 2020, section 3.2; Dong, Durfee, Rogers 2020 on ranges.
+    """
+
+    candidates: tuple[str, ...]
+    scores: str | Mapping[str, Any] | Sequence[Any] | Workload | Scorer
+    sensitivity: Any = None
+    level: float = 0.95
+
+    def __init__(
+        self,
+        candidates: Sequence[str],
+        scores: str | Mapping[str, Any] | Sequence[Any] | Workload | Scorer,
+        *,
+        sensitivity: Any = None,
+        level: float = 0.95,
+    ) -> None:
+        names = tuple(str(candidate) for candidate in candidates)
+        if not names:
+            raise StudyError("there must be at least one candidate to choose from, got none")
+        if len(set(names)) < len(names):
+            raise StudyError("candidates must have different names, got one of them twice")
+        function = callable(scores) and not isinstance(scores, Workload)
+        if function and sensitivity is None:
+            raise StudyError(
+                "a function for the scores needs sensitivity: how much any score can change when "
+                "one person moves from cell i to cell j, a number or a function of i and j"
+            )
+        if not function and sensitivity is not None:
+            raise StudyError("sensitivity is for a function only: that of linear scores is known")
+        normal_quantile(level)
+        fields = {"candidates": names, "scores": scores, "sensitivity": sensitivity, "level": level}
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def describe(self) -> str:
+        """The mechanism in a few words."""
+        shown = ", ".join(repr(name) for name in self.candidates[:3])
+        more = f" and {len(self.candidates) - 3} more" if len(self.candidates) > 3 else ""
+        return f"Exponential choice among {shown}{more}"
+
+    def prepare(self, space: Space, n: int) -> PreparedExponential:
+        """Find the rate from the scores' weights, or from the stated sensitivity."""
+        if callable(self.scores) and not isinstance(self.scores, Workload):
+            rate = _stated_rate(space.edges, self.sensitivity)
+            return PreparedExponential(
+                candidates=self.candidates,
+                n=n,
+                level=self.level,
+                rate=rate,
+                shape=space.shape,
+                axes=tuple(range(len(space.shape))),
+                scorer=self.scores,
+            )
+        asked = margin(space, _questions(self.scores))
+        if asked.workload.questions != len(self.candidates):
+            raise StudyError(
+                f"scores must be one for each of {len(self.candidates)} candidates, got "
+                f"{asked.workload.questions}"
+            )
+        lattice = Lattice.of(asked.workload)
+        steps, unit = common_steps(lattice)
+        if int(abs(steps).max()) * n >= 1 << 62:
+            raise TooLargeError(
+                f"scores of {n:,} people do not fit whole numbers of 64 bits: use coarser weights"
+            )
+        found = _linear_rate(lattice, steps, asked.edges, self.candidates, asked.names)
+        return PreparedExponential(
+            candidates=self.candidates,
+            n=n,
+            level=self.level,
+            rate=None if found is None else found / unit,
+            shape=space.shape,
+            axes=asked.axes,
+            steps=steps,
+            unit=unit,
+            off=n * float(lattice.off.max()),
+        )
+
+
+def _questions(scores: Any) -> Any:
+    """A matrix as a workload; anything else as it is."""
+    if isinstance(scores, (str, Mapping, Workload)):
+        return scores
+    if isinstance(scores, np.ndarray) or not isinstance(scores[0], (str, Mapping)):
+        return Given(scores)
+    return scores
+
+
+def _linear_rate(
+    lattice: Lattice,
+    steps: Any,
+    edges: Edges,
+    names: Sequence[str],
+    cells: Sequence[str] | None,
+) -> Fraction | None:
+    """The largest rate per step for linear scores."""
+    if edges.pairs * len(names) > _MOST_ENTRIES:
+        rates = [rate for rate in alone(lattice, edges, names, cells) if rate is not None]
+        return min(rates) * _unit_of(lattice) / 2 if rates else None
+    by_cell = np.ascontiguousarray(dense(steps).T)
+
+    def ranges(first: NDArray[np.intp], second: NDArray[np.intp]) -> Integers:
+        moves = by_cell[second] - by_cell[first]
+        return np.asarray(moves.max(axis=1) - moves.min(axis=1), dtype=np.int64)
+
+    return least_rate(edges, ranges, max(1, _CHUNK // len(names)))
+
+
+def _unit_of(lattice: Lattice) -> Fraction:
+    """The common unit of all rows."""
+    return common_steps(lattice)[1]
+
+
+def _stated_rate(edges: Edges, sensitivity: Any) -> Fraction | None:
+    """The largest rate for scores whose moves are bounded pair by pair: min d/(2·bound)."""
+    listed = edges.listed()
+    best: Fraction | None = None
+    for i, j, length in zip(listed.first, listed.second, listed.lengths, strict=True):
+        ways = ((int(i), int(j)), (int(j), int(i)))
+        stated = [sensitivity(*way) if callable(sensitivity) else sensitivity for way in ways]
+        read = [rational(one, "sensitivity") for one in stated]
+        most, given = max(read), stated[read.index(max(read))]
+        if min(read) < 0:
+            raise StudyError(
+                f"sensitivity must be 0 or more, got sensitivity={stated[read.index(min(read))]!r}"
+            )
+        if most and not length:
+            raise StudyError(
+                f"cells {i} and {j} are at distance 0, so sensitivity must be 0 for them, got "
+                f"{given!r}"
+            )
+        if most:
+            rate = length / (2 * most)
+            best = rate if best is None or rate < best else best
+    return best

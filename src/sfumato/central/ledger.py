@@ -1,0 +1,387 @@
+"""The ledger: what releases have spent of a study's E, and what is left of it.
+
+Releases compose by adding their metrics. The total is stated when the ledger is made, and every
+release is entered before it touches the data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sfumato import wire
+from sfumato.central.affording import worst_share
+from sfumato.central.chain import locked, seal, start, verified
+from sfumato.central.spending import Spend, Spending
+from sfumato.errors import FormatError, LedgerError, MismatchError, SfumatoError
+from sfumato.exact import positive, to_plain
+from sfumato.metrics import Metric
+
+if TYPE_CHECKING:
+    from sfumato.study import Study
+
+FORMAT = 1
+KIND = "sfumato ledger"
+RECORDS = "records"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One release as the ledger knows it; nothing in it is private.
+
+    Attributes:
+        id: Its number, from 1.
+        time: When it was entered, in UTC.
+        mechanism: What was released, in words.
+        spend: How much of E it costs.
+        people: How many people the table had, which is public.
+        state: "reserved" before it is known to have been released, which costs as much, then
+            "released".
+    """
+
+    id: int
+    time: str
+    mechanism: str
+    spend: Spend
+    people: int
+    state: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "id": self.id,
+            "time": self.time,
+            "mechanism": self.mechanism,
+            "spend": self.spend.to_dict(),
+            "people": self.people,
+            "state": self.state,
+        }
+
+
+class Ledger:
+    """A file of all releases from one table, which refuses the one that would spend too much.
+
+    Guarantee:
+        Releases that the ledger has let pass are, together, private with `total` times the study's
+        E (Kamalaruban et al. 2020, Fact 1): for every pair of cells of every axis the sum of what
+        they spent is at most that, compared as exact fractions.
+
+    The file is replaced in one step under a lock, and every line of it is chained to the one before
+    by a digest, so that a damaged or shortened file is refused. The digest is no secret: it guards
+    against accidents, not against whoever keeps the file.
+
+    Example:
+        >>> import sfumato as sf
+        >>> from tempfile import TemporaryDirectory
+        >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+        >>> with TemporaryDirectory() as folder:
+        ...     ledger = sf.central.Ledger.create(f"{folder}/ages.ledger", study)
+        ...     entry = ledger.reserve("1/4", mechanism="a histogram", people=1000)
+        ...     print(ledger.remaining)
+        3/4
+    """
+
+    def __init__(self, path: Path, document: Mapping[str, Any]) -> None:
+        """Used by `create` and `load`."""
+        from sfumato.study import Study
+
+        self.path = path
+        self.study: Study = Study.from_toml(document["study"], what=f"the study in {path.name!r}")
+        self.total: Fraction = positive(document["total"], "total")
+        self._document = document
+        self.entries: tuple[Entry, ...] = _entries(document["events"], self.study)
+
+    @classmethod
+    def create(cls, path: str | Path, study: Study, total: Fraction | float | str = 1) -> Ledger:
+        """Begin a ledger in a new file.
+
+        Args:
+            path: Where; a file that is there already is refused.
+            study: Whose E is spent.
+            total: How many times its E all releases together may spend.
+        """
+        file = Path(path)
+        head = {
+            "kind": KIND,
+            "format": FORMAT,
+            "study": study.to_toml(),
+            "fingerprint": study.fingerprint,
+            "total": to_plain(positive(total, "total")),
+        }
+        document = {**head, "events": [], "last": start(head)}
+        with locked(file):
+            if file.exists():
+                raise LedgerError(
+                    f"there is a file {str(file)!r} already; load that ledger, or name another "
+                    "file: a second ledger for the same people would spend E twice"
+                )
+            _write(file, document)
+        return cls(file, document)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Ledger:
+        """Read a ledger; a damaged, edited or newer file is refused.
+
+        Raises:
+            FormatError: If it is not as it was written.
+        """
+        file = Path(path)
+        return cls(file, _read(file))
+
+    # What is left
+
+    def used(self) -> dict[str, Fraction]:
+        """The share of E that is spent, by axis: for the pair of cells that is worst off."""
+        return _used(self.study, [entry.spend for entry in self.entries])
+
+    def left(self) -> dict[str, Fraction]:
+        """The share of E that is left, by axis."""
+        return {name: self.total - used for name, used in self.used().items()}
+
+    @property
+    def remaining(self) -> Fraction:
+        """The largest share of E that a release may still spend on all axes at once."""
+        return min(self.left().values())
+
+    def check(self, spend: Spending) -> Spend:
+        """Refuse what would go beyond the total, entering nothing.
+
+        Raises:
+            LedgerError: If too little is left; the message says how much is.
+        """
+        wanted = Spend.of(spend, self.study)
+        after = _used(self.study, [*(entry.spend for entry in self.entries), wanted])
+        over = [name for name, used in after.items() if used > self.total]
+        if over:
+            left = self.left()
+            shown = ", ".join(f"{name} has {left[name]} of E left" for name in over)
+            raise LedgerError(
+                f"this release would spend {wanted}, more than is left: {shown} of a total of "
+                f"{self.total}; spend less, or ask nothing more of these people"
+            )
+        return wanted
+
+    # What happens
+
+    def reserve(self, spend: Spending, *, mechanism: str, people: int) -> Entry:
+        """Enter a release before it touches the data; from here on its cost is spent.
+
+        Raises:
+            LedgerError: If too little is left.
+        """
+        with self._changing() as events:
+            wanted = self.check(spend)
+            number = len(self.entries) + 1
+            event = {
+                "event": "reserve",
+                "id": number,
+                "time": _now(),
+                "mechanism": mechanism,
+                "spend": wanted.to_dict(),
+                "people": int(people),
+            }
+            events.append(event)
+        return self.entries[number - 1]
+
+    def settle(self, number: int) -> Entry:
+        """Note that a reserved release has been made."""
+        with self._changing() as events:
+            if not 1 <= number <= len(self.entries):
+                raise LedgerError(f"the ledger has no entry {number}; it has {len(self.entries)}")
+            if self.entries[number - 1].state != "reserved":
+                raise LedgerError(f"entry {number} of the ledger has been released already")
+            events.append({"event": "settle", "id": number, "time": _now()})
+        return self.entries[number - 1]
+
+    def refuse_other(self, study: Study) -> None:
+        """Refuse data of another study."""
+        if study.fingerprint != self.study.fingerprint:
+            raise MismatchError(
+                f"ledger {self.path.name!r} belongs to study {self.study.name!r} "
+                f"({self.study.fingerprint[:12]}), not to {study.name!r} "
+                f"({study.fingerprint[:12]}); use the ledger of these people"
+            )
+
+    def _changing(self) -> _Change:
+        """Hold the lock, read the file anew, and write what was added."""
+        return _Change(self)
+
+    # In words
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "study": self.study.name,
+            "fingerprint": self.study.fingerprint,
+            "total": to_plain(self.total),
+            "used": {name: to_plain(share) for name, share in self.used().items()},
+            "remaining": to_plain(self.remaining),
+            "entries": [entry.to_dict() for entry in self.entries],
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"<ledger of study {self.study.name!r}: {len(self.entries)} releases, "
+            f"{self.remaining} of E left>"
+        )
+
+    def __str__(self) -> str:
+        lines = [f"Ledger of study {self.study.name!r}: {_times(self.total)} in all."]
+        for entry in self.entries:
+            state = "" if entry.state == "released" else f" ({entry.state})"
+            text = f"{entry.id}. {entry.time}  {entry.mechanism}; spent {entry.spend}{state}"
+            lines += textwrap.wrap(text, 96, subsequent_indent="   ")
+        left = self.left()
+        shown = ", ".join(f"{share} for {name}" for name, share in left.items())
+        same = len(set(left.values())) == 1
+        lines.append(f"Left of E: {self.remaining if same else shown}.")
+        return "\n".join(lines)
+
+
+class _Change:
+    """One change of a ledger's file: locked, read anew, written as a whole or not at all."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._lock = locked(ledger.path)
+        self._added: list[dict[str, Any]] = []
+
+    def __enter__(self) -> list[dict[str, Any]]:
+        self._lock.__enter__()
+        try:
+            self._refresh(_read(self._ledger.path))
+        except BaseException:
+            self._lock.__exit__(None, None, None)
+            raise
+        return self._added
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        try:
+            if kind is None and self._added:
+                document = dict(self._ledger._document)
+                document["events"], last = list(document["events"]), document["last"]
+                for event in self._added:
+                    sealed = seal(last, event)
+                    document["events"].append(sealed)
+                    last = sealed["digest"]
+                document["last"] = last
+                # What cannot be read back must not be written.
+                self._refresh(json.loads(json.dumps(document)), write=True)
+        finally:
+            self._lock.__exit__(None, None, None)
+
+    def _refresh(self, document: Mapping[str, Any], *, write: bool = False) -> None:
+        """Take over what the file says or shall say, which must be about the same study."""
+        fresh = Ledger(self._ledger.path, document)
+        self._ledger.refuse_other(fresh.study)
+        if write:
+            _write(self._ledger.path, document)
+        self._ledger._document, self._ledger.total = document, fresh.total
+        self._ledger.entries = fresh.entries
+
+
+def _used(study: Study, spends: list[Spend]) -> dict[str, Fraction]:
+    """The share of E that is spent, by axis."""
+    if study.is_joint:
+        return {RECORDS: sum((spend.share or Fraction(0) for spend in spends), Fraction(0))}
+    used = {}
+    for axis, metric in zip(study.axes, study.metrics, strict=True):
+        parts = [spend.on(axis.name) for spend in spends]
+        shares = sum((part for part in parts if isinstance(part, Fraction)), Fraction(0))
+        stated = [
+            part.bind(axis.domain, optional=axis.optional)
+            for part in parts
+            if isinstance(part, Metric)
+        ]
+        worst = worst_share(stated, metric)
+        if worst is None:
+            raise LedgerError(
+                f"axis {axis.name!r}: this release would tell values apart for certain that the "
+                "study protects; spend a finite E on every pair that the study protects"
+            )
+        used[axis.name] = shares + worst
+    return used
+
+
+def _times(total: Fraction) -> str:
+    """A total in words."""
+    return "E" if total == 1 else f"{total} times E"
+
+
+def _now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _entries(events: list[dict[str, Any]], study: Study) -> tuple[Entry, ...]:
+    """What the events come to."""
+    entries: list[dict[str, Any]] = []
+    for event in events:
+        if event["event"] == "reserve" and event["id"] == len(entries) + 1:
+            entries.append({key: event[key] for key in ("id", "time", "mechanism", "people")})
+            entries[-1] |= {"spend": Spend.from_dict(event["spend"], study), "state": "reserved"}
+        elif event["event"] == "settle" and 1 <= event["id"] <= len(entries):
+            entries[event["id"] - 1]["state"] = "released"
+        else:
+            raise FormatError(f"the ledger has an event it cannot know: {event['event']!r}")
+    return tuple(Entry(**entry) for entry in entries)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """A ledger's file, whole and unchanged."""
+    what = repr(str(file))
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FormatError(
+            f"there is no ledger {what}; make one with Ledger.create(path, study)"
+        ) from None
+    except (OSError, ValueError):
+        raise FormatError(f"{what} is not a readable ledger") from None
+    if not isinstance(document, dict) or document.get("kind") != KIND:
+        raise FormatError(f"{what} is not a ledger")
+    version = document.get("format")
+    if not isinstance(version, int) or version > FORMAT:
+        raise FormatError(
+            f"{what} has format {version}, newer than this package's {FORMAT}; update sfumato"
+        )
+    try:
+        whole = verified(document)
+        if whole:
+            Ledger(file, document)
+    except (KeyError, TypeError, AttributeError, SfumatoError):
+        whole = False
+    if not whole:
+        raise FormatError(
+            f"{what} is damaged or has been edited: its digests do not match. Restore it from a "
+            "copy; releases that are missing from it have been spent all the same"
+        )
+    return document
+
+
+def _write(file: Path, document: Mapping[str, Any]) -> None:
+    """Put a whole file in place, and on the disk."""
+
+    def fill(part: Path) -> None:
+        with part.open("w", encoding="utf-8") as out:
+            json.dump(document, out, ensure_ascii=False, indent=1)
+            out.write("\n")
+            out.flush()
+            os.fsync(out.fileno())
+
+    file = Path(os.path.realpath(file))  # not a link to it, which would be replaced by a copy
+    wire.write_whole(file, fill)
+    with contextlib.suppress(OSError):  # not every system can: then the file alone must do
+        folder = os.open(file.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -1,0 +1,344 @@
+"""Averages over people of functions of their values, axis by axis: no histogram of all cells.
+
+Kamalaruban et al. 2020, Appendix C: a person who moves from u to v changes the average of q by
+(q(u) − q(v))/n. Where guarantees of axes add, functions of different axes do not share noise at
+all, and those of one axis share that axis' alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from sfumato.allocation import allocate
+from sfumato.axes import Axis
+from sfumato.central.base import Counts, Expected, Floats, Outcome, margins_of, question_answers
+from sfumato.central.biasing import bend_one
+from sfumato.central.measuring import Measurements, checked_weights, worst_bias
+from sfumato.central.space import Space
+from sfumato.errors import StudyError, near
+from sfumato.estimation.answers import normal_quantile
+from sfumato.randomness import BitSource
+from sfumato.workloads import Lattice
+
+#: An axis for the mean of its own values, or an axis and a function of one value or a list by cell.
+Function: TypeAlias = "str | tuple[str, Callable[[Any], float] | Sequence[float]]"
+
+_MOST_BENT = 2048
+_LEAST_ROOT = Fraction(1, 10**6)
+CENTRED = "values of {} are read as the centres of their bins"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Part:
+    """The functions of one axis."""
+
+    axis: int
+    places: tuple[int, ...]
+    rows: Floats
+    measurements: Measurements
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedMeans:
+    """Averages with their noise, ready for a table."""
+
+    labels: tuple[str, ...]
+    parts: tuple[_Part, ...]
+    shape: tuple[int, ...]
+    n: int
+    level: float
+    unit: str
+    notes: tuple[str, ...]
+
+    @property
+    def margins(self) -> tuple[tuple[int, ...], ...]:
+        """One histogram an axis."""
+        return tuple((part.axis,) for part in self.parts)
+
+    def _gather(self, values: Sequence[Floats]) -> Floats:
+        """Numbers by part in the order of the labels, for a single person."""
+        found = np.zeros(len(self.labels))
+        for part, held in zip(self.parts, values, strict=True):
+            found[list(part.places)] = held / self.n
+        return found
+
+    @cached_property
+    def _off(self) -> tuple[Floats, Floats]:
+        """What to add to each average, and how far it may then be off, beside its noise."""
+        pairs = []
+        for part in self.parts:
+            held = part.measurements.lattice.matrix()
+            dense = held.toarray() if part.measurements.lattice.is_sparse else held
+            exact = part.measurements.lattice.is_exact and np.array_equal(dense, part.rows)
+            none = np.zeros(len(part.rows))
+            pairs.append((none, none) if exact else worst_bias(part.rows, dense, self.n))
+        return self._gather([a for a, _ in pairs]), self._gather([b for _, b in pairs])
+
+    @cached_property
+    def stderr(self) -> Floats:
+        """Root of the variance, plus the square of the bias where there may be one."""
+        spread = self._gather([np.sqrt(part.measurements.variances) for part in self.parts])
+        return np.hypot(spread, self._off[1])
+
+    @cached_property
+    def reach(self) -> Floats:
+        """Half the width of each interval."""
+        noise = self._gather([part.measurements.own_reaches(self.level) for part in self.parts])
+        return noise + self._off[1]
+
+    def expected(self) -> Expected:
+        """The error of each average: exact, and the same whatever the data are."""
+        return Expected(
+            labels=self.labels,
+            stderr=self.stderr,
+            reach=self.reach,
+            level=self.level,
+            unit=self.unit,
+        )
+
+    def run(self, counts: Counts, bits: BitSource) -> Outcome:
+        """Answer from the people in each cell of the study."""
+        return self.run_margins([margins_of(counts, self.shape, m) for m in self.margins], bits)
+
+    def run_margins(self, counts: Sequence[Counts], bits: BitSource) -> Outcome:
+        """Answer from the people in each cell of each axis."""
+        noisy = [
+            part.measurements.draw(held, bits)
+            for part, held in zip(self.parts, counts, strict=True)
+        ]
+        answers = question_answers(
+            self.labels,
+            self._gather(noisy) + self._off[0],
+            self.stderr,
+            n=self.n,
+            reach=self.reach,
+            level=self.level,
+            method="laplace",
+            unit=self.unit,
+            notes=self.notes,
+        )
+        return Outcome(answers=answers, details={"axes": len(self.parts)})
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Means:
+    """Averages over people of functions of their values, with discrete Laplace noise.
+
+    Guarantee:
+        d-private for d = what is spent, checked in exact arithmetic for every pair of cells of
+        every axis. Functions of one axis share its distances; functions of different axes need not,
+        as guarantees of axes add, unless one guarantee covers whole records.
+
+    Estimator:
+        Unbiased for the values as cells hold them, unless `bias` is "optimised".
+
+    Args:
+        functions: Names of axes, for the mean of each; or by label an axis, or an axis with a
+            function of its value (None stands for no answer) or a list with a number a cell.
+        weights: How much each average's variance counts; left out, one over the square of the
+            range of its function.
+        allocation: How noise is shared out on an axis: "exact", "equal", "shared" or "psa".
+        bias: "optimised" bends functions that are alone on their axis where that saves more noise
+            than it costs (problem (14)), with the bias counted in the error.
+        level: Share of intervals that hold the truth.
+
+    Example:
+        >>> import sfumato as sf
+        >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+        >>> means = sf.central.Means({"mean age": "age", "adults": ("age", lambda age: age >= 18)})
+        >>> prepared = means.prepare(sf.central.Space(study, "1/5"), n=10_000)
+        >>> print(dict(zip(prepared.labels, prepared.stderr.round(5).tolist())))
+        {'mean age': 0.03168, 'adults': 0.00148}
+
+    References:
+        Kamalaruban et al. 2020, Appendix C.
+    """
+
+    functions: Mapping[str, Function]
+    weights: Sequence[float] | None
+    allocation: str
+    bias: Literal["none", "optimised"]
+    level: float
+
+    def __init__(
+        self,
+        functions: Sequence[str] | Mapping[str, Function] | str,
+        *,
+        weights: Sequence[float] | None = None,
+        allocation: str = "exact",
+        bias: Literal["none", "optimised"] = "none",
+        level: float = 0.95,
+    ) -> None:
+        listed = [functions] if isinstance(functions, str) else functions
+        named = dict(listed) if isinstance(listed, Mapping) else {f"mean of {a}": a for a in listed}
+        if not named:
+            raise StudyError("means must have a function, got none: name an axis")
+        if bias not in ("none", "optimised"):
+            raise StudyError(f"bias must be 'none' or 'optimised', got bias={bias!r}")
+        normal_quantile(level)
+        for name, value in (
+            ("functions", named),
+            ("weights", weights),
+            ("allocation", allocation),
+            ("bias", bias),
+            ("level", level),
+        ):
+            object.__setattr__(self, name, value)
+
+    def describe(self) -> str:
+        """The mechanism in a few words."""
+        shown = ", ".join(repr(label) for label in list(self.functions)[:3])
+        more = len(self.functions) - 3
+        return f"Laplace noise on averages: {shown}{f' and {more} more' if more > 0 else ''}"
+
+    def prepare(self, space: Space, n: int) -> PreparedMeans:
+        """Choose the noise.
+
+        Raises:
+            StudyError: If an axis is unknown or has no numbers, or a function tells cells apart at
+                distance 0.
+        """
+        axes = space.study.axes
+        rows, owners, notes = [], [], []
+        for label, function in self.functions.items():
+            axis, values = _values(axes, label, function)
+            owners.append(axis)
+            rows.append(values)
+            if axes[axis].domain.kind == "reals" and not _is_list(function):
+                notes.append(CENTRED.format(axes[axis].name))
+        spans = np.array([float(np.ptp(row)) or 1.0 for row in rows])
+        given = checked_weights(self.weights, len(rows))
+        weights = given if self.weights is not None else given / spans**2
+        parts, costs = [], []
+        for axis in sorted(set(owners)):
+            places = tuple(k for k, owner in enumerate(owners) if owner == axis)
+            held = np.array([rows[k] for k in places])
+            part, cost = self._part(space, axis, places, held, weights[list(places)], n)
+            parts.append(part)
+            costs.append(cost)
+        if space.study.is_joint and len(parts) > 1:
+            parts = _share_out(parts, costs)
+        for part in parts:
+            part.measurements.check(n)
+        units = {
+            "" if _is_list(function) else axes[owner].unit
+            for owner, function in zip(owners, self.functions.values(), strict=True)
+        }
+        return PreparedMeans(
+            labels=tuple(self.functions),
+            parts=tuple(parts),
+            shape=space.shape,
+            n=n,
+            level=self.level,
+            unit=units.pop() if len(units) == 1 else "",
+            notes=tuple(dict.fromkeys(notes)),
+        )
+
+    def _part(
+        self,
+        space: Space,
+        axis: int,
+        places: tuple[int, ...],
+        rows: Floats,
+        weights: Floats,
+        n: int,
+    ) -> tuple[_Part, float]:
+        """The functions of one axis with their noise, and Σ weight·scale²."""
+        edges = space.margin_edges((axis,))
+        names = [f"{space.study.axes[axis].name} {x}" for x in space.study.axes[axis].labels()]
+        measured = rows
+        if self.bias == "optimised" and len(rows) == 1 and edges.size <= _MOST_BENT:
+            measured = bend_one(rows[0], edges.distances(), n).rows
+        lattice = Lattice.of(measured)
+        found = allocate(lattice, edges, weights=weights, method=self.allocation, cells=names)
+        part = _Part(
+            axis=axis,
+            places=places,
+            rows=rows,
+            measurements=Measurements(lattice, found.step_rates),
+        )
+        return part, float(found.objective)
+
+
+def _share_out(parts: list[_Part], costs: list[float]) -> list[_Part]:
+    """Let axes share one ε: each gets a share in proportion to the cube root of its cost.
+
+    An axis' error is its cost over the square of its share, and Σ cost/share² is least there.
+    """
+    top = max(costs)
+    # None is so small that nothing would be left of it.
+    roots = [
+        max(Fraction((cost / top) ** (1 / 3)).limit_denominator(10**6), _LEAST_ROOT)
+        if cost
+        else Fraction(0)
+        for cost in costs
+    ]
+    total = sum(roots, Fraction(0))
+    shared = []
+    for part, root in zip(parts, roots, strict=True):
+        share = root / total if total else Fraction(1)
+        rates = tuple(None if r is None else r * share for r in part.measurements.rates)
+        held = Measurements(part.measurements.lattice, rates)
+        shared.append(_Part(axis=part.axis, places=part.places, rows=part.rows, measurements=held))
+    return shared
+
+
+def _is_list(function: Any) -> bool:
+    """Whether a function is given by its values or as Python code."""
+    return isinstance(function, tuple)
+
+
+def _values(axes: Sequence[Axis], label: str, function: Function) -> tuple[int, Floats]:
+    """The axis of a function, and its value at every cell of it."""
+    if isinstance(function, tuple) and len(function) == 2:
+        name, given = function
+    elif isinstance(function, str):
+        name, given = function, None
+    else:
+        raise StudyError(
+            f"{label!r} must be an axis, or an axis with a function such as ('age', f), got "
+            f"{type(function).__name__}"
+        )
+    known = [axis.name for axis in axes]
+    if name not in known:
+        raise StudyError(f"the study has no axis {name!r}: {near(str(name), known)}")
+    place = known.index(name)
+    return place, _of_cells(axes[place], label, given)
+
+
+def _of_cells(axis: Axis, label: str, given: Any) -> Floats:
+    """A function's value at every cell of an axis."""
+    numbers = axis.domain.numbers()
+    if given is None:
+        if numbers is None:
+            raise StudyError(
+                f"{label!r}: axis {axis.name!r} has no numbers to take the mean of; give a "
+                f"function of its values, as in ({axis.name!r}, lambda value: ...)"
+            )
+        if axis.optional:
+            raise StudyError(
+                f"{label!r}: axis {axis.name!r} is optional, so say what no answer counts as, with "
+                f"a function as in ({axis.name!r}, lambda value: 0 if value is None else value)"
+            )
+        return numbers
+    if callable(given):
+        cells: list[Any] = list(axis.domain.labels() if numbers is None else numbers.tolist())
+        held = [given(value) for value in ([*cells, None] if axis.optional else cells)]
+    else:
+        held = list(given)
+    try:
+        found = np.array(held, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.full(0, np.nan)
+    if found.shape != (axis.size,) or not np.isfinite(found).all():
+        raise StudyError(
+            f"{label!r} must give one finite number for each of the {axis.size} cells of axis "
+            f"{axis.name!r}"
+        )
+    return found

@@ -1,0 +1,150 @@
+"""Rows of whole steps, summed over people exactly, with exact discrete Laplace noise on each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from sfumato.central.base import Counts, Floats
+from sfumato.central.intervals import LEVELS, quick_reaches
+from sfumato.errors import StudyError, TooLargeError
+from sfumato.laplace_sums import laplace_variance, sum_quantile
+from sfumato.randomness import BitSource
+from sfumato.sampling import discrete_laplaces
+from sfumato.workloads import Lattice
+
+MOST_EXACT = 512  # terms of different sums whose law is found exactly
+_LEAST_RATE = Fraction(1, 1 << 48)
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """What is measured, and with how much noise.
+
+    Guarantee:
+        Whole numbers come out: a row's steps summed over people, plus noise of law ∝ e^(−rate·|z|),
+        drawn exactly. All that is published follows from these numbers, so that rounding later can
+        not weaken the guarantee, which is Σ_k rate_k·|steps_ki − steps_kj| ≤ d(i, j) for all cells.
+
+    Attributes:
+        lattice: The rows.
+        rates: Rate of the noise per step; None for rows that need none, 0 for rows that are not
+            measured at all.
+    """
+
+    lattice: Lattice
+    rates: tuple[Fraction | None, ...]
+
+    @cached_property
+    def units(self) -> Floats:
+        """Sizes of the steps."""
+        return np.array([float(unit) for unit in self.lattice.units])
+
+    @cached_property
+    def variances(self) -> Floats:
+        """Variance of each row's noise in its own units; infinite where nothing is measured."""
+        held = [
+            0.0 if rate is None else laplace_variance(rate) if rate else np.inf
+            for rate in self.rates
+        ]
+        return np.array(held) * self.units**2
+
+    def draw(self, counts: Counts, bits: BitSource) -> Floats:
+        """The rows with noise, in their own units; NaN where nothing is measured."""
+        exact = self.lattice.totals(counts)
+        noise = discrete_laplaces([rate or None for rate in self.rates], bits)
+        held = (exact + noise).astype(np.float64) * self.units
+        held[[rate is not None and not rate for rate in self.rates]] = np.nan
+        return held
+
+    def reaches(self, coefficients: Floats, level: float) -> Floats:
+        """Half-widths that hold sums of the rows' noise with at least a given chance.
+
+        Exact for few sums or few different ones, else up to 2 % too wide.
+        """
+        rates = np.array([float(rate) if rate else np.nan for rate in self.rates])
+        steps = np.abs(np.asarray(coefficients)) * self.units
+        laws: dict[tuple[tuple[float, float], ...], list[int]] = {}
+        for place, row in enumerate(steps):
+            used = np.flatnonzero((row > 0) & ~np.isnan(rates))
+            law = tuple(sorted(zip(row[used].tolist(), rates[used].tolist(), strict=True)))
+            laws.setdefault(law, []).append(place)
+        work = sum(len(law) for law in laws if len(law) > 1)
+        quick = [law for law in laws if len(law) > 1] if work > MOST_EXACT else []
+        found = np.zeros(len(steps))
+        if quick and LEVELS[0] <= level <= LEVELS[1]:
+            scales = np.zeros((len(quick), max(map(len, quick))))
+            for place, law in enumerate(quick):
+                scales[place, : len(law)] = [step / rate for step, rate in law]
+            # Noise in whole steps may be half a step further out than where it is continuous.
+            for law, reach in zip(quick, quick_reaches(scales, level).tolist(), strict=True):
+                found[laws.pop(law)] = reach + max(step for step, _ in law) / 2
+        for law, places in laws.items():
+            found[places] = sum_quantile(
+                [step for step, _ in law], [rate for _, rate in law], level
+            )
+        return found
+
+    def own_reaches(self, level: float) -> Floats:
+        """Half-widths that hold the noise of each row by itself."""
+        pairs = zip(self.rates, self.units.tolist(), strict=True)
+        return np.array([u * sum_quantile([1.0], [rate or None], level) for rate, u in pairs])
+
+    def check(self, n: int) -> None:
+        """Refuse rows whose sums over so many people, or whose noise, would not fit in 64 bits."""
+        steps = self.lattice.steps
+        most = int(abs(steps).max()) if min(steps.shape) else 0
+        if most * n >= 1 << 62:
+            raise TooLargeError(
+                f"sums of up to {most:,} steps for each of {n:,} people do not fit in 64 bits: use "
+                "coarser weights"
+            )
+        refuse_low_rates([rate for rate in self.rates if rate])
+
+
+def refuse_low_rates(rates: Sequence[Fraction]) -> None:
+    """Refuse noise so wide that its exact sampler would."""
+    low = [rate for rate in rates if rate < _LEAST_RATE]
+    if low:
+        raise StudyError(
+            f"a question would need noise at a rate of {float(min(low)):.3g} per step, below "
+            "2^-48: spend more, or use coarser weights"
+        )
+
+
+def worst_bias(given: Floats, measured: Floats, n: int) -> tuple[Floats, Floats]:
+    """How far rows that stand in for others can be off over n people, and what to add to centre it.
+
+    Args:
+        given: The rows that are asked about, shape (rows, cells).
+        measured: The rows that are measured instead.
+        n: Number of people, whose cells may be any.
+
+    Returns:
+        What to add to each measured row's answer, and the most that is then left.
+
+    Example:
+        >>> worst_bias(np.array([[0.0, 1.0]]), np.array([[0.25, 1.0]]), 10)
+        (array([-1.25]), array([1.25]))
+    """
+    apart = np.asarray(measured - given)
+    low, high = apart.min(axis=1), apart.max(axis=1)
+    return -n * (low + high) / 2 + 0.0, n * (high - low) / 2
+
+
+def checked_weights(weights: Sequence[float] | Floats | None, questions: int) -> Floats:
+    """How much each question's variance counts."""
+    if weights is None:
+        return np.ones(questions)
+    held = np.asarray(weights, dtype=np.float64)
+    if held.shape != (questions,):
+        raise StudyError(
+            f"weights must be {questions} numbers, one a question, got shape {held.shape}"
+        )
+    if not np.isfinite(held).all() or (held <= 0).any():
+        raise StudyError("weights must be positive and finite: leave out questions that count none")
+    return held

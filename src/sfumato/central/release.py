@@ -1,0 +1,272 @@
+"""One release: checked, entered in the ledger, drawn, and kept with its errors."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sfumato import wire
+from sfumato.central.base import Floats, Mechanism, OnMargins, Prepared, question_answers
+from sfumato.central.data import Data, refuse_large
+from sfumato.central.ledger import Ledger
+from sfumato.central.space import Space
+from sfumato.central.spending import Spending
+from sfumato.errors import FormatError, QuestionError, StudyError, near
+from sfumato.estimation.answers import Answer, Answers, format_to
+from sfumato.planning.plan import text_table
+from sfumato.randomness import BitSource, SecureBits
+
+FORMAT = 1
+KIND = "sfumato release"
+_SHOWN = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Release:
+    """Answers that may be published, with their errors and what they cost.
+
+    Attributes:
+        answers: The answers.
+        spent: What the release cost, in words.
+        mechanism: How it was made, in words.
+        time: When, in UTC.
+        study: Name of the study.
+        fingerprint: The study's fingerprint.
+        n: Number of people.
+        entry: Number of its entry in the ledger.
+        secure: Whether the noise came from the operating system's secure source.
+        synthetic: People in each cell, made up so as to answer alike, where the mechanism does so.
+        details: Public numbers about the mechanism.
+    """
+
+    answers: Answers
+    spent: str
+    mechanism: str
+    time: str
+    study: str
+    fingerprint: str
+    n: int
+    entry: int
+    secure: bool = True
+    synthetic: Floats | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def __getitem__(self, question: str | int) -> Answer:
+        """One answer, by the question's own words or its place."""
+        labels = self.answers.all_labels[0]
+        if isinstance(question, str):
+            if question not in labels:
+                raise QuestionError(
+                    f"the release has no answer to {question!r}: {near(question, labels)}"
+                )
+            question = labels.index(question)
+        answers = self.answers
+        return Answer(
+            value=float(answers.values[question]),
+            stderr=float(answers.stderr[question]),
+            n=self.n,
+            level=answers.level,
+            method=answers.method,
+            notes=answers.notes,
+            question=labels[question],
+            bounds=(float(answers.low[question]), float(answers.high[question])),
+        )
+
+    def shown(self, answer: Answer) -> str:
+        """An answer with its standard error, where it has one."""
+        error = _error(answer)
+        value = format_to(answer.value, error)
+        return value if math.isnan(answer.stderr) else f"{value} ± {format_to(error, error)}"
+
+    def __str__(self) -> str:
+        answers = self.answers
+        interval = f"{100 * answers.level:.6g}% interval"
+        rows: list[tuple[str, ...]] = []
+        for place in range(min(len(self), _SHOWN)):
+            one = self[place]
+            ends = f"{format_to(one.low, _error(one))} to {format_to(one.high, _error(one))}"
+            rows.append((one.question, self.shown(one), ends))
+        lines = text_table(("question", "answer", interval), rows)
+        more = [f"… and {len(self) - _SHOWN:,} more."] if len(self) > _SHOWN else []
+        tail = [
+            f"{self.mechanism}; {self.n:,} people of study {self.study!r}; spent {self.spent}.",
+            *(f"Note: {note}." for note in answers.notes),
+        ]
+        if not self.secure:
+            tail.append("The noise came from a seed: this release protects nobody.")
+        return "\n".join([*lines, *more, "", *tail])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "kind": KIND,
+            "format": FORMAT,
+            "study": self.study,
+            "fingerprint": self.fingerprint,
+            "entry": self.entry,
+            "time": self.time,
+            "mechanism": self.mechanism,
+            "spent": self.spent,
+            "people": self.n,
+            "secure": self.secure,
+            "answers": self.answers.to_dict(),
+            "synthetic": None if self.synthetic is None else self.synthetic.tolist(),
+            "details": dict(self.details),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write a JSON file."""
+        text = json.dumps(self.to_dict(), ensure_ascii=False, indent=1) + "\n"
+        wire.write_whole(path, lambda file: file.write_text(text, encoding="utf-8"))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Release:
+        """Read a JSON file.
+
+        Raises:
+            FormatError: If it is not a release, or newer than this package.
+        """
+        what = repr(str(path))
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise FormatError(f"there is no release file {what}; check the path") from None
+        except (OSError, ValueError):
+            raise FormatError(f"{what} is not a readable release file") from None
+        if not isinstance(data, dict) or data.get("kind") != KIND:
+            raise FormatError(f"{what} is not a release file")
+        if not isinstance(data.get("format"), int) or data["format"] > FORMAT:
+            raise FormatError(
+                f"{what} has format {data.get('format')}, newer than this package's {FORMAT}; "
+                "update sfumato"
+            )
+        try:
+            made = data["synthetic"]
+            return cls(
+                answers=_answers(data["answers"]),
+                synthetic=None if made is None else np.array(made, dtype=np.float64),
+                n=int(data["people"]),
+                **{key: data[key] for key in _KEPT},
+            )
+        except (KeyError, TypeError, ValueError):
+            raise FormatError(f"{what} is damaged; make it anew") from None
+
+
+def _error(answer: Answer) -> float:
+    """To what an answer is rounded: its standard error, or half its interval."""
+    return (answer.high - answer.low) / 2 if math.isnan(answer.stderr) else answer.stderr
+
+
+_KEPT = ("study", "fingerprint", "entry", "time", "mechanism", "spent", "secure", "details")
+
+
+def release(
+    data: Data,
+    mechanism: Mechanism,
+    *,
+    spend: Spending,
+    ledger: Ledger,
+    bits: BitSource | None = None,
+) -> Release:
+    """Answer questions about a table, at a cost that the ledger allows.
+
+    The order is fixed: what can be refused is refused, then the cost is entered in the ledger, then
+    the data are touched. Whatever happens after that, the cost is spent. Only the axes that the
+    questions are about are charged.
+
+    Guarantee:
+        Among tables of so many people that differ in one person's record, from i to j, the odds of
+        any release change by at most e^d(i, j), d being what was spent.
+
+    Args:
+        data: The table.
+        mechanism: How to answer, such as `Laplace(["age=18..30"])`.
+        spend: A share of the study's E such as "1/4", or by axis a share or a metric.
+        ledger: Where the cost is entered.
+        bits: Where randomness comes from; left out, the operating system's secure source.
+
+    Raises:
+        LedgerError: If too little is left; nothing is spent then.
+        StudyError: If the questions cannot be answered so; nothing is spent then.
+        MismatchError: If the ledger is that of another study.
+
+    Example:
+        >>> import sfumato as sf
+        >>> from tempfile import TemporaryDirectory
+        >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+        >>> data = sf.central.Data(study, {"age": list(range(20, 60)) * 50})
+        >>> adults = sf.central.Laplace(["age=18.."])
+        >>> with TemporaryDirectory() as folder:
+        ...     ledger = sf.central.Ledger.create(f"{folder}/ages.ledger", study)
+        ...     made = sf.central.release(data, adults, spend="1/4", ledger=ledger)
+        >>> abs(made["age=18.."].value - 2000) < 200, ledger.remaining
+        (True, Fraction(3, 4))
+    """
+    ledger.refuse_other(data.study)
+    if not isinstance(mechanism, Mechanism):
+        raise StudyError(
+            f"mechanism must be one of sfumato.central such as Laplace(...), got "
+            f"{type(mechanism).__name__}"
+        )
+    space = Space(data.study, spend)
+    prepared = mechanism.prepare(space, data.n)
+    margins = _margins(prepared, len(space.shape))
+    for axes in margins:
+        refuse_large(data.study, axes)
+    touched = {data.study.axes[axis].name for axes in margins for axis in axes}
+    spent = space.spend.only(touched, data.study)
+    source = SecureBits() if bits is None else bits
+    words = mechanism.describe()
+    entry = ledger.reserve(spent, mechanism=words, people=data.n)
+    counts = [data.marginal(axes) for axes in margins]
+    if isinstance(prepared, OnMargins):
+        outcome = prepared.run_margins(counts, source)
+    else:
+        outcome = prepared.run(counts[0], source)
+    settled = ledger.settle(entry.id)
+    return Release(
+        answers=outcome.answers,
+        synthetic=outcome.synthetic,
+        details=outcome.details,
+        spent=str(spent),
+        mechanism=words,
+        time=settled.time,
+        study=data.study.name,
+        fingerprint=data.study.fingerprint,
+        n=data.n,
+        entry=entry.id,
+        secure=source.secure,
+    )
+
+
+def _margins(prepared: Prepared, axes: int) -> tuple[tuple[int, ...], ...]:
+    """The histograms that a mechanism needs."""
+    return prepared.margins if isinstance(prepared, OnMargins) else (tuple(range(axes)),)
+
+
+def _answers(data: Mapping[str, Any]) -> Answers:
+    """Answers as a file holds them."""
+
+    def numbers(name: str) -> Floats:
+        return np.array([math.nan if x is None else x for x in data[name]], dtype=np.float64)
+
+    return question_answers(
+        data["labels"][0],
+        numbers("values"),
+        numbers("stderr"),
+        n=int(data["n"]),
+        bounds=(numbers("low"), numbers("high")),
+        level=float(data["level"]),
+        method=data["method"],
+        unit=data["unit"],
+        notes=tuple(data["notes"]),
+    )

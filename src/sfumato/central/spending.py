@@ -1,0 +1,204 @@
+"""What a release spends of a study's E: a share of all of it, or of single axes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sfumato.errors import FormatError, SfumatoError, StudyError, near
+from sfumato.exact import positive, to_plain
+from sfumato.metrics import (
+    BlockMetric,
+    CappedLineMetric,
+    CellMetric,
+    HighLowMetric,
+    LineMetric,
+    Metric,
+    UniformMetric,
+    metric_from_dict,
+)
+from sfumato.metrics.cells import fractions_table
+
+if TYPE_CHECKING:
+    from sfumato.study import Study
+
+Share: TypeAlias = Fraction | float | str
+#: A share of E such as "1/4" or 0.25, or for some axes a share or a metric of its own.
+Spending: TypeAlias = "Share | Mapping[str, Share | Metric] | Spend"
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What one release spends, exactly.
+
+    Attributes:
+        share: The share of the study's E, on all axes; None where `axes` says it.
+        axes: A share or a metric by axis name; about an axis that is not named nothing is learnt.
+
+    Example:
+        >>> import sfumato as sf
+        >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+        >>> print(Spend.of("1/4", study))
+        1/4 of E
+        >>> print(Spend.of({"age": sf.Distance(0.1)}, study))
+        age: E = 0.1 · distance
+    """
+
+    share: Fraction | None
+    axes: tuple[tuple[str, Fraction | Metric], ...] = ()
+
+    @classmethod
+    def of(cls, given: Spending, study: Study) -> Spend:
+        """Read what a release may spend.
+
+        Raises:
+            StudyError: If a share is not positive, or an axis is unknown or cannot be so protected.
+        """
+        if isinstance(given, Spend):  # may be anyone's: read like all others
+            if given.share is None and not given.axes and not study.is_joint:
+                return given
+            given = dict(given.axes) if given.share is None else given.share
+        if not isinstance(given, Mapping):
+            return cls(positive(given, "spend"))
+        if study.is_joint:
+            raise StudyError(
+                f"study {study.name!r} has one guarantee for whole records, so spend must be a "
+                "share of it such as '1/4', got one for each axis"
+            )
+        known = [axis.name for axis in study.axes]
+        for name in given:
+            if name not in known:
+                raise StudyError(f"the study has no axis {name!r} to spend on: {near(name, known)}")
+        if not given:
+            raise StudyError("spend must name an axis, got none: write spend='1/4' for a share")
+        read: list[tuple[str, Fraction | Metric]] = []
+        for name in known:
+            if name in given:
+                held = given[name]
+                exact = held if isinstance(held, Metric) else positive(held, f"spend on {name!r}")
+                read.append((name, exact))
+        made = cls(None, tuple(read))
+        made.metrics(study)
+        return made
+
+    def only(self, names: Collection[str], study: Study) -> Spend:
+        """The part that falls on some axes, where a release learns nothing about others.
+
+        Example:
+            >>> import sfumato as sf
+            >>> ages = sf.integers("age", 0, 99, protect=sf.Distance(0.5))
+            >>> modes = sf.categories("mode", ["car", "bus"], protect=sf.Uniform(1))
+            >>> study = sf.Study("commute", [ages, modes])
+            >>> print(Spend.of("1/4", study).only(["mode"], study))
+            mode: 1/4 of E
+        """
+        if study.is_joint or all(axis.name in names for axis in study.axes):
+            return self
+        if self.share is None:
+            return Spend(None, tuple((name, part) for name, part in self.axes if name in names))
+        return Spend(None, tuple((a.name, self.share) for a in study.axes if a.name in names))
+
+    def on(self, name: str) -> Fraction | Metric:
+        """What is spent on one axis; 0 where nothing is."""
+        return dict(self.axes).get(name, Fraction(0)) if self.share is None else self.share
+
+    def metrics(self, study: Study) -> tuple[tuple[CellMetric, ...], Fraction]:
+        """E by axis, and what all of it is multiplied by; zero where nothing is spent."""
+        if self.share is not None:
+            return study.metrics, self.share
+        parts = [self.on(axis.name) for axis in study.axes]
+        shares = {part for part in parts if isinstance(part, Fraction) and part}
+        one = shares.pop() if len(shares) == 1 and not _stated(parts) else None
+        found: list[CellMetric] = []
+        for axis, metric, part in zip(study.axes, study.metrics, parts, strict=True):
+            if isinstance(part, Metric):
+                try:
+                    found.append(part.bind(axis.domain, optional=axis.optional))
+                except StudyError as error:
+                    raise StudyError(f"spend on axis {axis.name!r}: {error}") from None
+            elif not part:
+                found.append(UniformMetric(Fraction(0), axis.size))
+            else:
+                found.append(metric if one else scaled_metric(metric, part))
+        return tuple(found), one or Fraction(1)
+
+    def __str__(self) -> str:
+        if self.share is not None:
+            return _of_e(self.share)
+        if not self.axes:
+            return "nothing"
+        return "; ".join(
+            f"{name}: {part.describe() if isinstance(part, Metric) else _of_e(part)}"
+            for name, part in self.axes
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form in which files hold it, exactly."""
+        if self.share is not None:
+            return {"share": to_plain(self.share)}
+        return {
+            "axes": {
+                name: part.to_dict() if isinstance(part, Metric) else to_plain(part)
+                for name, part in self.axes
+            }
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any, study: Study) -> Spend:
+        """Read back what `to_dict` wrote."""
+        try:
+            if isinstance(data, Mapping) and set(data) == {"share"}:
+                return cls.of(data["share"], study)
+            if isinstance(data, Mapping) and set(data) == {"axes"}:
+                given = {
+                    name: metric_from_dict(part) if isinstance(part, Mapping) else part
+                    for name, part in data["axes"].items()
+                }
+                return cls.of(given or cls(None), study)
+        except (SfumatoError, AttributeError, TypeError):
+            pass
+        raise FormatError("what was spent must be a share, or one for each axis, and is neither")
+
+
+def scaled_metric(metric: CellMetric, factor: Fraction) -> CellMetric:
+    """A metric with every distance times a positive number, exactly.
+
+    Example:
+        >>> scaled_metric(LineMetric.equal(Fraction(1), 5), Fraction(1, 4)).exact(0, 2)
+        Fraction(1, 2)
+    """
+    if isinstance(metric, UniformMetric):
+        return UniformMetric(metric.epsilon * factor, metric.size, metric.notes)
+    if isinstance(metric, LineMetric):
+        return _scaled_line(metric, factor)
+    if isinstance(metric, CappedLineMetric):
+        return CappedLineMetric(
+            _scaled_line(metric.line, factor), metric.cap * factor, metric.notes
+        )
+    if isinstance(metric, BlockMetric):
+        return BlockMetric(metric.epsilon * factor, metric.block, metric.notes)
+    if isinstance(metric, HighLowMetric):
+        return HighLowMetric(metric.epsilon * factor, metric.sensitive, metric.notes)
+    cells = range(metric.size)
+    exact = [[metric.exact(i, j) for j in cells] for i in cells]
+    times = [[None if e is None else e * factor for e in row] for row in exact]
+    return fractions_table(times, names=[str(cell) for cell in cells], notes=metric.notes)
+
+
+def _scaled_line(line: LineMetric, factor: Fraction) -> LineMetric:
+    """A line with every step times a positive number."""
+    if line.equal_step is not None:
+        return LineMetric.equal(line.equal_step * factor, line.size, line.notes)
+    return LineMetric([step * factor for step in line.steps], line.notes)
+
+
+def _stated(parts: list[Fraction | Metric]) -> bool:
+    """Whether some axis has a metric of its own."""
+    return any(isinstance(part, Metric) for part in parts)
+
+
+def _of_e(share: Fraction) -> str:
+    """A share in words."""
+    return "all of E" if share == 1 else f"{share} of E"

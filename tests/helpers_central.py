@@ -1,0 +1,87 @@
+"""What exact tests of central mechanisms share: all tables of few people, and exact laws."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+import sfumato as sf
+from sfumato.central import Space
+from sfumato.central.small_database import small_databases
+from sfumato.exact import at_most_exp, exp_bounds
+
+Counts = NDArray[np.int64]
+Law = list[tuple[Fraction, Fraction]]
+
+_BITS = 256
+
+
+def line(size: int, epsilon: object, share: object = 1) -> Space:
+    """Cells in a row under a distance."""
+    axis = sf.integers("x", 0, size - 1, protect=sf.Distance(epsilon))  # type: ignore[arg-type]
+    return Space(sf.Study("line", [axis]), share)  # type: ignore[arg-type]
+
+
+def flat(size: int, epsilon: object, share: object = 1) -> Space:
+    """Cells that are all equally far apart."""
+    names = [f"c{k}" for k in range(size)]
+    axis = sf.categories("x", names, protect=sf.Uniform(epsilon))  # type: ignore[arg-type]
+    return Space(sf.Study("flat", [axis]), share)  # type: ignore[arg-type]
+
+
+def tables(cells: int, people: int) -> list[Counts]:
+    """All histograms of so many people."""
+    return list(small_databases(cells, people))
+
+
+def moves(counts: Counts) -> Iterator[tuple[int, int, Counts]]:
+    """Every table in which one person is elsewhere: from, to, and the table."""
+    for i, j in itertools.permutations(range(len(counts)), 2):
+        if counts[i]:
+            moved = counts.copy()
+            moved[i] -= 1
+            moved[j] += 1
+            yield i, j, moved
+
+
+def law_of(exponents: Sequence[Fraction]) -> Law:
+    """Bounds on e^x_i/Σ e^x_j, within 2^-200 of each other."""
+    least = min(exponents)
+    bounds = [exp_bounds(Fraction(x) - least, _BITS) for x in exponents]
+    low, high = (sum(bound[side] for bound in bounds) for side in (0, 1))
+    return [(Fraction(a, high), Fraction(b, low)) for a, b in bounds]
+
+
+def keeps(law: Law, other: Law, distance: Fraction | None) -> bool:
+    """Whether no outcome's odds differ by more than e^distance, decided in integers."""
+    if distance is None:
+        return True
+    return all(
+        at_most_exp(a[1] / b[0], distance) and at_most_exp(b[1] / a[0], distance)
+        for a, b in zip(law, other, strict=True)
+    )
+
+
+def worst_log_ratio(law: Law, other: Law) -> float:
+    """The largest difference of log odds."""
+    return max(abs(math.log(a[0]) - math.log(b[0])) for a, b in zip(law, other, strict=True))
+
+
+def table_distances(space: Space, everyone: Sequence[Counts]) -> NDArray[np.float64]:
+    """The distance between any two tables: the shortest way of moving one person at a time."""
+    place = {tuple(counts.tolist()): number for number, counts in enumerate(everyone)}
+    found = np.full((len(everyone), len(everyone)), np.inf)
+    np.fill_diagonal(found, 0.0)
+    for number, counts in enumerate(everyone):
+        for i, j, moved in moves(counts):
+            distance = space.exact(i, j)
+            if distance is not None:
+                found[number, place[tuple(moved.tolist())]] = float(distance)
+    for between in range(len(everyone)):
+        found = np.minimum(found, found[:, [between]] + found[[between]])
+    return found

@@ -1,0 +1,333 @@
+"""The ledger: what is spent is added up exactly, and nothing slips past it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sfumato as sf
+from sfumato import central
+from sfumato.central import chain
+from sfumato.central.affording import worst_share
+from sfumato.central.spending import Spend, scaled_metric
+from sfumato.metrics import CellMetric, LineMetric, Metric, UniformMetric
+
+LABELS = [f"c{k}" for k in range(5)]
+
+
+def bound(protect: Metric) -> CellMetric:
+    """A statement as E between five cells."""
+    if isinstance(protect, sf.Distance):
+        return sf.integers("x", 0, 4, protect=protect).metric()
+    return sf.categories("x", LABELS, protect=protect).metric()
+
+
+METRICS: dict[str, CellMetric] = {
+    "line": LineMetric.equal(Fraction(1, 3), 5),
+    "uneven": LineMetric([Fraction(1, 2), Fraction(1, 7), Fraction(3), Fraction(1, 5)]),
+    "capped": bound(sf.Distance("1/2", cap="6/5")),
+    "uniform": UniformMetric(Fraction(2, 3), 5),
+    "blocks": bound(sf.Blocks(1, [LABELS[:2], LABELS[2:]])),
+    "high-low": bound(sf.HighLow(1, sensitive=LABELS[:2])),
+    "matrix": bound(
+        sf.Matrix([[0 if i == j else 1 + (i + 2 * j) % 3 for j in range(5)] for i in range(5)])
+    ),
+    "zero": UniformMetric(Fraction(0), 5),
+}
+
+
+def by_hand(parts: list[CellMetric], whole: CellMetric) -> Fraction | None:
+    """The worst share over all ordered pairs."""
+    worst = Fraction(0)
+    for i in range(whole.size):
+        for j in range(whole.size):
+            limit = whole.exact(i, j)
+            spent = [part.exact(i, j) for part in parts]
+            if i == j or limit is None:
+                continue
+            if any(e is None for e in spent):
+                return None
+            worst = max(worst, sum((e for e in spent if e is not None), Fraction(0)) / limit)
+    return worst
+
+
+@pytest.mark.parametrize("whole", [name for name in METRICS if name != "zero"])
+@pytest.mark.parametrize("first", METRICS)
+@pytest.mark.parametrize("second", METRICS)
+def test_the_worst_pair_is_found_whatever_the_metrics_are(
+    whole: str, first: str, second: str
+) -> None:
+    parts = [METRICS[first], METRICS[second]]
+    assert worst_share(parts, METRICS[whole]) == by_hand(parts, METRICS[whole])
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if name != "zero"])
+def test_a_scaled_metric_has_every_distance_times_the_factor(name: str) -> None:
+    metric, factor = METRICS[name], Fraction(3, 7)
+    times = scaled_metric(metric, factor)
+    for i in range(5):
+        for j in range(5):
+            e = metric.exact(i, j)
+            assert times.exact(i, j) == (None if e is None else e * factor)
+
+
+@pytest.fixture
+def study() -> sf.Study:
+    return sf.Study(
+        "commute",
+        [
+            sf.integers("age", 0, 9, protect=sf.Distance(0.5)),
+            sf.categories("mode", ["car", "bus", "bike"], protect=sf.Uniform(1)),
+        ],
+    )
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, study: sf.Study) -> central.Ledger:
+    return central.Ledger.create(tmp_path / "commute.ledger", study)
+
+
+def reserve(ledger: central.Ledger, spend: Any) -> central.Entry:
+    return ledger.reserve(spend, mechanism="a test", people=10)
+
+
+def test_three_thirds_are_exactly_one_and_not_a_hair_more(ledger: central.Ledger) -> None:
+    for _ in range(3):
+        reserve(ledger, "1/3")
+    assert ledger.remaining == 0
+    with pytest.raises(sf.LedgerError, match="more than is left"):
+        reserve(ledger, Fraction(1, 10**30))
+    assert len(ledger.entries) == 3
+
+
+def test_ten_tenths_as_floats_are_exactly_one(ledger: central.Ledger) -> None:
+    for _ in range(10):
+        reserve(ledger, 0.1)
+    assert ledger.remaining == 0
+
+
+def test_the_total_may_be_several_times_e(tmp_path: Path, study: sf.Study) -> None:
+    ledger = central.Ledger.create(tmp_path / "two.ledger", study, total="3/2")
+    reserve(ledger, 1)
+    assert ledger.remaining == Fraction(1, 2)
+    with pytest.raises(sf.LedgerError, match="1/2 of E left of a total of 3/2"):
+        reserve(ledger, "3/5")
+
+
+def test_axes_are_charged_one_by_one(ledger: central.Ledger) -> None:
+    reserve(ledger, {"age": "3/4"})
+    assert ledger.left() == {"age": Fraction(1, 4), "mode": Fraction(1)}
+    reserve(ledger, {"mode": 1})
+    with pytest.raises(sf.LedgerError, match="mode has 0 of E left"):
+        reserve(ledger, "1/4")
+    reserve(ledger, {"age": "1/4"})
+    assert ledger.remaining == 0
+
+
+def test_metrics_are_compared_pair_by_pair(ledger: central.Ledger) -> None:
+    reserve(ledger, {"age": sf.Distance("1/8")})  # a quarter of 0.5 for every pair
+    reserve(ledger, {"age": sf.Uniform("1/4")})  # half of E for neighbours, less further out
+    assert ledger.used()["age"] == Fraction(3, 4)
+    with pytest.raises(sf.LedgerError, match="age has 1/4 of E left"):
+        reserve(ledger, {"age": sf.Distance("1/8") + sf.Uniform("1/1000")})
+    reserve(ledger, {"age": sf.Distance("1/8")})
+    assert ledger.left() == {"age": Fraction(0), "mode": Fraction(1)}
+
+
+def test_what_the_study_protects_may_not_be_told_for_certain(ledger: central.Ledger) -> None:
+    blocks = sf.Blocks("1/10", [["car", "bus"], ["bike"]])
+    with pytest.raises(sf.LedgerError, match=r"'mode'.*apart for certain"):
+        reserve(ledger, {"mode": blocks})
+
+
+def test_whole_records_have_one_account(tmp_path: Path) -> None:
+    axes = [sf.integers("age", 0, 3), sf.integers("size", 0, 3)]
+    study = sf.Study("joint", axes, protect=sf.Uniform(1))
+    ledger = central.Ledger.create(tmp_path / "joint.ledger", study)
+    reserve(ledger, "1/4")
+    assert ledger.left() == {"records": Fraction(3, 4)}
+    with pytest.raises(sf.StudyError, match="one guarantee for whole records"):
+        reserve(ledger, {"age": "1/4"})
+
+
+@pytest.mark.parametrize(
+    ("spend", "words"),
+    [
+        (0, "spend must be positive"),
+        ("-1/4", "spend must be positive"),
+        ("lots", "spend must be positive"),
+        (float("nan"), "spend must be positive"),
+        ({}, "must name an axis"),
+        ({"agee": "1/4"}, "did you mean 'age'"),
+        ({"age": 0}, "spend on 'age' must be positive"),
+        ({"mode": sf.Distance(1)}, "spend on axis 'mode'.*categories have none"),
+    ],
+)
+def test_a_spend_that_makes_no_sense_is_refused(
+    ledger: central.Ledger, spend: Any, words: str
+) -> None:
+    with pytest.raises(sf.StudyError, match=words):
+        reserve(ledger, spend)
+    assert ledger.entries == ()
+
+
+def test_a_refused_release_leaves_the_file_as_it_was(ledger: central.Ledger) -> None:
+    reserve(ledger, "3/4")
+    before = ledger.path.read_bytes()
+    with pytest.raises(sf.LedgerError):
+        reserve(ledger, "1/2")
+    assert ledger.path.read_bytes() == before
+    assert [file.name for file in ledger.path.parent.iterdir()] == [ledger.path.name]
+
+
+def test_a_stale_copy_sees_what_others_spent(ledger: central.Ledger) -> None:
+    other = central.Ledger.load(ledger.path)
+    reserve(ledger, "3/4")
+    with pytest.raises(sf.LedgerError, match="1/4 of E left"):
+        reserve(other, "1/2")
+    assert len(other.entries) == 1
+
+
+def test_writers_at_once_cannot_spend_the_same_share(ledger: central.Ledger) -> None:
+    done: list[str] = []
+
+    def spend() -> None:
+        try:
+            reserve(central.Ledger.load(ledger.path), "1/8")
+            done.append("spent")
+        except sf.LedgerError:
+            done.append("refused")
+
+    threads = [threading.Thread(target=spend) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == ["refused"] * 4 + ["spent"] * 8
+    assert central.Ledger.load(ledger.path).remaining == 0
+
+
+def test_a_lock_that_is_held_is_waited_for_and_named(
+    ledger: central.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chain, "WAIT_SECONDS", 0.05)
+    lock = ledger.path.with_name(ledger.path.name + ".lock")
+    lock.touch()
+    with pytest.raises(sf.LedgerError, match=r"commute\.ledger\.lock.*remove that file"):
+        reserve(ledger, "1/4")
+    lock.unlink()
+    reserve(ledger, "1/4")
+
+
+def test_entries_are_reserved_then_released(ledger: central.Ledger) -> None:
+    entry = reserve(ledger, "1/4")
+    assert (entry.id, entry.state, entry.people) == (1, "reserved", 10)
+    assert ledger.settle(1).state == "released"
+    with pytest.raises(sf.LedgerError, match="released already"):
+        ledger.settle(1)
+    with pytest.raises(sf.LedgerError, match="no entry 7"):
+        ledger.settle(7)
+
+
+def test_a_reservation_that_was_never_settled_is_spent(ledger: central.Ledger) -> None:
+    reserve(ledger, "1/4")
+    again = central.Ledger.load(ledger.path)
+    assert again.entries[0].state == "reserved"
+    assert again.remaining == Fraction(3, 4)
+
+
+def test_a_file_reads_back_as_it_was(ledger: central.Ledger) -> None:
+    reserve(ledger, "1/3")
+    reserve(ledger, {"age": sf.Distance("1/16"), "mode": "1/2"})
+    again = central.Ledger.load(ledger.path)
+    assert (again.entries, again.total, again.study) == (ledger.entries, ledger.total, ledger.study)
+    assert again.left() == ledger.left()
+    for entry in again.entries:
+        assert Spend.from_dict(entry.spend.to_dict(), again.study) == entry.spend
+
+
+def edit(change: Callable[[dict[str, Any]], object]) -> Callable[[str], str]:
+    def edited(text: str) -> str:
+        document = json.loads(text)
+        change(document)
+        return json.dumps(document)
+
+    return edited
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (edit(lambda d: d.update(total=2)), "has been edited"),
+        (edit(lambda d: d["events"].pop()), "has been edited"),
+        (edit(lambda d: d["events"].pop(0)), "has been edited"),
+        (edit(lambda d: d["events"][0].update(spend={"share": 0.01})), "has been edited"),
+        (edit(lambda d: d["events"][0].update(extra=1)), "has been edited"),
+        (edit(lambda d: d.update(study=d["study"].replace("0.5", "5"))), "has been edited"),
+        (edit(lambda d: d.update(last="0" * 64)), "has been edited"),
+        (edit(lambda d: d.pop("events")), "has been edited"),
+        (edit(lambda d: d.update(format=2)), "newer than this package's 1"),
+        (edit(lambda d: d.update(kind="sfumato release")), "is not a ledger"),
+        (lambda text: text[: len(text) // 2], "not a readable ledger"),
+        (lambda text: "[]", "is not a ledger"),
+        (lambda text: "", "not a readable ledger"),
+    ],
+)
+def test_a_damaged_or_edited_file_is_refused(
+    ledger: central.Ledger, damage: Callable[[str], str], words: str
+) -> None:
+    reserve(ledger, "1/4")
+    reserve(ledger, "1/8")
+    ledger.path.write_text(damage(ledger.path.read_text(encoding="utf-8")), encoding="utf-8")
+    with pytest.raises(sf.FormatError, match=words):
+        central.Ledger.load(ledger.path)
+    with pytest.raises(sf.FormatError):
+        reserve(ledger, "1/8")
+    assert not ledger.path.with_name(ledger.path.name + ".lock").exists()
+
+
+def test_a_second_ledger_is_not_written_over_the_first(
+    ledger: central.Ledger, study: sf.Study
+) -> None:
+    with pytest.raises(sf.LedgerError, match=r"already.*spend E twice"):
+        central.Ledger.create(ledger.path, study)
+
+
+def test_a_ledger_needs_a_folder_a_file_and_a_total(tmp_path: Path, study: sf.Study) -> None:
+    with pytest.raises(sf.LedgerError, match="no folder"):
+        central.Ledger.create(tmp_path / "nowhere" / "a.ledger", study)
+    with pytest.raises(sf.FormatError, match=r"no ledger.*Ledger\.create"):
+        central.Ledger.load(tmp_path / "none.ledger")
+    with pytest.raises(sf.StudyError, match="total must be positive"):
+        central.Ledger.create(tmp_path / "a.ledger", study, total=0)
+
+
+def test_data_of_another_study_is_refused(ledger: central.Ledger) -> None:
+    other = sf.Study("other", [sf.integers("age", 0, 9, protect=sf.Distance(1))])
+    with pytest.raises(sf.MismatchError, match=r"belongs to study 'commute'.*not to 'other'"):
+        ledger.refuse_other(other)
+
+
+def test_the_ledger_says_in_words_what_is_spent_and_left(ledger: central.Ledger) -> None:
+    ledger.settle(reserve(ledger, "1/4").id)
+    reserve(ledger, {"mode": "1/2"})
+    text = str(ledger)
+    assert "a test; spent 1/4 of E\n" in text
+    assert "a test; spent mode: 1/2 of E (reserved)" in text
+    assert text.endswith("Left of E: 3/4 for age, 1/4 for mode.")
+    assert repr(ledger) == "<ledger of study 'commute': 2 releases, 1/4 of E left>"
+    document = json.loads(json.dumps(ledger.to_dict()))
+    assert document["used"] == {"age": 0.25, "mode": 0.75}
+    assert document["entries"][1]["spend"] == {"axes": {"mode": 0.5}}
+
+
+def test_a_line_of_many_cells_is_compared_without_a_table() -> None:
+    large = LineMetric.equal(Fraction(1), 1 << 22)
+    parts: list[CellMetric] = [LineMetric.equal(Fraction(1, 4), 1 << 22)]
+    assert worst_share([*parts, UniformMetric(Fraction(1, 8), 1 << 22)], large) == Fraction(3, 8)

@@ -1,0 +1,341 @@
+"""Exact samplers of unlimited range: every decision is held against e^x to sixty digits."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from helpers_statistics import LIMIT, share_score
+from numpy.typing import NDArray
+from scipy import stats
+
+from sfumato import choosing, sampling
+from sfumato.errors import QuestionError, StudyError
+from sfumato.laplace_sums import _half_width
+from sfumato.randomness import SeededBits
+
+EXPONENTS = tuple(Fraction(text) for text in ("1e-9", "1/1000", "0.3", "1", "7/3", "44", "1000"))
+RATES = tuple(Fraction(text) for text in ("1e-3", "1/7", "1", "2.5", "60"))
+
+
+class Given:
+    """A source of given words; asking for more is an error."""
+
+    secure = False
+
+    def __init__(self, words: Sequence[int]) -> None:
+        self.left = list(words)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        assert count <= len(self.left), "more words than the draw should need"
+        taken, self.left = self.left[:count], self.left[count:]
+        return np.array(taken, dtype=np.uint64)
+
+
+def digits(chance: Any, words: int) -> list[int]:
+    """The leading binary digits of an mpmath number, 64 to a word."""
+    whole = int(mp.floor(chance * mp.mpf(2) ** (64 * words)))
+    return [whole >> (64 * (words - 1 - place)) & (2**64 - 1) for place in range(words)]
+
+
+def to_mpf(x: Fraction) -> Any:
+    return mp.mpf(x.numerator) / x.denominator
+
+
+@pytest.mark.parametrize("x", EXPONENTS, ids=str)
+def test_chances_have_the_binary_digits_of_the_true_number(x: Fraction) -> None:
+    with mp.workdps(700):
+        for chance, true in (
+            (sampling._exp_chance(x), mp.exp(-to_mpf(x))),
+            (sampling._digit_chance(x), 1 / (1 + mp.exp(to_mpf(x)))),
+        ):
+            assert [chance.word(place) for place in range(24)] == digits(true, 24)
+
+
+@pytest.mark.parametrize("x", EXPONENTS, ids=str)
+def test_an_event_is_decided_by_the_first_digits_that_differ(x: Fraction) -> None:
+    chance = sampling._exp_chance(x)
+    first, second = chance.word(0), chance.word(1)
+    tried = [(first, second), (first, second + 1)]
+    if second:
+        tried.append((first, second - 1))
+    outcomes = []
+    for words in tried:
+        third = chance.word(2)
+        source = Given([*words, third + 1])
+        outcomes.append(bool(sampling.bernoulli_exp(x, 1, source)[0]))
+        undecided = words == (first, second)
+        assert len(source.left) == (0 if undecided else 1)
+    assert outcomes == [False, False, True][: len(tried)]
+    if first:
+        assert sampling.bernoulli_exp(x, 1, Given([first - 1]))[0]
+    assert not sampling.bernoulli_exp(x, 1, Given([first + 1]))[0]
+
+
+def test_certain_events_and_wrong_exponents() -> None:
+    assert sampling.bernoulli_exp(Fraction(0), 3, Given([])).all()
+    with pytest.raises(StudyError, match="x=-1"):
+        sampling.bernoulli_exp(Fraction(-1), 1, Given([0]))
+
+
+@pytest.mark.parametrize("rate", RATES, ids=str)
+def test_binary_digits_and_the_rest_make_a_geometric_number(rate: Fraction) -> None:
+    """The product of the digits' chances is (1 − α)·α^g for every g."""
+    low = max(0, math.ceil(1 / rate) - 1).bit_length()
+    assert rate * 2**low >= 1
+    assert low == 0 or rate * 2 ** (low - 1) < 1
+    with mp.workdps(60):
+        alpha = mp.exp(-to_mpf(rate))
+        up = alpha ** (2**low)
+        for g in (*range(20), 2**low, 3 * 2**low + 1):
+            law = (1 - up) * up ** (g >> low)
+            for place in range(low):
+                one = 1 / (1 + alpha ** (-(2**place)))
+                law *= one if g >> place & 1 else 1 - one
+            assert abs(law / ((1 - alpha) * alpha**g) - 1) < mp.mpf(10) ** -50
+
+
+def test_a_geometric_number_is_put_together_from_its_digits() -> None:
+    rate = Fraction(1, 5)  # three digits, then steps of 8
+    never, always = 2**64 - 1, 0
+    drawn = sampling.geometric(rate, 1, Given([always, never, always, always, always, never]))
+    assert drawn.tolist() == [1 + 4 + 8 + 8]
+
+
+@pytest.mark.parametrize("rate", RATES, ids=str)
+def test_noise_follows_the_law(rate: Fraction) -> None:
+    """Mean and variance to LIMIT standard errors; a variance 5 % off would be seen."""
+    count = 200_000
+    drawn = sampling.discrete_laplace(rate, count, SeededBits(11)).astype(np.float64)
+    variance = sampling.laplace_variance(rate)
+    with mp.workdps(40):
+        alpha = mp.exp(-to_mpf(rate))
+        true = 2 * alpha / (1 - alpha) ** 2
+        # E z⁴ = 2α(1 + 10α + α²)/(1 − α)⁴
+        fourth = float(2 * alpha * (1 + 10 * alpha + alpha**2) / (1 - alpha) ** 4)
+        assert math.isclose(variance, float(true), rel_tol=1e-12)
+    if variance < 1e-3:
+        assert not drawn.any()
+        return
+    assert abs(drawn.mean()) <= LIMIT * math.sqrt(variance / count)
+    error = math.sqrt((fourth - variance**2) / count)
+    assert abs((drawn**2).mean() - variance) <= LIMIT * error
+    assert 0.05 * variance > 2 * LIMIT * error or variance < 0.5
+
+
+def test_noise_frequencies_agree_with_the_law_and_with_opendp() -> None:
+    dp.enable_features("contrib")
+    rate, count = Fraction(1, 2), 40_000
+    ours = sampling.discrete_laplace(rate, count, SeededBits(5))
+    alpha = math.exp(-0.5)
+    values = np.arange(-8, 9)
+    law = (1 - alpha) / (1 + alpha) * alpha ** np.abs(values)
+    law = np.append(law, 1 - law.sum())
+
+    def score(drawn: NDArray[np.int64], chances: NDArray[np.float64]) -> float:
+        seen = np.array([(drawn == value).sum() for value in values])
+        seen = np.append(seen, len(drawn) - seen.sum())
+        return float(stats.chisquare(seen, chances * len(drawn)).pvalue)
+
+    assert score(ours, law) > 1e-4
+    off = math.exp(-0.55)
+    wrong = (1 - off) / (1 + off) * off ** np.abs(values)
+    assert score(ours, np.append(wrong, 1 - wrong.sum())) < 1e-6
+    # The same law, drawn and accounted for by an independent library.
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
+    theirs = dp.m.make_laplace(*space, scale=2.0)
+    assert theirs.map(3) == pytest.approx(float(rate * 3), rel=1e-9)
+    assert score(np.array(theirs([0] * count)), law) > 1e-6
+
+
+def test_each_rate_has_its_own_noise() -> None:
+    rates = [Fraction(1, 100), None, Fraction(80), Fraction(1, 100)] * 500
+    drawn = sampling.discrete_laplaces(rates, SeededBits(2)).reshape(-1, 4)
+    assert not drawn[:, 1:3].any()
+    spread = drawn[:, [0, 3]].astype(np.float64)
+    variance = sampling.laplace_variance(Fraction(1, 100))
+    # E z⁴ is 6·variance² nearly, so that the mean of 1,000 squares has an error of √(5/1000).
+    assert abs((spread**2).mean() / variance - 1) <= LIMIT * math.sqrt(5 / 1000)
+    with pytest.raises(StudyError, match=r"2\^-48"):
+        sampling.discrete_laplace(Fraction(1, 2**49), 1, SeededBits(1))
+
+
+def test_uniform_numbers_skip_words_beyond_the_bound() -> None:
+    top = 1 << 61
+    source = Given([7 * top, 6 * top, 5 * top + 3, 2 * top])
+    assert sampling.uniform_below(6, 2, source).tolist() == [5, 2]
+    assert sampling.uniform_below(1, 4, Given([])).tolist() == [0] * 4
+    assert sampling.uniform_below(1 << 63, 1, Given([2**64 - 1])).tolist() == [2**63 - 1]
+    for bound in (0, 2**63 + 1):
+        with pytest.raises(StudyError, match=f"bound={bound}"):
+            sampling.uniform_below(bound, 1, Given([0]))
+
+
+WEIGHTS = (
+    (Fraction(0), Fraction(0)),
+    (Fraction(0), Fraction(1), Fraction(-2), Fraction(1)),
+    (Fraction(1, 3), Fraction(-50), Fraction(22, 7), Fraction(3), Fraction(-(10**6))),
+    tuple(Fraction(k, 10) for k in range(30)),
+)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS, ids=len)
+def test_a_choice_changes_exactly_at_the_true_borders(weights: tuple[Fraction, ...]) -> None:
+    """The words next to every border between options fall on the right side of it."""
+    with mp.workdps(120):
+        chances = [mp.exp(to_mpf(w)) for w in weights]
+        ends = [end / sum(chances) for end in itertools.accumulate(chances)]
+        for option, end in enumerate(ends[:-1]):
+            border = int(mp.floor(end * mp.mpf(2) ** 192))
+            for number in (border - 2**40, border + 2**40):
+                if not 0 <= number < 2**192:
+                    continue
+                words = [number >> shift & (2**64 - 1) for shift in (128, 64, 0)]
+                right = sum(1 for other in ends if mp.mpf(number) / mp.mpf(2) ** 192 > other)
+                assert sampling.choose_by_exp(weights, Given([*words, 1, 1, 1])) == right
+            assert option < len(weights)
+
+
+def test_scores_and_weights_choose_alike() -> None:
+    scores, unit = [3, -5, 10, 10, 0], Fraction(-2, 7)
+    for seed in range(200):
+        by_score = sampling.choose_by_scores(scores, unit, SeededBits(seed))
+        by_weight = sampling.choose_by_exp([unit * s for s in scores], SeededBits(seed))
+        assert by_score == by_weight
+
+
+def test_choices_have_their_frequencies() -> None:
+    weights = [Fraction(0), Fraction(1)]
+    runs, bits = 4_000, SeededBits(3)
+    second = sum(sampling.choose_by_exp(weights, bits) for _ in range(runs))
+    true = math.e / (1 + math.e)
+    assert abs(share_score(second, runs, true)) <= LIMIT
+    assert abs(share_score(second, runs, true + 0.07)) > LIMIT  # 0.07 is ten standard errors
+    # A tie is settled by digits as well, and a sole option needs none of them to be right.
+    assert sampling.choose_by_exp([Fraction(5)], SeededBits(1)) == 0
+    for nothing in ([], ()):
+        with pytest.raises(StudyError, match="at least one option"):
+            sampling.choose_by_exp(nothing, SeededBits(1))
+        with pytest.raises(StudyError, match="at least one option"):
+            sampling.choose_by_scores(nothing, Fraction(1), SeededBits(1))
+
+
+@pytest.mark.parametrize("precision", [64, 98, 130, 200])
+def test_tables_of_weights_hold_the_truth(precision: int) -> None:
+    rng = np.random.default_rng(precision)
+    x = [Fraction(int(n), 10**6) for n in rng.integers(0, 10**8, 200)] + [Fraction(0), Fraction(1)]
+    cut = np.array([(e.numerator << precision) // e.denominator for e in x], dtype=object)
+    lows, slack = choosing._exp_table(cut, precision)
+    assert slack < 100
+    with mp.workdps(100):
+        for exponent, low in zip(x, lows, strict=True):
+            true = mp.exp(-to_mpf(exponent)) * mp.mpf(2) ** precision
+            assert low <= true <= low + slack
+
+
+# Quantiles of sums
+
+
+def held(
+    coefficients: Sequence[float], rates: Sequence[float], h: float, reach: int = 400
+) -> float:
+    """P(|Σ b_k·z_k| ≤ h) for two terms, by summing the joint law."""
+    z = np.arange(-reach, reach + 1)
+    laws = []
+    for rate in rates:
+        law = math.exp(-rate) ** np.abs(z)
+        laws.append(law / law.sum())
+    total = coefficients[0] * z[:, None] + coefficients[1] * z[None, :]
+    return float(np.multiply.outer(laws[0], laws[1])[np.abs(total) <= h + 1e-9].sum())
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+@pytest.mark.parametrize(
+    ("coefficients", "rates"),
+    [((1, 1), (0.1, 0.1)), ((1, -0.5), (0.3, 1.0)), ((2, 3), (1.0, 2.0))],
+    ids=str,
+)
+def test_on_a_lattice_the_quantile_is_exact(
+    coefficients: tuple[float, float], rates: tuple[float, float], level: float
+) -> None:
+    h = sampling.sum_quantile(coefficients, rates, level)
+    assert held(coefficients, rates, h) >= level - 1e-12
+    assert held(coefficients, rates, h - 0.5) < level or h == 0
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+@pytest.mark.parametrize("rates", [(0.1, 0.1), (0.05, 0.4)], ids=str)
+def test_off_a_lattice_the_quantile_holds_and_hardly_more(
+    rates: tuple[float, float], level: float
+) -> None:
+    coefficients = (1.0, 1 / math.pi)
+    h = sampling.sum_quantile(coefficients, rates, level)
+    spread = math.sqrt(
+        sum(b**2 * sampling.laplace_variance(r) for b, r in zip(coefficients, rates, strict=True))
+    )
+    assert held(coefficients, rates, h) >= level - 1e-9
+    # The smoothing reaches 0.4 % of a standard error on both sides, and atoms are that close.
+    assert held(coefficients, rates, h - 0.02 * spread) < level
+
+
+def test_the_normal_law_would_be_wrong_in_the_tails() -> None:
+    """Why intervals come from the law itself: the twin of the tests above."""
+    rate, level = 0.01, 0.999
+    normal = 3.2905 * math.sqrt(sampling.laplace_variance(rate))
+    alpha = math.exp(-rate)
+    outside = 2 * alpha ** (math.floor(normal) + 1) / (1 + alpha)
+    assert outside > 9 * (1 - level)
+    assert sampling.sum_quantile([1.0], [rate], level) > 1.4 * normal
+
+
+def test_single_terms_have_the_closed_form() -> None:
+    for rate, level in itertools.product((0.01, 0.5, 3.0), (0.1, 0.9, 0.9999)):
+        h = sampling.sum_quantile([-2.0], [rate], level) / 2
+        alpha = math.exp(-rate)
+        assert h == round(h)
+        assert 1 - 2 * alpha ** (h + 1) / (1 + alpha) >= level - 1e-9
+        assert h == 0 or 1 - 2 * alpha**h / (1 + alpha) < level
+
+
+def test_many_terms_come_close_to_the_normal_law() -> None:
+    rng = np.random.default_rng(4)
+    b = rng.random(300) + 0.5
+    h = sampling.sum_quantile(b, [0.3] * 300, 0.95)
+    spread = math.sqrt(float((b**2).sum()) * sampling.laplace_variance(0.3))
+    assert h / (1.959964 * spread) == pytest.approx(1, abs=0.01)
+
+
+def test_rows_are_inverted_together() -> None:
+    rows = np.array([[1.0, 0.0, 5.0], [0.0, 0.0, 7.0], [3.0, 1.0, 0.0]])
+    rates = [Fraction(1, 10), Fraction(1, 5), None]
+    found = sampling.sum_quantiles(rows, rates, 0.9)
+    assert found.tolist() == [sampling.sum_quantile(row, rates, 0.9) for row in rows]
+    assert found[1] == 0
+    many = np.random.default_rng(1).random((80, 2))
+    exact = [sampling.sum_quantile(row, rates[:2], 0.9) for row in many[:5]]
+    rough = sampling.sum_quantiles(many, rates[:2], 0.9)[:5]
+    assert np.all(rough >= np.array(exact) * (1 - 1e-6))
+    assert np.all(rough <= np.array(exact) * 1.03)
+    assert _half_width.cache_info().hits > 0
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 1.5, -1.0])
+def test_levels_must_be_chances(level: float) -> None:
+    with pytest.raises(QuestionError, match=f"level={level}"):
+        sampling.sum_quantile([1.0], [0.1], level)
+    with pytest.raises(QuestionError, match=f"level={level}"):
+        sampling.sum_quantiles(np.ones((1, 1)), [0.1], level)
+
+
+def test_extreme_rates_have_stable_variances() -> None:
+    assert sampling.laplace_variance(1e-12) == pytest.approx(2e24)
+    assert sampling.laplace_variance(700) == pytest.approx(2 * math.exp(-700))
+    assert sampling.laplace_variance(Fraction(10**6)) == 0
+    assert sampling.sum_quantile([1.0], [Fraction(10**6)], 0.95) == 0
