@@ -354,3 +354,16 @@ def test_axes_that_it_does_not_fit_are_refused() -> None:
     long = sf.MatrixResponse("prefix").bind(LineMetric.equal(HALF, 24))
     with pytest.raises(TooLargeError, match="2\\^23 values"):
         long.words()
+
+
+def test_it_is_compared_where_a_table_holds_the_metric() -> None:
+    at = {f"place {k}": (k % 3, k // 3) for k in range(9)}
+    places = sf.Study("s", [sf.categories("x", list(at), protect=sf.Points(1, at=at))])
+    steps = sf.Study("s", [sf.integers("x", 0, 8, protect=sf.Within(1, 2))])
+    for study, rows in ((places, "identity, cells"), (steps, "prefix, ranges")):
+        found = study.compare(1_000, methods=["unbiased"])
+        names = [row.channel for row in found]
+        assert any(rows in name for name in names), names
+    line = sf.Study("s", [sf.integers("x", 0, 8, protect=sf.Distance(1))])
+    found = line.compare(1_000, methods=["unbiased"])
+    assert not any("matrix" in row.channel for row in found)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.channels import REGISTRY, Channel, Choice, Extremal
+from sfumato.channels import REGISTRY, Channel, Choice, Extremal, MatrixResponse
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.estimation.answers import format_to
 from sfumato.metrics import TableMetric
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 METHODS = ("unbiased", "likelihood")
 #: Bits of all simulated reports, over all runs, that a channel not in use is decoded from.
 MOST_BITS = 1 << 26
+_MOST_CODED = 256  # cells for which the rates of a code are found within seconds
 #: What is said of a channel that a longer search would make surer.
 SHORT_SEARCH = "after a short search; smaller after the whole"
 COLUMNS = ("question", "channel", "answers", "standard error", "share", "report", "")
@@ -226,12 +227,18 @@ def _choices(own: Choice) -> list[Choice]:
 
 
 def _searched(study: Study, place: int) -> list[Choice]:
-    """A channel made for E, where E is kept as a table; searched for a second or two."""
+    """Channels made for E, where E is kept as a table; searched for a second or two each."""
     axis, metric = study.axes[place], study.metrics[place]
-    if isinstance(axis.choice, Extremal) or not isinstance(metric, TableMetric) or metric.size < 3:
+    if not isinstance(metric, TableMetric) or metric.size < 3:
         return []
-    found = Extremal("ranges" if axis.domain.ordered else "cells").quickly(metric)
-    return [] if found is None else [found]
+    rows, asked = ("prefix", "ranges") if axis.domain.ordered else ("identity", "cells")
+    found: list[Choice] = []
+    if not isinstance(axis.choice, MatrixResponse) and metric.size <= _MOST_CODED:
+        found.append(MatrixResponse(rows, workload=asked))
+    if not isinstance(axis.choice, Extremal):
+        quick = Extremal(asked).quickly(metric)
+        found += [] if quick is None else [quick]
+    return found
 
 
 def _row(
