@@ -28,7 +28,7 @@ from sfumato.allocation.interior import lower_bound, minimise
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.exact import rational
 from sfumato.metrics import BlockMetric, CappedLineMetric, LineMetric, UniformMetric
-from sfumato.metrics.edges import edges_of, edges_of_matrix, grid_edges
+from sfumato.metrics.edges import Edges, Group, edges_of, edges_of_matrix, grid_edges
 
 
 def points(rng: np.random.Generator, cells: int) -> np.ndarray:
@@ -516,3 +516,29 @@ def test_many_cells_on_a_line_take_no_table() -> None:
     found = allocate(workloads.Prefixes(cells), LineMetric.equal(Fraction(1, 100), cells))
     assert set(found.rates) == {Fraction(1, 100), None}
     assert found.pairs == cells - 1
+
+
+@pytest.mark.parametrize("method", ["exact", "equal", "shared", "psa"])
+def test_groups_at_distance_0_are_told_apart_by_nobody(method: str) -> None:
+    """As on an axis on which nothing is spent, beside pairs that have a distance."""
+    alike = Group(np.array([0, 0, 1, 1]), Fraction(0))
+    edges = Edges([1], [2], [Fraction(1, 2)], 4, [alike])
+    found = allocate([[1, 1, 0, 0], [2, 2, 5, 5]], edges, method=method)
+    assert check([[1, 1, 0, 0], [2, 2, 5, 5]], edges, found.rates)
+    assert all(found.rates)
+    with pytest.raises(StudyError, match=r"cell 2 and cell 3 are at distance 0.*query 1"):
+        allocate([[1, 1, 0, 0], [2, 2, 5, 6]], edges, method=method)
+    assert check([[1, 1, 0, 0]], edges, [Fraction(1, 2)])
+    assert check([[1, 1, 0, 1]], edges, [Fraction(1, 2)]).pair == (2, 3)
+    assert check([[1, 1, 0, 1]], edges, [None]).pair is not None
+
+
+def test_rates_are_short_enough_for_exact_samplers() -> None:
+    """Rates that are no simple fractions keep 30 bits, however long the doubles are."""
+    rng = np.random.default_rng(4)
+    places = rng.uniform(0, 10, (12, 2))
+    apart = np.hypot(*(places[:, None] - places).transpose(2, 0, 1))
+    found = allocate(rng.integers(0, 9, (5, 12)), apart)
+    assert all(found.step_rates)
+    numerators = [rate.numerator for rate in found.step_rates if rate is not None]
+    assert max(number.bit_length() for number in numerators) <= 31

@@ -192,8 +192,10 @@ def test_what_does_not_fit_is_refused(make: Any, words: str) -> None:
 def test_cells_at_distance_zero_must_have_equal_scores() -> None:
     edges = Edges([0, 1], [1, 2], [Fraction(0), Fraction(1)], 3)
     assert least_rate(edges, lambda i, j: (2 * i).tolist()) == Fraction(1, 2)
-    with pytest.raises(StudyError, match="distance 0"):
+    with pytest.raises(StudyError, match="cell 0 and cell 1 are at distance 0"):
         least_rate(edges, lambda i, j: (j - i).tolist())
+    with pytest.raises(StudyError, match="'b' and 'c' are at distance 0"):
+        least_rate(edges, lambda i, j: (j - i).tolist(), cells=["b", "c", "d"])
     with pytest.raises(StudyError, match="distance 0"):
         alone(Lattice.of([[1, 0, 0]]), edges)
     assert alone(Lattice.of([[1, 1, 0]]), edges) == [1]

@@ -47,7 +47,9 @@ STUDIES: dict[str, sf.Study] = {
     "line × sensitive": sf.Study("s", [_age(), _place(sf.HighLow(1, ["b"]))]),
     "graph": sf.Study("s", [_age(), _place(sf.PolicyGraph(1, [("a", "b"), ("b", "c", 2)]))]),
     "joint": sf.Study(
-        "s", [_age(sf.Uniform(1)), _place(sf.Uniform(1))], mechanism=sf.HadamardResponse()
+        "s",
+        [sf.integers(*AGE), sf.categories("place", ["a", "b", "c", "d"])],
+        protect=sf.Uniform(1),
     ),
 }
 SPENDS: dict[str, Any] = {
@@ -166,8 +168,6 @@ def test_choices_keep_every_distance(study: sf.Study, spend: Any) -> None:
     """The odds of two candidates change by the rate times the difference of their moves."""
     rng = np.random.default_rng(3)
     scores = rng.integers(-4, 5, (3, int(np.prod(study.shape)))) / 4
-    if not np.array_equal(study.metrics[1].matrix(), study.metrics[1].matrix().T):
-        scores[:, ::2] = np.abs(scores[:, ::2])
     prepared = Exponential(["x", "y", "z"], scores).prepare(Space(study, spend), 10)
     rows = [[Fraction(step) * prepared.unit for step in row] for row in steps_of(prepared.steps)]
     assert prepared.rate is not None

@@ -38,6 +38,9 @@ METRICS: dict[str, CellMetric] = {
     "matrix": bound(
         sf.Matrix([[0 if i == j else 1 + (i + 2 * j) % 3 for j in range(5)] for i in range(5)])
     ),
+    "downhill": bound(
+        sf.Matrix([[0 if i == j else 2 + (i > j) for j in range(5)] for i in range(5)])
+    ),
     "zero": UniformMetric(Fraction(0), 5),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -20,6 +21,7 @@ from sfumato import choosing, sampling
 from sfumato.errors import QuestionError, StudyError
 from sfumato.laplace_sums import _half_width
 from sfumato.randomness import SeededBits
+from sfumato.sampling import _Chance
 
 EXPONENTS = tuple(Fraction(text) for text in ("1e-9", "1/1000", "0.3", "1", "7/3", "44", "1000"))
 RATES = tuple(Fraction(text) for text in ("1e-3", "1/7", "1", "2.5", "60"))
@@ -339,3 +341,31 @@ def test_extreme_rates_have_stable_variances() -> None:
     assert sampling.laplace_variance(700) == pytest.approx(2 * math.exp(-700))
     assert sampling.laplace_variance(Fraction(10**6)) == 0
     assert sampling.sum_quantile([1.0], [Fraction(10**6)], 0.95) == 0
+
+
+def test_threads_that_ask_at_once_find_the_same_digits() -> None:
+    """A chance's digits are kept for all; a place that two threads fill at once must hold its own.
+
+    The bounds of the one wait for those of the other, so that both have found nothing yet.
+    """
+    both = threading.Barrier(2)
+
+    def bounds(work: int) -> tuple[int, int]:
+        both.wait(timeout=5)
+        third = (1 << work) // 3
+        return third, third
+
+    chance = _Chance(bounds, Fraction(1))
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda: found.append(chance.word(0))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    other = [threading.Thread(target=lambda: found.append(chance.word(1))) for _ in range(2)]
+    for thread in other:
+        thread.start()
+    for thread in other:
+        thread.join()
+    third = (1 << 128) // 3
+    assert found == [third >> 64] * 2 + [third & (1 << 64) - 1] * 2

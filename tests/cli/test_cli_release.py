@@ -136,7 +136,7 @@ def test_an_overspend_is_refused_and_leaves_everything_as_it_was(run: Run) -> No
         ((*RELEASE, "--spend", "agee=1/4", *ASK), "did you mean 'age'"),
         ((*RELEASE, "--spend", "age=1/4,age=1/8", *ASK), "each axis once"),
         ((*RELEASE, "--spend", "age=1/4,=1/8", *ASK), "age=1/4,sex=1/8"),
-        ((*RELEASE, "--spend", "mode=1/4", *ASK), "distance 0"),
+        ((*RELEASE, "--spend", "mode=1/4", *ASK), "spends nothing"),
         ((*RELEASE, "--spend", "1/4", "--ask", "agee=1"), "no axis 'agee'"),
         ((*RELEASE, "--spend", "1/4", *ASK, "--mechanism", "mwm"), "did you mean 'mwem'"),
         ((*RELEASE, "--spend", "1/4", *ASK, "--strategy", "prefixx"), "did you mean 'prefix'"),

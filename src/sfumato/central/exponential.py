@@ -94,7 +94,10 @@ class PreparedExponential:
                 f"scores must be one for each of {len(self.candidates)} candidates, got "
                 f"{len(found)}"
             )
-        return [rational(score, "score") for score in found]
+        try:
+            return [rational(score, "score") for score in found]
+        except StudyError:  # which would name a private value
+            raise StudyError("scores must be finite numbers, and some are not") from None
 
     def run(self, counts: Counts, bits: BitSource) -> Outcome:
         """Choose from the people in each cell of the study."""
@@ -239,7 +242,8 @@ class Exponential:
 
 def _questions(scores: Any) -> Any:
     """A matrix as a workload; anything else as it is."""
-    if isinstance(scores, (str, Mapping, Workload)):
+    empty = isinstance(scores, (list, tuple)) and not scores
+    if empty or isinstance(scores, (str, Mapping, Workload)):
         return scores
     if isinstance(scores, np.ndarray) or not isinstance(scores[0], (str, Mapping)):
         return Given(scores)
@@ -263,7 +267,7 @@ def _linear_rate(
         moves = by_cell[second] - by_cell[first]
         return np.asarray(moves.max(axis=1) - moves.min(axis=1), dtype=np.int64)
 
-    return least_rate(edges, ranges, max(1, _CHUNK // len(names)))
+    return least_rate(edges, ranges, max(1, _CHUNK // len(names)), cells)
 
 
 def _unit_of(lattice: Lattice) -> Fraction:

@@ -207,7 +207,8 @@ class Laplace:
             StudyError: If a question tells cells apart at distance 0, or the strategy cannot
                 express it; what is wrong is named.
         """
-        asked = margin(space, self.questions, whole=isinstance(self.strategy, Workload))
+        given, bent = isinstance(self.strategy, Workload), self.bias == "optimised"
+        asked = margin(space, self.questions, whole=given, unpaid=bent)
         weights = checked_weights(self.weights, asked.workload.questions)
         design = self._design(space, asked, weights, n)
         design.measurements.check(n)

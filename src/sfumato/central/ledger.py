@@ -342,7 +342,8 @@ def _read(file: Path) -> dict[str, Any]:
         document = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FormatError(
-            f"there is no ledger {what}; make one with Ledger.create(path, study)"
+            f"there is no ledger {what}; make one with Ledger.create(path, study) or "
+            "'sfumato ledger new'"
         ) from None
     except (OSError, ValueError):
         raise FormatError(f"{what} is not a readable ledger") from None

@@ -45,20 +45,24 @@ class _Some:
     axes: tuple[Axis, ...]
 
 
-def margin(space: Space, questions: Any, *, whole: bool = False) -> Margin:
+def margin(space: Space, questions: Any, *, whole: bool = False, unpaid: bool = False) -> Margin:
     """Questions over the axes they are about.
 
     Args:
         space: The cells of the study.
         questions: In its own language, or a workload.
         whole: Keep all axes, whatever the questions are about.
+        unpaid: Whether they may be about axes on which nothing is spent.
     """
     workload = space.workload(questions)
     every = tuple(range(len(space.shape)))
     listed = [questions] if isinstance(questions, (str, Mapping, Workload)) else list(questions)
     axes = every
     if not whole and all(isinstance(asked, (str, Mapping)) for asked in listed):
-        axes = asked_axes(workload) or every[:1]
+        told = asked_axes(workload)
+        if not unpaid:
+            space.refuse_unpaid(told, "the questions are about")
+        axes = told or every[:1]
     if axes != every:
         try:
             workload = parse(_Some(tuple(space.study.axes[axis] for axis in axes)), listed)

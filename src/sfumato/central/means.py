@@ -208,6 +208,8 @@ class Means:
         rows, owners, notes = [], [], []
         for label, function in self.functions.items():
             axis, values = _values(axes, label, function)
+            if np.ptp(values) and self.bias == "none":
+                space.refuse_unpaid([axis], f"{label!r} is about")
             owners.append(axis)
             rows.append(values)
             if axes[axis].domain.kind == "reals" and not _is_list(function):

@@ -282,8 +282,11 @@ class MWEM:
         check: Any = 0,
         level: float = 0.95,
     ) -> None:
-        if rounds is not None and (isinstance(rounds, bool) or not 1 <= rounds <= _MOST_ROUNDS):
-            raise StudyError(f"rounds must be 1..{_MOST_ROUNDS}, got rounds={rounds}")
+        whole = isinstance(rounds, (int, np.integer)) and not isinstance(rounds, bool)
+        if rounds is not None and not (whole and 1 <= rounds <= _MOST_ROUNDS):
+            raise StudyError(
+                f"rounds must be a whole number from 1 to {_MOST_ROUNDS}, got rounds={rounds!r}"
+            )
         if variant not in HOW:
             raise StudyError(f"variant must be 'published' or 'replayed', got variant={variant!r}")
         share = rational(check, "check")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from sfumato.central.data import Data, refuse_large
 from sfumato.central.ledger import Ledger
 from sfumato.central.space import Space
 from sfumato.central.spending import Spending
-from sfumato.errors import FormatError, QuestionError, StudyError, near
+from sfumato.errors import FormatError, QuestionError, SfumatoError, StudyError, near
 from sfumato.estimation.answers import Answer, Answers, format_to
 from sfumato.planning.plan import text_table
 from sfumato.randomness import BitSource, SecureBits
@@ -211,14 +212,11 @@ def release(
         >>> abs(made["age=18.."].value - 2000) < 200, ledger.remaining
         (True, Fraction(3, 4))
     """
+    _refuse_unlike(data, mechanism, ledger)
     ledger.refuse_other(data.study)
-    if not isinstance(mechanism, Mechanism):
-        raise StudyError(
-            f"mechanism must be one of sfumato.central such as Laplace(...), got "
-            f"{type(mechanism).__name__}"
-        )
     space = Space(data.study, spend)
     prepared = mechanism.prepare(space, data.n)
+    prepared.expected()  # the errors are found now, so that nothing about them can fail later
     margins = _margins(prepared, len(space.shape))
     for axes in margins:
         refuse_large(data.study, axes)
@@ -232,20 +230,44 @@ def release(
         outcome = prepared.run_margins(counts, source)
     else:
         outcome = prepared.run(counts[0], source)
-    settled = ledger.settle(entry.id)
+    try:
+        ledger.settle(entry.id)
+    except (OSError, SfumatoError) as error:  # what is paid for must not be lost
+        warnings.warn(
+            f"the release was made, but entry {entry.id} of the ledger stays 'reserved': {error}",
+            stacklevel=2,
+        )
     return Release(
         answers=outcome.answers,
         synthetic=outcome.synthetic,
         details=outcome.details,
         spent=str(spent),
         mechanism=words,
-        time=settled.time,
+        time=entry.time,
         study=data.study.name,
         fingerprint=data.study.fingerprint,
         n=data.n,
         entry=entry.id,
         secure=source.secure,
     )
+
+
+def _refuse_unlike(data: object, mechanism: object, ledger: object) -> None:
+    """Refuse what is not what it should be."""
+    if not isinstance(data, Data):
+        raise StudyError(
+            f"data must be central.Data(study, table), which checks them, got {type(data).__name__}"
+        )
+    if isinstance(mechanism, type) or not isinstance(mechanism, Mechanism):
+        raise StudyError(
+            f"mechanism must be one of sfumato.central such as Laplace(...), got "
+            f"{type(mechanism).__name__}"
+        )
+    if not isinstance(ledger, Ledger):
+        raise StudyError(
+            f"ledger must be a central.Ledger, got {type(ledger).__name__}: open it with "
+            "Ledger.load(path)"
+        )
 
 
 def _margins(prepared: Prepared, axes: int) -> tuple[tuple[int, ...], ...]:

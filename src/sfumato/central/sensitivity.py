@@ -98,6 +98,7 @@ def least_rate(
     edges: Edges,
     cost: Callable[[NDArray[np.intp], NDArray[np.intp]], Sequence[int] | Integers],
     pairs: int = 1 << 14,
+    cells: Sequence[str] | None = None,
 ) -> Fraction | None:
     """The largest rate at which a cost of every pair keeps its distance: min d(i,j)/cost(i,j).
 
@@ -105,6 +106,7 @@ def least_rate(
         edges: The distances.
         cost: Whole numbers for many pairs at once, which keep the triangle inequality.
         pairs: How many pairs at once.
+        cells: What to call a cell in an error.
 
     Returns:
         A rational; None where no pair at a finite distance has a cost.
@@ -122,18 +124,24 @@ def least_rate(
     for first, second, lengths in listed.chunks(pairs):
         most: dict[int, int] = {}
         costs = np.asarray(cost(first, second)).tolist()
-        for length, spent in zip(lengths.tolist(), costs, strict=True):
+        for place, (length, spent) in enumerate(zip(lengths.tolist(), costs, strict=True)):
             if spent > most.get(length, 0):
                 most[length] = spent
+                if length == 0:
+                    _refuse_zero(int(first[place]), int(second[place]), cells)
         for length, spent in most.items():
-            if length == 0:
-                raise StudyError(
-                    "two cells are at distance 0, so nothing may tell them apart, but the scores "
-                    "do: give both the same scores, or a distance above 0"
-                )
             rate = int(length) * listed.unit / int(spent)
             best = rate if best is None or rate < best else best
     return best
+
+
+def _refuse_zero(i: int, j: int, cells: Sequence[str] | None) -> None:
+    """Refuse scores that tell apart what must look the same."""
+    names = [f"cell {cell}" if cells is None else repr(cells[cell]) for cell in (i, j)]
+    raise StudyError(
+        f"{names[0]} and {names[1]} are at distance 0, so nothing may tell them apart, but the "
+        "scores do: give both the same scores, or a distance above 0"
+    )
 
 
 def dense(matrix: Any) -> Integers:

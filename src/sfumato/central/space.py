@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -102,8 +102,16 @@ class Space:
                     f"{self.study.name!r}, got {questions.shape[1]:,}"
                 )
             return questions
-        listed = [questions] if isinstance(questions, (str, Mapping)) else list(questions)
-        return parse(self.study, listed)
+        return parse(self.study, questions)
+
+    def refuse_unpaid(self, axes: Iterable[int], what: str) -> None:
+        """Refuse to learn about axes on which nothing is spent."""
+        for name in (self.study.axes[axis].name for axis in axes):
+            if not self.spend.on(name):
+                raise StudyError(
+                    f"{what} axis {name!r}, on which this release spends nothing: name it in "
+                    f"spend, as in {{{name!r}: '1/4'}}, or leave it out"
+                )
 
     def label(self, cell: int) -> str:
         """A cell in the study's own words."""

@@ -9,15 +9,17 @@ want. Spiky populations get none, smooth ones much, and nothing is set by hand.
 Everything happens in coordinates u in which the prior is standard: θ = B·u, and the curvature is
 I + K with K = Bᵀ F B, F the information that the reports carry about θ. Few directions have K
 large, so conjugate gradients are quick; grids of up to a few hundred cells use matrices instead.
+Where cells vary by themselves K is large in as many directions as there are people's cells, by
+factors of a million: there its diagonal, found from a few probes, is divided out first.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,7 @@ from scipy import fft
 from scipy.linalg import cho_factor, cho_solve, eigh_tridiagonal
 
 from sfumato.estimation.mixture import Mixture, log_likelihood, posterior_ratio
+from sfumato.estimation.products import conjugate_gradients, log_determinant
 
 Floats = NDArray[np.float64]
 
@@ -37,12 +40,12 @@ _GAIN_SHARE = 1e-8  # of a nat a person, where that is more
 _FRESH = 0.05  # nats gained since the curvature was found: it is still right
 _STALE = 2.0  # nats gained since: it is time to find it anew
 _CG_TOLERANCE = 1e-2
+_ROUGH_TOLERANCE = 1e-1
 _EXACT_TOLERANCE = 1e-4
 _MOST_CG = 200
-# On larger grids a rough direction is enough, and all that can be afforded: from so many cells on,
-# at most so many steps, each of at most so many products.
-_LARGE = ((1 << 18, 12, 25), (1 << 14, 25, 40))
-_LANCZOS = 25
+_LARGE, _LARGEST = 1 << 14, 1 << 18
+_DIAGONAL_PROBES = 8
+_SETTLED_SHARE = 1e-5  # of a nat a person: a step that promises more is not near the top
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,11 @@ class Field:
             total = total + values.reshape([-1 if d == axis else 1 for d in range(len(shape))])
         # The level of θ means nothing (p is normalised): any precision will do for it.
         self._scale = 1.0 / np.sqrt(np.where(total > 1e-9, total, 1.0))
+
+    @property
+    def is_rough(self) -> bool:
+        """Whether every cell varies by itself."""
+        return all(basis is None for basis in self._bases)
 
     def theta(self, u: Floats) -> Floats:
         """From standard coordinates to θ."""
@@ -170,23 +178,43 @@ class Curvature:
         result: Floats = self._law * (v - np.sum(self._law * v))
         return result
 
-    def solve(self, u: Floats, *, tolerance: float = _CG_TOLERANCE) -> Floats:
-        """(I + K)⁻¹·u; several right-hand sides stand in leading axes."""
+    def solve(self, u: Floats, *, tolerance: float | None = None) -> Floats:
+        """(I + K)⁻¹·u, to what a step needs; several right-hand sides stand in leading axes."""
         if self._factor is not None:
             flat = u.reshape(-1, self._law.size)
             solved: Floats = cho_solve(self._factor, flat.T).T.reshape(u.shape)
             return solved
         if u.ndim > self._law.ndim:
             return np.array([self.solve(part, tolerance=tolerance) for part in u])
-        _, most = _affordable(self._law.size)
-        return _conjugate_gradients(self.times, u, tolerance, most)
+        effort = _affordable(self._field)
+        wanted = effort.tolerance if tolerance is None else tolerance
+        return conjugate_gradients(self.times, u, self._diagonal, wanted, effort.products)
+
+    @cached_property
+    def _diagonal(self) -> Floats:
+        """About the diagonal of I + K where cells vary by themselves; elsewhere that of I.
+
+        With z of random signs, (BᵀF^½z)² has the diagonal of K as its mean, exactly.
+        """
+        found = np.ones(self._law.shape)
+        if not self._field.is_rough:
+            return found
+        rng = np.random.Generator(np.random.PCG64(1))  # fixed: strengths are compared alike
+        for _ in range(_DIAGONAL_PROBES):
+            signs = rng.choice([-1.0, 1.0], size=self._weight.shape)
+            found += self._seen(signs) ** 2 / _DIAGONAL_PROBES
+        return found
+
+    def _seen(self, values: Floats) -> Floats:
+        """A root of K, one column an output, times values: K is this times its transpose."""
+        back = self._mixture.backward(np.sqrt(self._weight) * values)
+        return self._field.coordinates(self._centre(back))
 
     def draw(self, rng: np.random.Generator) -> Floats:
         """θ less its mean, drawn from its posterior: Gaussian with covariance B(I + K)⁻¹Bᵀ."""
         # (I + K)⁻¹ applied to a vector of covariance I + K has covariance (I + K)⁻¹.
         noise = rng.standard_normal(self._law.shape)
-        seen = np.sqrt(self._weight) * rng.standard_normal(self._weight.shape)
-        source = noise + self._field.coordinates(self._centre(self._mixture.backward(seen)))
+        source = noise + self._seen(rng.standard_normal(self._weight.shape))
         return self._field.theta(self.solve(source, tolerance=_EXACT_TOLERANCE))
 
     def log_determinant(self) -> float:
@@ -195,11 +223,7 @@ class Curvature:
             return 2.0 * float(np.log(np.diag(self._factor[0])).sum())
         probes = max(2, min(8, (1 << 14) // self._law.size))
         rng = np.random.Generator(np.random.PCG64(0))  # fixed: strengths are compared alike
-        found = []
-        for _ in range(probes):
-            start = rng.choice([-1.0, 1.0], size=self._law.shape)
-            found.append(_lanczos_log(self.times, start))
-        return float(np.mean(found)) * self._law.size
+        return log_determinant(self.times, self._diagonal, probes, rng)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,6 +237,7 @@ class Fit:
     evidence: float
     curvature: Curvature
     steps: int
+    is_settled: bool = True  # or a step might still have gained much when steps ran out
 
     def theta(self) -> Floats:
         """The logarithms of the shares, up to a constant."""
@@ -233,13 +258,14 @@ def fit(mixture: Mixture, field: Field, start: Floats | None = None, *, weigh: b
     u = np.zeros(field.shape) if start is None else field.from_theta(start)
     value, law, mixed = _objective(mixture, field, u)
     curvature = Curvature(mixture, field, law, mixed)
-    steps, since = 0, 0.0
-    most_steps, _ = _affordable(law.size)
+    steps, since, promised = 0, 0.0, 0.0
+    most_steps = _affordable(field).steps
     while steps < most_steps:
         steps += 1
         multiplier = mixture.backward(posterior_ratio(mixture, mixed))
         gradient = field.coordinates(law * (multiplier - people)) - u
         direction = curvature.solve(gradient)
+        promised = float(np.sum(gradient * direction)) / 2
         found = _uphill(mixture, field, u, value, direction)
         if found is None:
             if not since:
@@ -258,15 +284,29 @@ def fit(mixture: Mixture, field: Field, start: Floats | None = None, *, weigh: b
     if since:
         curvature = Curvature(mixture, field, law, mixed)
     evidence = value - curvature.log_determinant() / 2 if weigh else math.nan
-    return Fit(field, law, mixed, u, evidence, curvature, steps)
+    is_settled = promised <= max(enough, people * _SETTLED_SHARE)
+    return Fit(field, law, mixed, u, evidence, curvature, steps, is_settled)
 
 
-def _affordable(cells: int) -> tuple[int, int]:
-    """The most Newton steps, and the most products for each."""
-    for size, steps, products in _LARGE:
-        if cells > size:
-            return steps, products
-    return _MOST_NEWTON, _MOST_CG
+class _Effort(NamedTuple):
+    """The most Newton steps, the most products for each, and how exact a direction must be."""
+
+    steps: int
+    products: int
+    tolerance: float
+
+
+def _affordable(field: Field) -> _Effort:
+    """On larger grids a rough direction is enough, and all that can be afforded.
+
+    Where cells vary by themselves, more and rougher steps go up further for the same products.
+    """
+    cells = math.prod(field.shape)
+    if cells <= _LARGE:
+        return _Effort(_MOST_NEWTON, _MOST_CG, _CG_TOLERANCE)
+    if field.is_rough:
+        return _Effort(*((40, 60) if cells <= _LARGEST else (25, 40)), _ROUGH_TOLERANCE)
+    return _Effort(*((25, 40) if cells <= _LARGEST else (12, 25)), _CG_TOLERANCE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -301,44 +341,3 @@ def _objective(mixture: Mixture, field: Field, u: Floats) -> tuple[float, Floats
     law /= law.sum()
     mixed = mixture.forward(law)
     return log_likelihood(mixture, mixed) - float(np.sum(u * u)) / 2, law, mixed
-
-
-def _conjugate_gradients(
-    times: Callable[[Floats], Floats], target: Floats, tolerance: float, most: int
-) -> Floats:
-    """Solve a symmetric positive definite system given by its product."""
-    x = np.zeros_like(target)
-    residual = target.copy()
-    direction = residual.copy()
-    size = float(np.sum(residual * residual))
-    enough = tolerance**2 * size
-    for _ in range(most):
-        if size <= enough:
-            break
-        image = times(direction)
-        length = size / float(np.sum(direction * image))
-        x += length * direction
-        residual -= length * image
-        after = float(np.sum(residual * residual))
-        direction = residual + (after / size) * direction
-        size = after
-    return x
-
-
-def _lanczos_log(times: Callable[[Floats], Floats], start: Floats) -> float:
-    """Mean over one probe of the logarithm of the operator's spectrum."""
-    basis = [start / np.linalg.norm(start)]
-    diagonal, beside = [], []
-    for _ in range(min(_LANCZOS, start.size)):
-        image = times(basis[-1])
-        diagonal.append(float(np.sum(image * basis[-1])))
-        for known in basis:  # full orthogonalisation: few steps, and it keeps the rule exact
-            image = image - np.sum(image * known) * known
-        size = float(np.linalg.norm(image))
-        if size < 1e-10:
-            break
-        beside.append(size)
-        basis.append(image / size)
-    inner = len(diagonal)
-    values, vectors = eigh_tridiagonal(np.array(diagonal), np.array(beside[: inner - 1]))
-    return float(np.sum(vectors[0] ** 2 * np.log(np.maximum(values, 1e-300))))

@@ -18,9 +18,8 @@ from sfumato.estimation.em import decode
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.joint import JointUnbiasedEstimate, outer, row_tables
 from sfumato.estimation.mixture import Mixture, joint_mixture, mixture_of
-from sfumato.estimation.posterior import Decoder, PlainDecoder, settle
+from sfumato.estimation.posterior import Decoder, PlainDecoder, settle, smoothed
 from sfumato.estimation.rows import Rows
-from sfumato.estimation.strength import choose
 from sfumato.estimation.unbiased import UnbiasedEstimate
 from sfumato.mechanisms.statistics import BitReports, SymbolCounts
 from sfumato.questions import Question
@@ -69,7 +68,7 @@ class LikelihoodEstimate(Estimate):
                 self._decoders[axes] = PlainDecoder(mixture, plain)
             else:
                 ordered = [self._ordered(axis) for axis in axes]
-                self._decoders[axes] = Decoder(choose(mixture, ordered, progress=self._progress))
+                self._decoders[axes] = smoothed(mixture, ordered, progress=self._progress)
         return self._decoders[axes]
 
     def _mixture(self, axes: tuple[int, ...]) -> Mixture:

@@ -12,15 +12,16 @@ never beyond the unbiased estimate's error, which assumes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.estimation.em import Decoded
+from sfumato.estimation.em import Decoded, decode
 from sfumato.estimation.field import DENSE_CELLS, Fit
 from sfumato.estimation.mixture import Mixture, posterior_ratio
-from sfumato.estimation.strength import Posterior
+from sfumato.estimation.strength import Posterior, Progress, choose
 
 Floats = NDArray[np.float64]
 
@@ -145,6 +146,20 @@ class PlainDecoder:
         """Values; how far off they may be is left to the unbiased error."""
         value: Floats = rows.reshape(len(rows), -1) @ self._counts.ravel()
         return value, np.zeros_like(value), np.full_like(value, np.inf)
+
+
+def smoothed(
+    mixture: Mixture, ordered: Sequence[bool], *, progress: Progress | None = None
+) -> Decoder | PlainDecoder:
+    """The population, as smooth as the reports ask for.
+
+    Where cells vary by themselves and the steps that can be afforded did not reach the top, the
+    fit is no answer: plain EM is.
+    """
+    chosen = choose(mixture, ordered, progress=progress)
+    if chosen.is_rough and not chosen.best.is_settled:
+        return PlainDecoder(mixture, decode(mixture))
+    return Decoder(chosen)
 
 
 def settle(variance: Floats, wide: Floats, unbiased: Floats) -> Floats:
