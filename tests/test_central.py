@@ -88,9 +88,9 @@ def allowed(space: central.Space, axes: tuple[int, ...], i: int, j: int) -> Frac
     return min(finite) if finite else None
 
 
-@pytest.mark.parametrize("strategy", [None, "identity", "prefix", "hierarchical", "haar", "best"])
+@pytest.mark.parametrize("strategy", ["questions", "identity", "prefix", "hierarchical", "haar", "best"])
 @pytest.mark.parametrize("name", STUDIES)
-def test_every_pair_of_cells_keeps_its_distance_exactly(name: str, strategy: str | None) -> None:
+def test_every_pair_of_cells_keeps_its_distance_exactly(name: str, strategy: str) -> None:
     space = central.Space(STUDIES[name], "1/3")
     prepared = central.Laplace("identity", strategy).prepare(space, 100)
     cells = prepared.asked.workload.cells
@@ -228,7 +228,7 @@ def test_strategies_answer_without_bias_and_with_the_error_they_state() -> None:
     truth = np.arange(18) * 3
     space = central.Space(study, 1)
     runs = 250
-    for strategy in (None, "identity", "prefix", "hierarchical", "haar"):
+    for strategy in ("questions", "identity", "prefix", "hierarchical", "haar"):
         mechanism = central.Laplace(["ranges of age", "age=2.., mode=bus"], strategy)
         prepared = mechanism.prepare(space, int(truth.sum()))
         exact = prepared.asked.workload @ truth.astype(float)
@@ -288,11 +288,20 @@ def test_the_exact_allocation_is_never_beaten_by_the_published_ones() -> None:
     assert error["exact"] < error["equal"]
 
 
+def test_unless_told_otherwise_the_best_is_measured_where_cells_are_few() -> None:
+    few = sf.Study("s", [sf.integers("x", 0, 30, protect=sf.Distance(1))])
+    left_out = central.Laplace("ranges of x").prepare(central.Space(few), 10)
+    assert left_out.details()["strategy"] == "prefix"
+    many = sf.Study("s", [sf.integers("x", 0, 1024, protect=sf.Distance(1))])
+    left_out = central.Laplace(["x=3..9", "x=5..40"]).prepare(central.Space(many), 10)
+    assert left_out.details()["strategy"] == "the questions themselves"
+
+
 def test_the_best_strategy_is_the_best_of_all() -> None:
     space = central.Space(one_axis(sf.Distance("1/2"), ordered=True), "1/4")
     errors = {
         name: central.Laplace("ranges of x", name).prepare(space, 10).expected().total
-        for name in (None, "identity", "prefix", "hierarchical", "haar", "best", "searched")
+        for name in ("questions", "identity", "prefix", "hierarchical", "haar", "best", "searched")
     }
     assert errors["best"] == min(e for name, e in errors.items() if name != "searched")
     assert errors["searched"] <= errors["best"] * 1.001
@@ -369,7 +378,7 @@ def worst_error(prepared: Any, n: int) -> float:
 def test_bent_questions_have_less_error_for_few_people(questions: list[str]) -> None:
     space = central.Space(one_axis(sf.Distance("2/3"), ordered=True), "1/4")
     for n in (1, 3, 10):
-        plain = central.Laplace(questions).prepare(space, n)
+        plain = central.Laplace(questions, "questions").prepare(space, n)
         bent = central.Laplace(questions, bias="optimised").prepare(space, n)
         assert bent.expected().total < plain.expected().total
         assert worst_error(bent, n) <= bent.bias.max() * (1 + 1e-9)
@@ -393,7 +402,7 @@ def test_a_single_question_is_bent_as_far_as_the_formula_says() -> None:
 def test_many_people_leave_nothing_to_bend() -> None:
     space = central.Space(one_axis(sf.Distance("2/3"), ordered=True), "1/4")
     bent = central.Laplace(["x=3.."], bias="optimised").prepare(space, 10**6)
-    plain = central.Laplace(["x=3.."]).prepare(space, 10**6)
+    plain = central.Laplace(["x=3.."], "questions").prepare(space, 10**6)
     assert bent.stderr[0] <= plain.stderr[0]
     assert bent.stderr[0] > 0.99 * plain.stderr[0]
 

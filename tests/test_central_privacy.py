@@ -40,8 +40,8 @@ def noisy_rates(prepared: PreparedLaplace) -> list[Fraction]:
 
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES.keys())
-@pytest.mark.parametrize("strategy", [None, "identity", "prefix"])
-def test_lattice_noise_keeps_every_distance_by_formula(space: Space, strategy: str | None) -> None:
+@pytest.mark.parametrize("strategy", ["questions", "identity", "prefix"])
+def test_lattice_noise_keeps_every_distance_by_formula(space: Space, strategy: str) -> None:
     """log P(o | x) − log P(o | x′) = Σ_k rate_k·(|o − a′_k| − |o − a_k|), a rational number."""
     prepared = Laplace(ROWS, strategy).prepare(space, 3)
     measured = prepared.design.measurements
@@ -66,7 +66,7 @@ def test_lattice_noise_keeps_every_distance_by_formula(space: Space, strategy: s
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES.keys())
 def test_events_keep_every_distance_by_exact_sums(space: Space) -> None:
     """P(first ≥ s, second ≥ t, third ≥ u), summed in rationals, for all tables and thresholds."""
-    prepared = Laplace(ROWS).prepare(space, 2)
+    prepared = Laplace(ROWS, "questions").prepare(space, 2)
     measured, rates = prepared.design.measurements, noisy_rates(prepared)
     thresholds = (-3, 0, 1, 4)
     grids = np.array(np.meshgrid(*[thresholds] * 3)).reshape(3, -1).T.tolist()

@@ -17,7 +17,7 @@ from sfumato.central.biasing import bend
 from sfumato.central.margins import Margin, in_words, margin
 from sfumato.central.measuring import Measurements, checked_weights, worst_bias
 from sfumato.central.space import Space
-from sfumato.central.strategies import NAMES, Design
+from sfumato.central.strategies import BEST, FIXED, NAMES, QUESTIONS, Design
 from sfumato.errors import StudyError, TooLargeError, near
 from sfumato.estimation.answers import Answers, normal_quantile
 from sfumato.randomness import BitSource
@@ -25,6 +25,7 @@ from sfumato.workloads import Lattice, Workload
 
 METHODS = ("exact", "equal", "shared", "psa")
 _MOST_BENT = 1 << 24
+_MOST_COMPARED = 1024  # cells up to which strategies are tried unasked
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,9 +128,10 @@ class Laplace:
     Args:
         questions: In the study's own language: "age=18..30", "ranges of age", "marginal age, sex",
             a list of such, or a workload.
-        strategy: What is measured: the questions themselves if left out; "identity", "prefix",
+        strategy: What is measured: "questions" for the questions themselves; "identity", "prefix",
             "hierarchical", "haar" (combined over axes), a workload; "searched" chooses rows for
-            these questions, "best" takes whichever has the least error.
+            these questions. "best", unless you say otherwise, takes whichever of those named has
+            the least error, and beyond 1,024 cells the questions themselves.
         allocation: How noise is shared out: "exact" for the least total variance, or "equal",
             "shared", "psa" for strategies 1 to 3 of the paper, to compare.
         weights: How much each question's variance counts; left out, all alike.
@@ -153,7 +155,7 @@ class Laplace:
     """
 
     questions: str | Mapping[str, Any] | Sequence[Any] | Workload
-    strategy: str | Workload | None = None
+    strategy: str | Workload = BEST
     allocation: str = "exact"
     weights: Sequence[float] | None = None
     bias: Literal["none", "optimised"] = "none"
@@ -162,7 +164,7 @@ class Laplace:
     def __init__(
         self,
         questions: str | Mapping[str, Any] | Sequence[Any] | Workload,
-        strategy: str | Workload | None = None,
+        strategy: str | Workload = BEST,
         *,
         allocation: str = "exact",
         weights: Sequence[float] | None = None,
@@ -177,7 +179,7 @@ class Laplace:
             )
         if bias not in ("none", "optimised"):
             raise StudyError(f"bias must be 'none' or 'optimised', got bias={bias!r}")
-        if bias == "optimised" and strategy is not None:
+        if bias == "optimised" and strategy not in (BEST, QUESTIONS):
             raise StudyError(
                 "bias='optimised' bends the questions themselves, so strategy must be left out"
             )
@@ -196,7 +198,8 @@ class Laplace:
         """The mechanism in a few words."""
         asked = in_words(self.questions)
         strategy = self.strategy if isinstance(self.strategy, str) else "given"
-        by = "" if self.strategy is None else f", measured by the {strategy} strategy"
+        plain = strategy in (BEST, QUESTIONS)
+        by = "" if plain else f", measured by the {strategy} strategy"
         bent = ", bias optimised" if self.bias == "optimised" else ""
         return f"Laplace noise on {asked}{by}{bent}"
 
@@ -232,23 +235,24 @@ class Laplace:
         """What is measured."""
         if self.bias == "optimised":
             return _bent(asked, weights, n, self.allocation)
-        if self.strategy is None:
+        if self.strategy == QUESTIONS:
             return strategies.themselves(asked, weights, self.allocation)
         axes = [space.study.axes[axis] for axis in asked.axes]
         if self.strategy == "searched":
             return strategies.searched(asked, axes, weights)
-        if self.strategy == "best":
+        if self.strategy == BEST:
             return best_design(asked, axes, weights, self.allocation)
         return strategies.fixed(asked, self.strategy, axes, weights, self.allocation)
 
 
 def best_design(asked: Margin, axes: Sequence[Axis], weights: Floats, method: str) -> Design:
-    """The strategy with the least total error among all that can answer."""
+    """The least total error of the questions themselves and, where cells are few, of strategies."""
     found: list[Design] = []
     refused: list[StudyError | TooLargeError] = []
-    for name in (None, *strategies.FIXED):
+    few = asked.workload.cells <= _MOST_COMPARED
+    for name in (QUESTIONS, *(FIXED if few else ())):
         try:
-            if name is None:
+            if name == QUESTIONS:
                 found.append(strategies.themselves(asked, weights, method))
             else:
                 found.append(strategies.fixed(asked, name, axes, weights, method))

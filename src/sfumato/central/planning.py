@@ -14,7 +14,7 @@ from sfumato.central.laplace import Laplace
 from sfumato.central.multiplicative_weights import MWEM
 from sfumato.central.space import Space
 from sfumato.central.spending import Spending
-from sfumato.central.strategies import FIXED
+from sfumato.central.strategies import FIXED, QUESTIONS
 from sfumato.errors import QuestionError, SfumatoError, StudyError, near
 from sfumato.estimation.answers import format_to
 from sfumato.planning.plan import text_table
@@ -22,7 +22,7 @@ from sfumato.planning.plan import text_table
 if TYPE_CHECKING:
     from sfumato.study import Study
 
-QUESTIONS = "the questions themselves"
+THEMSELVES = "the questions themselves"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,9 +178,10 @@ def plan(
 def candidates(questions: Any, level: float = 0.95) -> dict[str, Mechanism]:
     """Every mechanism that may answer, by name."""
     found: dict[str, Mechanism] = {
-        f"Laplace, {QUESTIONS}": Laplace(questions, level=level),
-        f"Laplace, {QUESTIONS}, equal noise": Laplace(questions, allocation="equal", level=level),
-        f"Laplace, {QUESTIONS}, PSA": Laplace(questions, allocation="psa", level=level),
+        f"Laplace, {THEMSELVES}{said}": Laplace(
+            questions, QUESTIONS, allocation=allocation, level=level
+        )
+        for said, allocation in (("", "exact"), (", equal noise", "equal"), (", PSA", "psa"))
     }
     for strategy in FIXED:
         found[f"Laplace, {strategy}"] = Laplace(questions, strategy, level=level)

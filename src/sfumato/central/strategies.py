@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from sfumato.axes import Axis
 
 FIXED = ("identity", "prefix", "hierarchical", "haar")
-NAMES = (*FIXED, "searched", "best")
+QUESTIONS, BEST = "questions", "best"
+NAMES = (QUESTIONS, *FIXED, "searched", BEST)
 MOST_READ = 1 << 24
 MOST_SEARCHED = 256
 _ROUNDS = 8

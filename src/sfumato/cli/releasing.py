@@ -55,8 +55,8 @@ def release(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="For laplace, what is measured: identity, prefix, hierarchical, haar, searched or "
-            "best; left out, the questions themselves.",
+            help="For laplace, what is measured: questions, identity, prefix, hierarchical, haar, "
+            "searched or best; left out, the best.",
         ),
     ] = None,
     rounds: Annotated[
@@ -193,7 +193,7 @@ def _mechanism(
         return central.Means(means, level=level)
     if name == "mwem":
         return central.MWEM(asked, rounds, variant="replayed", check="1/10", level=level)
-    return central.Laplace(asked, strategy, level=level)
+    return central.Laplace(asked, strategy or "best", level=level)
 
 
 def _spend(text: str) -> str | dict[str, str]:

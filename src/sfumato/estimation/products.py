@@ -1,8 +1,7 @@
 """Symmetric positive definite operators known by their products alone: solutions, determinants.
 
-Both are quick where the operator is near the identity. `scale`, a diagonal that is about the
-operator's own, brings it there: what is solved is D^(−1/2)·A·D^(−1/2), and det A is that
-operator's determinant times det D. A wrong diagonal costs products and never the answer.
+Both are quick where the operator is near the identity, or near the diagonal that is given with it.
+A diagonal that is somewhat off costs products, or exactness of the determinant, and no more.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ _LANCZOS = 25
 
 
 def conjugate_gradients(
-    times: Product, target: Floats, scale: Floats, tolerance: float, most: int
+    times: Product, target: Floats, diagonal: Floats, tolerance: float, most: int
 ) -> Floats:
-    """Solve A·x = target with at most so many products."""
+    """Solve A·x = target with at most so many products, A's diagonal about known."""
     x = np.zeros_like(target)
     residual = target.copy()
-    scaled = residual / scale
+    scaled = residual / diagonal
     direction = scaled.copy()
     size = float(np.sum(residual * scaled))
     enough = tolerance**2 * size
@@ -36,21 +35,26 @@ def conjugate_gradients(
         length = size / float(np.sum(direction * image))
         x += length * direction
         residual -= length * image
-        scaled = residual / scale
+        scaled = residual / diagonal
         after = float(np.sum(residual * scaled))
         direction = scaled + (after / size) * direction
         size = after
     return x
 
 
-def log_determinant(times: Product, scale: Floats, probes: int, rng: np.random.Generator) -> float:
-    """The logarithm of det A by stochastic Lanczos quadrature: the mean of a few probes of random signs."""
-    root = np.sqrt(scale)
+def log_determinant(
+    times: Product, diagonal: Floats, probes: int, rng: np.random.Generator
+) -> float:
+    """The logarithm of A's determinant, by Lanczos quadrature at a few probes of random signs.
+
+    What is probed is D^(−½)·A·D^(−½): few products see the whole of its narrow spectrum.
+    """
+    root = np.sqrt(diagonal)
     found = [
-        _lanczos_log(lambda v: times(v / root) / root, rng.choice([-1.0, 1.0], size=scale.shape))
+        _lanczos_log(lambda v: times(v / root) / root, rng.choice([-1.0, 1.0], size=root.shape))
         for _ in range(probes)
     ]
-    return float(np.mean(found)) * scale.size + float(np.sum(np.log(scale)))
+    return float(np.mean(found)) * diagonal.size + float(np.sum(np.log(diagonal)))
 
 
 def _lanczos_log(times: Product, start: Floats) -> float:
