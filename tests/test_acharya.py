@@ -115,14 +115,16 @@ def test_recorded_table_is_as_near_the_printed_one_as_the_page_says(record: dict
 
 
 def test_recorded_likelihood_is_nearer_than_projection(record: dict[str, Any]) -> None:
-    """Without smoothing in every column; with the default one not for fine blocks, as is said."""
+    """In every column, smoothed or not; and where smoothing does not help it hardly does harm."""
     names = ["plain", "(5, 7)", "(25, 35)", "(25, 70)"]
-    for smoothing, nearer in (("none", 4), ("auto", 2)):
+    found = {}
+    for smoothing in ("none", "auto"):
         rows = [r for r in record["table 1"]["likelihood"] if r["smoothing"] == smoothing]
         assert [r["blocks"] for r in rows] == names
-        assert all(row["likelihood"] < row["projected"] for row in rows[:nearer])
-        assert all(row["likelihood"] > 1.4 * row["projected"] for row in rows[nearer:])
+        assert all(row["likelihood"] < row["projected"] for row in rows)
         assert all(row["seconds"] < 30 for row in rows)
+        found[smoothing] = [row["likelihood"] for row in rows]
+    assert all(a < 1.1 * n for a, n in zip(found["auto"], found["none"], strict=True))
 
 
 def test_recorded_splits_say_what_the_page_says(record: dict[str, Any]) -> None:

@@ -144,7 +144,9 @@ def test_noise_on_questions_keeps_every_distance(
 def test_published_allocations_keep_every_distance(
     study: sf.Study, spend: Any, allocation: str
 ) -> None:
-    prepared = Laplace(asked(study), "questions", allocation=allocation).prepare(Space(study, spend), 10)
+    prepared = Laplace(asked(study), "questions", allocation=allocation).prepare(
+        Space(study, spend), 10
+    )
     cells = seen_as(study, prepared.asked.axes)
     worst(study, spend, of_noise(prepared.design.measurements, cells))
 

@@ -456,6 +456,32 @@ def test_the_probed_determinant_is_within_its_monte_carlo_error(
     assert 0 < abs(found - exact) < LIMIT * stderr
 
 
+def test_the_determinant_of_a_wide_spectrum_is_seen_by_few_products(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Cells held little, shares over many decades: the diagonal D is divided out before probing.
+
+    The probes' error is that of L = log(D^(−½)(I + K)D^(−½)); the twin divides nothing out.
+    """
+    size, people = 200, 1_000_000
+    law = np.exp(3 * np.random.default_rng(41).standard_normal(size))
+    mixture = noiseless([line(size, 5)], law / law.sum(), people)
+    field = Field((size,), Strengths(1e-3, ((0.0, 0.0),)))
+    monkeypatch.setattr(field_module, "DENSE_CELLS", 0)
+    curvature = Curvature(mixture, field, law / law.sum(), mixture.forward(law / law.sum()))
+    full = np.array([curvature.times(unit) for unit in np.eye(size)])
+    exact = float(np.linalg.slogdet(full)[1])
+    root = np.sqrt(curvature._diagonal)
+    values, vectors = np.linalg.eigh(full / np.outer(root, root))
+    logarithm = (vectors * np.log(values)) @ vectors.T
+    off = logarithm - np.diag(np.diag(logarithm))
+    limit = LIMIT * math.sqrt(2 * float(np.sum(off**2)) / 8)
+    assert abs(curvature.log_determinant() - exact) < limit
+    monkeypatch.setattr(Field, "is_rough", property(lambda _: False))
+    undivided = Curvature(mixture, field, law / law.sum(), mixture.forward(law / law.sum()))
+    assert undivided.log_determinant() - exact > limit
+
+
 @pytest.mark.parametrize(
     ("cells", "strengths"),
     [

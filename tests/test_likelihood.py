@@ -21,10 +21,12 @@ from helpers_statistics import LIMIT
 from numpy.typing import NDArray
 
 import sfumato as sf
+from sfumato.estimation import field as field_module
 from sfumato.estimation import likelihood as likelihood_module
 from sfumato.estimation.em import decode
 from sfumato.estimation.likelihood import LikelihoodEstimate
 from sfumato.estimation.mixture import mixture_of
+from sfumato.estimation.posterior import PlainDecoder
 
 ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:  # for the benchmarks, whose populations are measured here again
@@ -234,6 +236,60 @@ def test_decoding_tells_how_far_it_is() -> None:
     likelihood(_small_tally(), progress=told.append).count(x=3)
     assert told[-1] == 1.0
     assert told == sorted(told)
+
+
+# Many cells without order
+
+
+def clumped(seed: int) -> tuple[sf.Tally, NDArray[np.int64]]:
+    """A million people in three tenths of 3,000 cells, shares over many decades, 30 blocks."""
+    names = [str(i) for i in range(3_000)]
+    rng = np.random.default_rng([5, seed])
+    shares = np.exp(3 * rng.standard_normal(len(names))) * (rng.random(len(names)) < 0.3)
+    counts = rng.multinomial(1_000_000, shares / shares.sum())
+    blocks = [names[i : i + 100] for i in range(0, len(names), 100)]
+    axis = sf.categories("place", names, protect=sf.Blocks(1, blocks), channel=sf.Hadamard())
+    return sf.Study("clumped", [axis]).simulate_counts(counts, seed=seed), counts
+
+
+def distance(tally: sf.Tally, counts: NDArray[np.int64], smoothing: str) -> float:
+    """The total variation distance of the shares from those of the people."""
+    return sf.tv_error(sf.distribution(tally.estimate(smoothing=smoothing)), counts)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_smoothing_does_no_harm_to_spiky_people_in_blocks(
+    large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both by the steps of moderate grids and by those that large ones can afford.
+
+    Over seeds the ratio is 0.96 with a spread of 0.016: 1.1 is 8 of these away. With a determinant
+    that few products could not see the whole of it was 1.20 on average, with a spread of 0.11.
+    """
+    if large:
+        monkeypatch.setattr(field_module, "_LARGE", 1_000)
+    ratios = []
+    for seed in (0, 1):
+        tally, counts = clumped(seed)
+        ratios.append(distance(tally, counts, "auto") / distance(tally, counts, "none"))
+    assert np.mean(ratios) <= 1.1
+
+
+def test_the_ratio_would_catch_a_fit_that_has_not_reached_its_top(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The twin: few products for every step, and nothing to fall back on."""
+    few = field_module._Effort(steps=8, products=5, tolerance=0.1)
+    monkeypatch.setattr(field_module, "_affordable", lambda _: few)
+    tally, counts = clumped(0)
+    plain = distance(tally, counts, "none")
+    monkeypatch.setattr(field_module, "_SETTLED_SHARE", math.inf)
+    assert distance(tally, counts, "auto") > 1.1 * plain
+    monkeypatch.undo()
+    monkeypatch.setattr(field_module, "_affordable", lambda _: few)
+    estimate = likelihood(tally)
+    assert isinstance(estimate.decoder((0,)), PlainDecoder)
+    assert distance(tally, counts, "auto") == plain
 
 
 # What is refused

@@ -25,7 +25,8 @@ from sfumato.workloads import Lattice, Workload
 
 METHODS = ("exact", "equal", "shared", "psa")
 _MOST_BENT = 1 << 24
-_MOST_COMPARED = 1024  # cells up to which strategies are tried unasked
+_MOST_A_CELL = 4
+_MOST_COMPARED = 128  # cells up to which strategies are tried unasked: a second or so
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -131,7 +132,8 @@ class Laplace:
         strategy: What is measured: "questions" for the questions themselves; "identity", "prefix",
             "hierarchical", "haar" (combined over axes), a workload; "searched" chooses rows for
             these questions. "best", unless you say otherwise, takes whichever of those named has
-            the least error, and beyond 1,024 cells the questions themselves.
+            the least error; beyond 128 cells it takes the questions themselves, and `plan`
+            compares.
         allocation: How noise is shared out: "exact" for the least total variance, or "equal",
             "shared", "psa" for strategies 1 to 3 of the paper, to compare.
         weights: How much each question's variance counts; left out, all alike.
@@ -246,11 +248,13 @@ class Laplace:
 
 
 def best_design(asked: Margin, axes: Sequence[Axis], weights: Floats, method: str) -> Design:
-    """The least total error of the questions themselves and, where cells are few, of strategies."""
+    """The least total error: of the questions themselves, of strategies where cells are few."""
     found: list[Design] = []
     refused: list[StudyError | TooLargeError] = []
     few = asked.workload.cells <= _MOST_COMPARED
-    for name in (QUESTIONS, *(FIXED if few else ())):
+    # Many questions about few cells are dear to measure, and better read from fewer rows.
+    many = asked.workload.questions > _MOST_A_CELL * asked.workload.cells
+    for name in FIXED if few and many else (QUESTIONS, *FIXED) if few else (QUESTIONS,):
         try:
             if name == QUESTIONS:
                 found.append(strategies.themselves(asked, weights, method))
