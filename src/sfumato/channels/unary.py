@@ -26,11 +26,9 @@ from numpy.typing import ArrayLike
 
 from sfumato.bitcolumns import LANES, BitColumns, words_for
 from sfumato.channels.base import (
-    BitFunctional,
     Cells,
     Choice,
     Floats,
-    Layout,
     Outputs,
     as_weights,
     needs_uniform,
@@ -38,14 +36,12 @@ from sfumato.channels.base import (
     uniform_fitted,
     with_known_total,
 )
+from sfumato.channels.bits import WORDS_AT_ONCE, BitChannel
 from sfumato.channels.flips import UniformFlips
-from sfumato.errors import TooLargeError
 from sfumato.metrics import CellMetric
 from sfumato.randomness import BitSource, Words
 
-MOST_PATTERN_BITS = 20
 MOST_CELLS = 1 << 16
-_WORDS_AT_ONCE = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +76,15 @@ class OUE(Choice):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class OUEChannel(UniformFlips):
+class OUEChannel(UniformFlips, BitChannel):
     """Independent bits: the own one fair, each other a one in `flips` of 2^precision cases."""
 
     id: ClassVar[str] = "oue"
+
+    @property
+    def width(self) -> int:
+        """One bit a cell."""
+        return self.size
 
     @property
     def gap(self) -> float:
@@ -101,8 +102,8 @@ class OUEChannel(UniformFlips):
         """Draw all bits as if nobody were there, then the own ones by a fair coin."""
         count = len(cells)
         words = np.empty((self.size, words_for(count)), dtype=np.uint64)
-        across = min(words.shape[1], _WORDS_AT_ONCE) or 1
-        down = max(1, _WORDS_AT_ONCE // across)
+        across = min(words.shape[1], WORDS_AT_ONCE) or 1
+        down = max(1, WORDS_AT_ONCE // across)
         for left in range(0, words.shape[1], across):
             part = words[:, left : left + across]
             for top in range(0, self.size, down):
@@ -116,7 +117,7 @@ class OUEChannel(UniformFlips):
 
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts of all bit patterns; patterns are read with bit 0 lowest."""
-        self._refuse_patterns()
+        self.refuse_patterns()
         total = 1 << self.precision
         rows = []
         for x in range(self.size):
@@ -129,7 +130,7 @@ class OUEChannel(UniformFlips):
 
     def likelihood(self) -> Floats:
         """P(pattern of bits | cell), for few cells only."""
-        self._refuse_patterns()
+        self.refuse_patterns()
         total = 1 << self.precision
         one = np.full((self.size, self.size), self.flips / total)
         zero = np.full((self.size, self.size), (total - self.flips) / total)
@@ -138,11 +139,6 @@ class OUEChannel(UniformFlips):
         patterns = signs(self.size) > 0
         pairs = zip(one, zero, strict=True)
         return np.array([np.prod(np.where(patterns, o, z), axis=1) for o, z in pairs])
-
-    def functional(self, weights: ArrayLike) -> BitFunctional:
-        """The mean of the weights, and what each bit says about its cell."""
-        parts = self.coefficients(as_weights(weights, self.size))
-        return BitFunctional(float(parts[0]), parts[1:])
 
     def coefficients(self, weights: Floats) -> Floats:
         """The constant and one coefficient a bit: (b − q)/(p − q) is 1 ± 1/2(p − q)."""
@@ -194,27 +190,6 @@ class OUEChannel(UniformFlips):
         against = self.flips / ((1 << self.precision) - self.flips)
         result: Floats = np.where(ones | ~ones.any(axis=1, keepdims=True), 1.0, against)
         return result
-
-    def expect(self, table: Floats) -> Floats:
-        """Functions of whole bit patterns, for few cells only."""
-        return table @ self.likelihood().T
-
-    def mix(self, law: Floats) -> Floats:
-        """Laws of whole bit patterns, for few cells only."""
-        return law @ self.likelihood()
-
-    @property
-    def layout(self) -> Layout:
-        """One bit a cell, packed."""
-        return Layout("bits", self.size)
-
-    def _refuse_patterns(self) -> None:
-        """Refuse to list all patterns of a long report."""
-        if self.size > MOST_PATTERN_BITS:
-            raise TooLargeError(
-                f"a report of {self.size} bits has 2^{self.size} values; all of them are listed up "
-                f"to {MOST_PATTERN_BITS} bits. Use functional() and second_moment()"
-            )
 
 
 def _overwrite(words: Words, left: int, cells: Cells, fair: Words) -> None:
