@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.recording import Measurement, progress
+from benchmarks.pages import digits, markdown, refilled
+from benchmarks.recording import FOLDER, Measurement, progress
 from sfumato import workloads
 from sfumato.allocation import Allocation, allocate, check
 from sfumato.metrics import LineMetric, UniformMetric
 from sfumato.metrics.edges import edges_of_matrix
 
+PAGE = Path("docs/speed.md")
 CELLS = 1_000
 QUERIES = 100
 TOLERANCE = 1e-6
@@ -102,3 +106,25 @@ def _row(metric: str, queries: str, work: Callable[[], Allocation]) -> dict[str,
         "processor s": processor,
         "wall s": wall,
     }
+
+
+def page_tables(figures: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Recorded figures as the table of the page, by its name there."""
+    rows = [
+        [
+            row["metric"],
+            row["queries"],
+            *(f"{row[key]:,}" for key in ("K", "pairs", "used", "rounds")),
+            f"{row['proved gap']:.0e}",
+            digits(row["processor s"]),
+        ]
+        for row in figures
+    ]
+    head = ["metric", "queries", "K", "pairs", "generated", "rounds", "proved gap", "processor s"]
+    return {"allocation": markdown(head, rows)}
+
+
+if __name__ == "__main__":
+    held = json.loads((FOLDER / "allocation.json").read_text(encoding="utf-8"))["figures"]
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(refilled(text, page_tables(held)), encoding="utf-8")

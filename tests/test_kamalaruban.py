@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 import sfumato as sf  # noqa: E402
-from benchmarks import pages  # noqa: E402
+from benchmarks import allocation, pages  # noqa: E402
 from reproduction import adult, kamalaruban, records  # noqa: E402
 
 NEVER_WORSE = 1 - 1e-5  # the optimum is found to 1e-7, and figures keep six digits
@@ -133,3 +134,18 @@ def test_recorded_census_is_below_the_bound(record: dict[str, Any]) -> None:
         for found in share["ratios to laplace"].values():
             assert 0 < found["low"] < found["ratio"] < found["high"]
     assert held["shares"][0]["mechanisms"][0]["published bound"] < held["people"]
+
+
+def test_the_recorded_allocation_is_proved_and_fast() -> None:
+    path = ROOT / "results/bench/allocation.json"
+    held = json.loads(path.read_text(encoding="utf-8"))
+    hundred = [row for row in held["figures"] if row["K"] == 100]
+    assert len(hundred) == 12
+    for row in hundred:
+        assert row["pairs"] == 1000 * 999 // 2
+        assert row["used"] < row["pairs"] / 100
+        assert row["proved gap"] <= 1e-6
+        assert row["processor s"] < allocation.LONGEST
+    text = (ROOT / allocation.PAGE).read_text(encoding="utf-8")
+    shown = pages.refilled(text, allocation.page_tables(held["figures"]))
+    assert text == shown, "run: python -m benchmarks.allocation"
