@@ -33,7 +33,7 @@ $(READY): pyproject.toml
 	@touch $@
 
 demo: $(READY) ## a first look: a made-up survey from question to answer, in build/demo
-	$(BIN)/sfumato demo --out build/demo
+	$(BIN)/sfumato demo --out build/demo --force
 
 test: $(READY) ## everything that must hold: check, tests with coverage, docs
 	@$(MAKE) check
