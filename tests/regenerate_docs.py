@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -37,17 +39,27 @@ HEADINGS = {
     "estimation": "Estimates and answers",
     "randomness": "Randomness",
     "errors": "Errors",
+    "allocation": "Linear questions",
+    "mechanisms": "Linear questions",
+}
+#: Modules whose own names are public too, each with a section of its own.
+MODULES = {
+    "sfumato.central": "The curator's side, `sfumato.central`",
+    "sfumato.central.accuracy": "The paper's bounds, `sfumato.central.accuracy`",
+    "sfumato.workloads": "Workloads, `sfumato.workloads`",
 }
 OTHER = "Other"
 # What other parts of the package call; the how-to on channels shows where they come in.
 INNER = {"bind", "codes", "covariance_of", "misfit", "options", "refuse_other", "value_of"}
 INNER |= {"bind_grid", "choice", "settled", "statement", "with_defaults"}
+INNER |= {"refuse_unpaid", "margin_edges", "reserve", "settle", "marginal", "shown"}
 
 API_HEAD = """\
 # API
 
-Every public name of the package `sfumato`, one line each; `help(sfumato.Study)` and the like say
-more. This page is generated: `python -m tests.regenerate_docs` writes it anew.
+Every public name of the package `sfumato` and of its modules `central` and `workloads`, one line
+each; `help(sfumato.Study)` and the like say more. This page is generated:
+`python -m tests.regenerate_docs` writes it anew.
 """
 
 COMMANDS_HEAD = """\
@@ -96,10 +108,21 @@ def pages() -> dict[Path, str]:
 def api() -> str:
     """All public names under the heading of the module they come from."""
     sections: dict[str, list[str]] = {heading: [] for heading in [*HEADINGS.values(), OTHER]}
-    for name in sorted(sfumato.__all__, key=lambda name: (name[0].islower(), name)):
-        sections[_heading(name)].append(_entry(name))
+    for name, value in _public(sfumato):
+        sections[_heading(name)].append(_entry(name, value))
+    for path, heading in MODULES.items():
+        module = importlib.import_module(path)
+        entries = [_entry(name, value) for name, value in _public(module)]
+        sections[heading] = [f"{_first_line(module)}\n", *entries]
     parts = [f"## {heading}\n\n" + "\n".join(lines) for heading, lines in sections.items() if lines]
     return "\n".join([API_HEAD, "\n\n".join(parts)]) + "\n"
+
+
+def _public(module: ModuleType) -> list[tuple[str, Any]]:
+    """What a module gives, classes before functions; modules have sections of their own."""
+    named = [(name, getattr(module, name)) for name in module.__all__]
+    kept = [pair for pair in named if not inspect.ismodule(pair[1])]
+    return sorted(kept, key=lambda pair: (pair[0][0].islower(), pair[0]))
 
 
 def _heading(name: str) -> str:
@@ -108,12 +131,12 @@ def _heading(name: str) -> str:
     return HEADINGS.get(parts[1] if len(parts) > 1 else "", OTHER)
 
 
-def _entry(name: str) -> str:
+def _entry(name: str, value: Any) -> str:
     """A name, how it is called, its line, and for a class its members."""
-    value = getattr(sfumato, name)
     if not callable(value) or (inspect.isclass(value) and issubclass(value, BaseException)):
         return f"- `{name}`: {_first_line(value)}"
-    lines = [f"- `{name}{_signature(value)}`: {_first_line(value)}"]
+    called = "" if getattr(value, "_is_protocol", False) else _signature(value)
+    lines = [f"- `{name}{called}`: {_first_line(value)}"]
     if inspect.isclass(value):
         lines += [f"    - `{shown}`: {line}" for shown, line in _members(value)]
     return "\n".join(lines)
@@ -137,7 +160,7 @@ def _signature(value: Callable[..., Any], *, drop_first: bool = False) -> str:
     if drop_first or (parameters and parameters[0].name in ("self", "cls")):
         parameters = parameters[1:]
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
-    return str(inspect.Signature(bare))
+    return str(inspect.Signature(bare)).replace("<factory>", "{}")
 
 
 def _first_line(value: object) -> str:

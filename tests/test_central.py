@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 import sfumato as sf
 from sfumato import central
@@ -721,3 +722,46 @@ def test_only_axes_that_some_question_is_about_are_looked_at() -> None:
     whole = margin(space, ["cells of a", "identity"])
     assert whole.axes == (0, 1, 2)
     assert whole.workload.questions == 2 + 8
+
+
+class TestWhatIsShown:
+    def made(self, folder: Path) -> sf.central.Release:
+        study = sf.Study("ages", [sf.integers("age", 0, 9, protect=sf.Distance(1))])
+        ledger = sf.central.Ledger.create(folder / "a.ledger", study)
+        data = sf.central.Data(study, {"age": list(range(10)) * 4})
+        asked = sf.central.Laplace("age=2..3")
+        return sf.central.release(data, asked, spend=1, ledger=ledger, bits=sf.SeededBits(1))
+
+    def test_a_curator_has_people_and_no_reports(self, tmp_path: Path) -> None:
+        made = self.made(tmp_path)
+        assert repr(made) == "<release of 1 answer from 40 people of study 'ages'>"
+        assert repr(made.answers) == "<release of question: 1 answers from 40 people>"
+        assert "40 people" in made["age=2..3"]._repr_html_()
+        made.save(tmp_path / "a.json")
+        assert "40 people" in repr(sf.central.Release.load(tmp_path / "a.json").answers)
+
+    def test_a_notebook_shows_answers_and_cost(self, tmp_path: Path) -> None:
+        shown = self.made(tmp_path)._repr_html_()
+        assert "<td>age=2..3</td>" in shown
+        assert "spent all of E" in shown
+        assert "protects nobody" in shown
+
+    def test_a_picture_says_the_same(self, tmp_path: Path) -> None:
+        texts = [text.get_text() for text in self.made(tmp_path).plot().findobj(Text)]
+        assert any("from 40 people" in text for text in texts)
+        assert not any("report" in text for text in texts)
+
+
+class TestWhatIsMeasured:
+    def test_one_question_is_measured_itself_where_nothing_is_better(self) -> None:
+        study = sf.Study("ages", [sf.integers("age", 18, 80, protect=sf.Distance("1/2"))])
+        prepared = sf.central.Laplace("age=18..30").prepare(sf.central.Space(study, "1/4"), 100)
+        assert prepared.details()["strategy"] == "the questions themselves"
+        assert prepared.details()["measurements"] == 1
+
+    def test_many_questions_are_read_from_few_rows_beyond_the_first_limit_too(self) -> None:
+        study = sf.Study("ages", [sf.integers("age", 0, 129, protect=sf.Distance("1/2"))])
+        prepared = sf.central.Laplace("ranges of age").prepare(sf.central.Space(study), 100)
+        assert prepared.details()["strategy"] == "prefix"
+        few = sf.central.Laplace("cells of age").prepare(sf.central.Space(study), 100)
+        assert few.details()["strategy"] == "the questions themselves"

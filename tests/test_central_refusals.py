@@ -297,3 +297,30 @@ def test_scores_may_be_a_sparse_matrix() -> None:
         for scores in (rows, np.array(rows), sparse.csr_array(rows))
     ]
     assert {prepared.rate for prepared in made} == {Fraction(1, 2)}
+
+
+class TestOfTheWrongKind:
+    def test_a_strategy_that_is_a_bare_matrix(self) -> None:
+        with pytest.raises(StudyError, match=r"got ndarray: .*workloads\.Given\(matrix\)"):
+            Laplace("cells of sex", strategy=np.eye(20))  # type: ignore[arg-type]
+        given = Laplace("cells of sex", strategy=sf.workloads.Given(np.eye(20)))
+        assert given.prepare(Space(STUDY), 30).details()["strategy"] == "a given strategy"
+
+    def test_a_path_for_a_study(self, tmp_path: Path) -> None:
+        with pytest.raises(StudyError, match=r"must be a Study, got str: .*Study\.load"):
+            Ledger.create(tmp_path / "b.ledger", "a.toml")  # type: ignore[arg-type]
+        assert not list(tmp_path.iterdir())
+        with pytest.raises(StudyError, match="must be a Study, got NoneType"):
+            Data(None, {})  # type: ignore[arg-type]
+
+    def test_a_statement_that_knows_no_cells(self) -> None:
+        rows = np.eye(3)
+        with pytest.raises(StudyError, match=r"axis\.metric\(\).*got Uniform"):
+            sf.MatrixMechanism(sf.Uniform(1))  # type: ignore[arg-type]
+        for unlike in (sf.Uniform(1), sf.categories("x", ["a", "b", "c"], protect=sf.Uniform(1))):
+            with pytest.raises(StudyError, match=rf"axis\.metric\(\).*{type(unlike).__name__}"):
+                sf.allocate(rows, unlike)  # type: ignore[arg-type]
+        assert sf.allocate(rows, unlike.metric()).scales.tolist() == [2.0] * 3
+
+    def test_a_matrix_of_questions_is_not_written_out_in_the_ledger(self) -> None:
+        assert Laplace(np.ones((4, 20))).describe() == "Laplace noise on a matrix of 4 × 20"

@@ -6,7 +6,9 @@ import doctest
 import re
 import shlex
 from collections.abc import Iterator
+from inspect import ismodule
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -97,6 +99,14 @@ def test_every_kind_of_value_is_in_the_description_of_files() -> None:
 def test_generated_pages_are_current(path: Path) -> None:
     current = path.read_text(encoding="utf-8") if path.exists() else ""
     assert current == pages()[path], "run: python -m tests.regenerate_docs"
+
+
+@pytest.mark.parametrize("module", [sf.central, sf.central.accuracy, sf.workloads])
+def test_public_names_of_modules_are_in_the_reference(module: ModuleType) -> None:
+    page = pages()[DOCS / "reference" / "api.md"]
+    section = next(part for part in page.split("\n## ") if f"`{module.__name__}`\n" in part)
+    listed = set(re.findall(r"^- `(\w+)", section, re.MULTILINE))
+    assert listed == {name for name in module.__all__ if not ismodule(getattr(module, name))}
 
 
 def test_the_command_line_page_has_help_without_colours() -> None:

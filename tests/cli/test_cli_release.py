@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -188,3 +189,39 @@ def test_a_ledger_is_made_and_shown(run: Run) -> None:
     document = json.loads(run("ledger", "show", "commute.ledger", "--json").stdout)
     assert document["used"] == {"age": 0.25, "mode": 0}
     assert document["entries"][0]["state"] == "released"
+
+
+def test_release_draws_its_answers(run: Run) -> None:
+    shown = run(*RELEASE, "--spend", "1/8", "--workload", "cells of mode", "--plot", "a.svg").stdout
+    assert "Drawn in a.svg." in shown
+    assert "from 500 people" in Path("a.svg").read_text()
+    told = json.loads(run(*RELEASE, "--spend", "1/8", *ASK, "--plot", "b.html", "--json").stdout)
+    assert told["plot"] == "b.html"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--plot", "a.bmp"), "picture"),
+        (("--plot", "a.svg", "--plan"), "leave out --out and --plot"),
+        (("--out", "a.json", "--plan"), "leave out --out and --plot"),
+    ],
+)
+def test_a_picture_that_cannot_be_drawn_costs_nothing(
+    run: Run, options: tuple[str, ...], said: str
+) -> None:
+    result = run(*RELEASE, "--spend", "1/8", *ASK, *options, ok=False)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not central.Ledger.load("commute.ledger").entries
+
+
+def test_a_picture_without_its_library_costs_nothing(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = run(*RELEASE, "--spend", "1/8", *ASK, "--plot", "a.png", ok=False)
+    assert result.exit_code == 2
+    assert "needs matplotlib" in result.stderr
+    assert not central.Ledger.load("commute.ledger").entries

@@ -133,14 +133,14 @@ def allocate(
     if len(asked):
         part, alone, ends = problem.only(asked), most[asked], (first[asked], second[asked])
         units = np.array([float(unit) for unit in part.units])
+        cost = counts[asked] * units**2
         if method == "exact":
-            cost = counts[asked] * units**2
             found = solve(part, alone, ends, cost, tolerance, progress)
             bound, constraints, rounds = found.bound, found.constraints, found.rounds
             steps = even_out(part, found.rates, alone, cost)
         else:
             steps, rounds = _PUBLISHED[method](part, alone, units)
-        exact = certify(part, steps, exact_caps(part, *ends))
+        exact = certify(part, steps, exact_caps(part, *ends), cost)
         for k, rate in zip(asked.tolist(), exact, strict=True):
             rates[k] = rate / problem.units[k]
         binding = binding_pairs(part, np.array([float(rate) for rate in exact]))

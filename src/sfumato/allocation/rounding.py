@@ -19,6 +19,7 @@ _LARGEST = 1 << 31, 1 << 62  # numerator and denominator of a simple one
 _ALIKE = 1e-5  # relative; rates are as sure as the root of the gap that the solver proves
 _SIMPLE = ((64, _ALIKE), (4096, 1e-10))  # largest denominator, and how near it must be
 _MOST_RETREATS = 8
+_LOST = 4e-9  # of the total variance: what rounding down to `RATE_BITS` may cost
 
 
 def exact_caps(problem: Problem, first: Indices, second: Indices) -> list[Fraction]:
@@ -51,26 +52,37 @@ def even_out(problem: Problem, rates: Floats, caps: Floats, weights: Floats) -> 
     return rates if worse else even
 
 
-def certify(problem: Problem, rates: Floats, caps: Sequence[Fraction]) -> tuple[Fraction, ...]:
-    """Rationals at given rates per step, or within 1e-9 of them, for which every pair holds.
+def certify(
+    problem: Problem, rates: Floats, caps: Sequence[Fraction], weights: Floats | None = None
+) -> tuple[Fraction, ...]:
+    """Rationals as good as given rates per step, but for rounding, for which every pair holds.
 
     Rates close to a simple multiple of what the query could have alone are tried as that; where
-    pairs then overspend, and for all others, `RATE_BITS` bits are kept and rounded down.
+    pairs then overspend or the total variance rises, and for all others, `RATE_BITS` bits are kept
+    and rounded down.
 
     Args:
         problem: Queries that all need noise.
         rates: Rates that hold up to rounding.
         caps: The most each could have alone.
+        weights: How much the variance of every query counts, in steps; left out, all alike.
     """
+    counts = np.ones(len(rates)) if weights is None else weights
+    most = (1 + _LOST) * float((counts / rates**2).sum())
     down = [round_down(rate) for rate in rates.tolist()]
     simple = [_simple(rate, cap) for rate, cap in zip(rates.tolist(), caps, strict=True)]
     for _ in range(_MOST_RETREATS):
         if not any(simple):
             break
         tried = tuple(found or plain for found, plain in zip(simple, down, strict=True))
-        if verify(problem, tried):
+        values = np.array([float(rate) for rate in tried])
+        if float((counts / values**2).sum()) > most:
+            lower = (values < (1 - _LOST / 4) * rates).tolist()
+            simple = [None if worse else s for worse, s in zip(lower, simple, strict=True)]
+        elif verify(problem, tried):
             return tried
-        simple = _retreat(problem, simple, tried, rates)
+        else:
+            simple = _retreat(problem, simple, values, rates)
     for margin in (0.0, *(2.0**-power for power in range(44, 8, -4))):
         tried = tuple(round_down(rate * (1 - margin)) for rate in rates.tolist())
         if verify(problem, tried):
@@ -102,10 +114,9 @@ def _simple(rate: float, cap: Fraction) -> Fraction | None:
 
 
 def _retreat(
-    problem: Problem, simple: list[Fraction | None], tried: Sequence[Fraction], rates: Floats
+    problem: Problem, simple: list[Fraction | None], values: Floats, rates: Floats
 ) -> list[Fraction | None]:
     """Give up simple rates above the given ones that take part in a pair that overspends."""
-    values = np.array([float(rate) for rate in tried])
     _, i, j = overspent(problem, values * (1 + 1e-12), per_cell=problem.edges.size)
     apart = problem.differences(i, j)
     parts = np.asarray(apart.sum(axis=0)).reshape(-1) > 0

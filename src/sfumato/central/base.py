@@ -152,4 +152,5 @@ def question_answers(
         notes=notes,
         unit=unit,
         bounds=bounds,
+        counted="people",
     )

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.simulation import as_counts
+from sfumato.study import Study
 from sfumato.tables import columns
-
-if TYPE_CHECKING:
-    from sfumato.study import Study
 
 MOST_CELLS = 1 << 26
 MOST_PEOPLE = 1 << 52
@@ -107,8 +105,17 @@ def _refuse_people() -> None:
     raise TooLargeError("data must hold fewer than 2^52 people, got more: check the counts")
 
 
+def refuse_unread(study: object) -> None:
+    """Refuse what is no study, such as the path of one."""
+    if not isinstance(study, Study):
+        raise StudyError(
+            f"study must be a Study, got {type(study).__name__}: read a file with Study.load(path)"
+        )
+
+
 def refuse_rounding(study: Study) -> None:
     """Refuse studies whose devices round at random."""
+    refuse_unread(study)
     rounded = [axis.name for axis in study.axes if axis.domain.rounding_bits]
     if rounded:
         raise StudyError(

@@ -26,7 +26,9 @@ from sfumato.workloads import Lattice, Workload
 METHODS = ("exact", "equal", "shared", "psa")
 _MOST_BENT = 1 << 24
 _MOST_A_CELL = 4
+_ALIKE = 1e-9
 _MOST_COMPARED = 128  # cells up to which strategies are tried unasked: a second or so
+_MOST_READ_FROM = 256  # the same where questions are many: some seconds, where they take minutes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -132,8 +134,8 @@ class Laplace:
         strategy: What is measured: "questions" for the questions themselves; "identity", "prefix",
             "hierarchical", "haar" (combined over axes), a workload; "searched" chooses rows for
             these questions. "best", unless you say otherwise, takes whichever of those named has
-            the least error; beyond 128 cells it takes the questions themselves, and `plan`
-            compares.
+            the least error; beyond 128 cells (256 where there are more than four questions a cell)
+            it takes the questions themselves, and `plan` compares.
         allocation: How noise is shared out: "exact" for the least total variance, or "equal",
             "shared", "psa" for strategies 1 to 3 of the paper, to compare.
         weights: How much each question's variance counts; left out, all alike.
@@ -175,6 +177,11 @@ class Laplace:
     ) -> None:
         if isinstance(strategy, str) and strategy not in NAMES:
             raise StudyError(f"strategy must be known, got {strategy!r}: {near(strategy, NAMES)}")
+        if not isinstance(strategy, (str, Workload)):
+            raise StudyError(
+                f"strategy must be a name or a workload, got {type(strategy).__name__}: make rows "
+                "of your own a workload, with workloads.Given(matrix)"
+            )
         if allocation not in METHODS:
             raise StudyError(
                 f"allocation must be known, got {allocation!r}: {near(allocation, METHODS)}"
@@ -251,10 +258,11 @@ def best_design(asked: Margin, axes: Sequence[Axis], weights: Floats, method: st
     """The least total error: of the questions themselves, of strategies where cells are few."""
     found: list[Design] = []
     refused: list[StudyError | TooLargeError] = []
-    few = asked.workload.cells <= _MOST_COMPARED
+    cells = asked.workload.cells
     # Many questions about few cells are dear to measure, and better read from fewer rows.
-    many = asked.workload.questions > _MOST_A_CELL * asked.workload.cells
-    for name in FIXED if few and many else (QUESTIONS, *FIXED) if few else (QUESTIONS,):
+    many = asked.workload.questions > _MOST_A_CELL * cells
+    names = (QUESTIONS, *FIXED) if cells <= _MOST_COMPARED else (QUESTIONS,)
+    for name in FIXED if many and cells <= _MOST_READ_FROM else names:
         try:
             if name == QUESTIONS:
                 found.append(strategies.themselves(asked, weights, method))
@@ -262,9 +270,14 @@ def best_design(asked: Margin, axes: Sequence[Axis], weights: Floats, method: st
                 found.append(strategies.fixed(asked, name, axes, weights, method))
         except (StudyError, TooLargeError) as error:
             refused.append(error)
+    if not found and many:  # too many to be read from anything
+        return strategies.themselves(asked, weights, method)
     if not found:
         raise refused[0]
-    return min(found, key=lambda design: float(weights @ design.variances))
+    errors = [float(weights @ design.variances) for design in found]
+    # Rounding must not decide: what is as good comes first, the questions themselves before all.
+    least = min(errors) * (1 + _ALIKE)
+    return next(design for design, error in zip(found, errors, strict=True) if error <= least)
 
 
 def _bent(asked: Margin, weights: Floats, n: int, method: str) -> Design:

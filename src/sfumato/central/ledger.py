@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato import wire
 from sfumato.central.affording import worst_share
 from sfumato.central.chain import locked, seal, start, verified
+from sfumato.central.data import refuse_unread
 from sfumato.central.spending import Spend, Spending
 from sfumato.errors import FormatError, LedgerError, MismatchError, SfumatoError
 from sfumato.exact import positive, to_plain
@@ -109,6 +110,7 @@ class Ledger:
             total: How many times its E all releases together may spend.
         """
         file = Path(path)
+        refuse_unread(study)
         head = {
             "kind": KIND,
             "format": FORMAT,

@@ -119,6 +119,8 @@ def in_words(questions: Any) -> str:
         return repr(questions)
     if isinstance(questions, (Workload, Mapping)):
         return repr(questions) if isinstance(questions, Workload) else repr(dict(questions))
+    if hasattr(questions, "shape"):
+        return f"a matrix of {' × '.join(map(str, questions.shape))}"
     listed = [asked if isinstance(asked, str) else repr(asked) for asked in questions]
     shown = "; ".join(repr(asked) for asked in listed[:3])
     return shown if len(listed) <= 3 else f"{shown} and {len(listed) - 3} more"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import warnings
@@ -28,7 +29,7 @@ KIND = "sfumato release"
 _SHOWN = 30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Release:
     """Answers that may be published, with their errors and what they cost.
 
@@ -80,6 +81,7 @@ class Release:
             notes=answers.notes,
             question=labels[question],
             bounds=(float(answers.low[question]), float(answers.high[question])),
+            counted=answers.counted,
         )
 
     def shown(self, answer: Answer) -> str:
@@ -87,6 +89,19 @@ class Release:
         error = _error(answer)
         value = format_to(answer.value, error)
         return value if math.isnan(answer.stderr) else f"{value} ± {format_to(error, error)}"
+
+    def __repr__(self) -> str:
+        size = f"{len(self):,} answer{'' if len(self) == 1 else 's'}"
+        return f"<release of {size} from {self.n:,} people of study {self.study!r}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the answers as a table, and what they cost."""
+        tail = "<br>".join(html.escape(line) for line in self._tail())
+        return f"{self.answers._repr_html_()}<p><small>{tail}</small></p>"
+
+    def plot(self, **options: Any) -> Any:
+        """A matplotlib figure of the answers; needs the extra `plots`."""
+        return self.answers.plot(**options)
 
     def __str__(self) -> str:
         answers = self.answers
@@ -98,13 +113,17 @@ class Release:
             rows.append((one.question, self.shown(one), ends))
         lines = text_table(("question", "answer", interval), rows)
         more = [f"… and {len(self) - _SHOWN:,} more."] if len(self) > _SHOWN else []
-        tail = [
+        return "\n".join([*lines, *more, "", *self._tail()])
+
+    def _tail(self) -> list[str]:
+        """How the answers were made, and at what cost."""
+        lines = [
             f"{self.mechanism}; {self.n:,} people of study {self.study!r}; spent {self.spent}.",
-            *(f"Note: {note}." for note in answers.notes),
+            *(f"Note: {note}." for note in self.answers.notes),
         ]
         if not self.secure:
-            tail.append("The noise came from a seed: this release protects nobody.")
-        return "\n".join([*lines, *more, "", *tail])
+            lines.append("The noise came from a seed: this release protects nobody.")
+        return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -48,7 +48,6 @@ from sfumato.channels.levels import (
     level_words,
     refuse_outputs,
 )
-from sfumato.channels.transforms import walsh_hadamard
 from sfumato.channels.trees import Levels, Tree, grid_trees
 from sfumato.metrics import UniformMetric
 from sfumato.randomness import BitSource
@@ -331,7 +330,7 @@ class HaarChannel(LevelsChannel):
         parts[(0,) * len(axes)] = profile.sum(axis=-1).reshape(-1, *(1 for _ in axes))
         for number, (part, chance) in enumerate(zip(self.parts, self.chances, strict=True)):
             symbols = profile[:, self._symbols(number)]
-            along = walsh_hadamard(symbols[:, 0::2] - symbols[:, 1::2])
+            along = part.inner.to_cells(symbols[:, 0::2] - symbols[:, 1::2])
             parts[part.levels] = (along * (part.inner.scale / chance)).reshape(-1, *part.shape)
         for place in range(len(axes) - 1, -1, -1):
             above = dict.fromkeys(levels[:-1] for levels in parts)
@@ -348,7 +347,7 @@ class HaarChannel(LevelsChannel):
         """Both signs of a column side by side: c ± s·(transform of β)/p."""
         centre, parts = self.node_parts(weights)
         for part, chance in zip(self.parts, self.chances, strict=True):
-            along = walsh_hadamard(parts[part.levels]) * (part.inner.scale / chance)
+            along = part.inner.to_columns(parts[part.levels]) * (part.inner.scale / chance)
             yield np.stack([centre + along, centre - along], axis=-1).reshape(len(along), -1)
 
     def second_moment(self, weights: ArrayLike) -> Floats:

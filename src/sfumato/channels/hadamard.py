@@ -5,17 +5,19 @@ Guarantee:
     looking at the cell, and the sign is flipped with a chance rounded up.
 
 Estimator:
-    With H[x, j] = (−1)^popcount(x & j), s = (e^ε + 1)/(e^ε − 1), and w̃ the weights less their mean
-    c, zero beyond the last cell, f(j, ±) = c ± s·Σ_x w̃[x]·H[x, j] is unbiased, with
-    E[(f − c)² | x] = s²·Σ_y w̃[y]² for every x. All values of f come from one fast transform.
+    With r(x) the row of cell x, H[x, j] = (−1)^popcount(r(x) & j), s = (e^ε + 1)/(e^ε − 1), and w̃
+    the weights less their mean c, f(j, ±) = c ± s·Σ_x w̃[x]·H[x, j] is unbiased, with
+    E[(f − c)² | x] = s²·Σ_y w̃[y]² for every x. All values of f come from one fast transform. Rows
+    are `scattered` over cells, so that no range is read from a few columns only.
 
 References:
-    Cormode et al. 2019, §3, whose aggregation lacks a factor K/N.
+    Cormode et al. 2019, §3, whose aggregation lacks a factor K/N, and where r(x) = x.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,6 +37,7 @@ from sfumato.channels.base import (
     with_known_total,
 )
 from sfumato.channels.flips import UniformFlips
+from sfumato.channels.matrices import scattered
 from sfumato.channels.transforms import walsh_hadamard
 from sfumato.metrics import CellMetric
 from sfumato.randomness import BitSource
@@ -49,8 +52,7 @@ class HRR(Choice):
 
     A report is one bit about a random column of a Hadamard matrix, and the column's number. For
     small ε its error is nearly the smallest there is, however many cells; encoding and reading are
-    the fastest of the channels for many cells. A wide range over many cells rests on few columns:
-    with not many more people than cells its error, though right on average, is itself rough.
+    the fastest of the channels for many cells.
 
     Example:
         >>> import sfumato as sf
@@ -86,6 +88,13 @@ class HRRChannel(UniformFlips, SymbolChannel):
         """K, the columns of the Hadamard matrix: a power of two, no fewer than cells."""
         return 1 << (self.size - 1).bit_length()
 
+    @cached_property
+    def row(self) -> NDArray[np.int64]:
+        """Every cell's row."""
+        found = scattered(np.arange(self.size), np.array(self.order))
+        found.setflags(write=False)
+        return found
+
     @property
     def outputs(self) -> int:
         """Two for each column."""
@@ -105,7 +114,7 @@ class HRRChannel(UniformFlips, SymbolChannel):
             column = self._columns(bits, len(part))
             flips = self._flips.draw(bits, slice(0, 1), words_for(len(part)))
             packed = flips.astype("<u8", copy=False).view(np.uint8)
-            sign = np.bitwise_count(part.astype(column.dtype) & column)
+            sign = np.bitwise_count(self._rows(part) & column)
             sign &= 1
             sign ^= np.unpackbits(packed, count=len(part), bitorder="little", axis=1)[0]
             symbol = out[start : start + len(part)]
@@ -113,13 +122,31 @@ class HRRChannel(UniformFlips, SymbolChannel):
             symbol |= sign
         return out
 
-    def _columns(self, bits: BitSource, count: int) -> NDArray[np.unsignedinteger[Any]]:
-        """Uniform columns: the leading bits of one, two or four bytes a person."""
+    def _rows(self, cells: Cells) -> NDArray[np.unsignedinteger[Any]]:
+        """The rows of people's cells, from a table if that takes less than to find each."""
+        if len(cells) < self.size:
+            found = scattered(cells.astype(np.int64, copy=False), np.array(self.order))
+            return found.astype(self._lane)
+        return np.take(self._narrow_row, cells)
+
+    @cached_property
+    def _narrow_row(self) -> NDArray[np.unsignedinteger[Any]]:
+        """Every cell's row in as few bytes as columns are drawn in."""
+        return self.row.astype(self._lane)
+
+    @property
+    def _lane(self) -> np.dtype[np.unsignedinteger[Any]]:
+        """The bytes that a column is drawn from: one, two or four."""
         needed = self.order.bit_length() - 1
-        width = 1 if needed <= 8 else 2 if needed <= 16 else 4
-        words = bits.words(-(-count * width // 8)).astype("<u8", copy=False)
-        lanes = words.view(f"<u{width}")[:count]
-        return lanes >> lanes.dtype.type(8 * width - needed) if needed < 8 * width else lanes
+        return np.dtype(f"<u{1 if needed <= 8 else 2 if needed <= 16 else 4}")
+
+    def _columns(self, bits: BitSource, count: int) -> NDArray[np.unsignedinteger[Any]]:
+        """Uniform columns: the leading bits of a lane a person."""
+        lane = self._lane
+        spare = 8 * lane.itemsize - (self.order.bit_length() - 1)
+        words = bits.words(-(-count * lane.itemsize // 8)).astype("<u8", copy=False)
+        lanes = words.view(lane)[:count]
+        return lanes >> lane.type(spare) if spare else lanes
 
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts; every column stands for 2^precision of them."""
@@ -154,13 +181,13 @@ class HRRChannel(UniformFlips, SymbolChannel):
     def coefficients(self, weights: Floats) -> Floats:
         """Both signs of a column side by side: c ± s·(transform of the centred weights)."""
         centre = weights.mean(axis=-1, keepdims=True)
-        along = self.scale * walsh_hadamard(self._padded(weights - centre))
+        along = self.scale * self.to_columns(weights - centre)
         return self._both(centre, along)
 
     def gather(self, profile: Floats) -> Floats:
         """The transform of what plus has more than minus; cells together count everybody."""
-        along = self.scale * walsh_hadamard(profile[..., 0::2] - profile[..., 1::2])
-        return with_known_total(along[..., : self.size], profile.sum(axis=-1))
+        along = self.scale * self.to_cells(profile[..., 0::2] - profile[..., 1::2])
+        return with_known_total(along, profile.sum(axis=-1))
 
     def second_moment(self, weights: ArrayLike) -> Floats:
         """(f − c)² has the same mean for everyone, so only 2c(f − c) + c² tells cells apart."""
@@ -174,12 +201,12 @@ class HRRChannel(UniformFlips, SymbolChannel):
     def mix(self, law: Floats) -> Floats:
         """Every column alike, and its sign from the transform of the law."""
         even = law.sum(axis=-1, keepdims=True) / self.outputs
-        return self._both(even, walsh_hadamard(self._padded(law)) / (self.scale * self.outputs))
+        return self._both(even, self.to_columns(law) / (self.scale * self.outputs))
 
     def expect(self, table: Floats) -> Floats:
         """The mean over all outputs, and what the sign adds at each cell."""
         plus, minus = table[..., 0::2], table[..., 1::2]
-        along = walsh_hadamard(plus - minus)[..., : self.size] / self.scale
+        along = self.to_cells(plus - minus) / self.scale
         result: Floats = (table.sum(axis=-1, keepdims=True) + along) / self.outputs
         return result
 
@@ -190,15 +217,27 @@ class HRRChannel(UniformFlips, SymbolChannel):
         np.subtract(centre, along, out=result[..., 1::2])
         return result
 
-    def _padded(self, values: Floats) -> Floats:
-        """Zeros beyond the last cell."""
-        result = np.zeros((*values.shape[:-1], self.order))
-        result[..., : self.size] = values
-        return result
+    def to_columns(self, values: Floats) -> Floats:
+        """Σ_x values[x]·H[x, j] for every column j, along the last axis."""
+        cell, nobodys = self._cell
+        by_row = np.take(values, cell, axis=-1)
+        by_row[..., nobodys] = 0.0
+        return walsh_hadamard(by_row)
+
+    def to_cells(self, values: Floats) -> Floats:
+        """Σ_j values[j]·H[x, j] for every cell x, along the last axis."""
+        return np.take(walsh_hadamard(values), self.row, axis=-1)
+
+    @cached_property
+    def _cell(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The cell of every row, any where it is nobody's, and the rows that are."""
+        cell = np.full(self.order, -1)
+        cell[self.row] = np.arange(self.size)
+        return cell, np.flatnonzero(cell < 0)
 
     def _odd(self, columns: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Where the sign is −1: one row a column of the matrix, one entry a cell."""
-        both = columns[:, None] & np.arange(self.size)
+        both = columns[:, None] & self.row
         odd: NDArray[np.uint8] = np.bitwise_count(both) & np.uint8(1)
         return odd
 

@@ -117,7 +117,8 @@ class OLH(Choice):
         if least ** (_digits(metric.size, least) + 1) > MOST_OUTPUTS:
             return (
                 f"with g={least} reports on {metric.size} cells would take more than "
-                f"{MOST_OUTPUTS:,} values; use fewer cells{'' if self.g is None else ' or less g'}"
+                f"{MOST_OUTPUTS:,} values; use HRR(), or fewer cells"
+                f"{'' if self.g is None else ' or less g'}"
             )
         return None
 

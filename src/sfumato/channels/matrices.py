@@ -180,13 +180,13 @@ def _numbered(
 
 
 def scattered(rank: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The row of a block's first cell, second and so on: 1..order − 1, each once, in no order.
+    """The row of a block's first cell, second and so on: each of 1..order − 1 once, in no order.
 
     Each step can be undone, and leaves 0 where it is: high bits go into low ones, and an odd
     multiplier carries low bits into high ones.
 
     Args:
-        rank: Numbers from 1 to order − 1.
+        rank: Numbers from 1 to order − 1, or from 0 where row 0 is somebody's.
         order: Powers of two.
 
     Example:

@@ -244,4 +244,7 @@ def _too_large(size: int, *, searched: bool) -> str:
             f"the search for its bits is too long for {size} cells; the limit is "
             f"{MOST_SEARCHED_CELLS}. Use strategy='prefix' or 'identity', or wider cells"
         )
-    return f"a report of a bit a cell is too long for {size} cells; the limit is {MOST_CELLS}"
+    return (
+        f"a report of a bit a cell is too long for {size} cells; the limit is {MOST_CELLS}. Use "
+        "wider bins or fewer categories"
+    )

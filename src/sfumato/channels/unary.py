@@ -67,7 +67,10 @@ class OUE(Choice):
     def misfit(self, metric: CellMetric) -> str | None:
         """It needs one ε for all pairs, and not too long a report."""
         if metric.size > MOST_CELLS:
-            return f"a report would have {metric.size} bits; the limit is {MOST_CELLS} cells"
+            return (
+                f"a report would have {metric.size} bits; the limit is {MOST_CELLS} cells. Use "
+                "HRR(), whose reports stay short, or fewer cells"
+            )
         return needs_uniform(metric)
 
     def bind(self, metric: CellMetric, *, precision: int = 64, rounded: bool = False) -> OUEChannel:

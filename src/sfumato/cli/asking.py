@@ -138,12 +138,12 @@ def histogram(
     as_json: AsJson = False,
 ) -> None:
     """Show how many people are in each cell of an axis."""
-    _check_plot(plot, force)
+    check_plot(plot, force)
     with opened(load_tally(tally, load_study(study)), method) as estimate:
         found = estimate.histogram(
             axis, where=where, bins=bins, fraction=fraction, level=level, population=population
         )
-    drawn = _draw(found, plot)
+    drawn = draw_answers(found, plot)
     if as_json:
         showing.show_json({**_document(estimate, found), **drawn})
         return
@@ -174,7 +174,7 @@ def heatmap(
     A map that is too wide for the terminal is shown in shades, and in groups of cells if need be;
     --bins chooses the groups, --plot and --json have every cell.
     """
-    _check_plot(plot, force)
+    check_plot(plot, force)
     if bins and len(bins) > 2:
         raise CommandError(f"--bins is given once or twice, got it {len(bins)} times")
     pair: tuple[int | None, int | None] = (bins[0], bins[-1]) if bins else (None, None)
@@ -192,7 +192,7 @@ def heatmap(
 
     with opened(load_tally(tally, load_study(study)), method) as estimate:
         whole = found(estimate, pair)
-    drawn = _draw(whole, plot)
+    drawn = draw_answers(whole, plot)
     if as_json:
         showing.show_json({**_document(estimate, whole), **drawn})
         return
@@ -234,13 +234,16 @@ def _document(estimate: Estimate, found: Answers) -> dict[str, Any]:
     return {"study": estimate.study.name, **found.to_dict()}
 
 
-def _check_plot(plot: Path | None, force: bool) -> None:
+def check_plot(plot: Path | None, force: bool) -> None:
     """Refuse a picture that cannot be drawn, before any work is done."""
     if plot is not None:
+        from sfumato.plots.wording import need
+
         target(plot, "picture", *PLOTS, force=force)
+        need("plotly.offline" if plot.suffix == ".html" else "matplotlib.figure")
 
 
-def _draw(found: Answers, plot: Path | None) -> dict[str, str]:
+def draw_answers(found: Answers, plot: Path | None) -> dict[str, str]:
     """Draw a picture if one is asked for, all of it or none."""
     if plot is None:
         return {}

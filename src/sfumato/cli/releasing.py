@@ -11,6 +11,7 @@ from rich.text import Text
 
 from sfumato import SecureBits, SeededBits, Study, central
 from sfumato.cli import people, showing
+from sfumato.cli.asking import Plot, check_plot, draw_answers
 from sfumato.cli.failing import CommandError
 from sfumato.cli.files import AsJson, Force, StudyFile, load_study, suffix, target
 from sfumato.errors import near
@@ -71,6 +72,7 @@ def release(
         typer.Option(help="Repeatable noise, for experiments only: it protects nobody."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the release, .json.")] = None,
+    plot: Plot = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -87,6 +89,9 @@ def release(
     share = _spend(spend)
     if out is not None:
         target(out, "release", ".json", force=force, inputs=(study, table))
+    check_plot(plot, force)
+    if plan and (out or plot):
+        raise CommandError("--plan releases nothing to write or draw; leave out --out and --plot")
     if plan:
         _show_plan(loaded, asked, _read(loaded, table).n, share, level, as_json)
         return
@@ -107,13 +112,18 @@ def release(
     # Shown before it is written: what is paid for must not be lost with a full disk.
     if as_json:
         left = {"remaining": book.to_dict()["remaining"]}
-        showing.show_json(found.to_dict() | left | ({"file": str(out)} if out else {}))
+        files = {"file": out, "plot": plot}
+        named = {name: str(path) for name, path in files.items() if path is not None}
+        showing.show_json(found.to_dict() | left | named)
     else:
         _show(found, book)
     if out is not None:
         found.save(out)
         if not as_json:
             showing.say(f"Written to {out}.")
+    drawn = draw_answers(found.answers, plot)
+    if drawn and not as_json:
+        showing.say(f"Drawn in {drawn['plot']}.")
 
 
 def ledger(

@@ -62,6 +62,8 @@ class Answer:
     bounds: tuple[float, float] | None = None
     #: Value, low and high as the axis writes them, where they are dates or times.
     written: tuple[str, ...] | None = None
+    #: What `n` counts: "people" where a curator held their table.
+    counted: str = "reports"
 
     @property
     def low(self) -> float:
@@ -171,7 +173,7 @@ class Answer:
         notes = f"<br><small>{html.escape('; '.join(self.notes))}</small>" if self.notes else ""
         return (
             f"<b>{html.escape(str(self))}</b> "
-            f"<small>({self.level:.0%}: {low} to {high}; {self.n:,} reports)</small>{notes}"
+            f"<small>({self.level:.0%}: {low} to {high}; {self.n:,} {self.counted})</small>{notes}"
         )
 
 
@@ -283,6 +285,8 @@ class Answers:
     joint: Joint | None = field(default=None, repr=False)
     #: What was done to the answers afterwards, in order: see `sfumato.estimation.consistency`.
     steps: tuple[str, ...] = ()
+    #: What `n` counts: "people" where a curator held their table.
+    counted: str = "reports"
 
     @property
     def low(self) -> Floats:
@@ -316,7 +320,8 @@ class Answers:
 
     def __repr__(self) -> str:
         size = " × ".join(str(s) for s in self.values.shape)
-        return f"<{self.kind} of {', '.join(self.axes)}: {size} answers from {self.n:,} reports>"
+        source = f"{size} answers from {self.n:,} {self.counted}"
+        return f"<{self.kind} of {', '.join(self.axes)}: {source}>"
 
     def band(self, level: float = 0.95) -> Answers:
         """The same answers with intervals that hold for all cells at once.

@@ -145,6 +145,11 @@ class MatrixMechanism:
         """Put the rows on their lattice, share out the noise, and check both ends."""
         if self.noise != "laplace":
             raise StudyError(f"noise must be 'laplace', got noise={self.noise!r}")
+        if not isinstance(self.protect, (Axis, CellMetric)):
+            raise StudyError(
+                "protect must say which cells there are: an axis with its protection, or a metric "
+                f"of cells such as axis.metric(), got {type(self.protect).__name__}"
+            )
         questions = _as_workload(self.workload, self.size)
         object.__setattr__(self, "questions", questions)
         edges, gram = edges_of(self.metric), questions.gram()

@@ -20,6 +20,7 @@ from sfumato.metrics.cells import CellMetric, TableMetric, UniformMetric
 from sfumato.metrics.contexts import BlockMetric, HighLowMetric
 from sfumato.metrics.lines import CappedLineMetric, LineMetric
 from sfumato.metrics.pairs import MOST_PAIRS, Edges, Group, Lookup, whole_numbers
+from sfumato.metrics.statements import Metric
 
 __all__ = [
     "Edges",
@@ -148,6 +149,11 @@ def read_edges(distances: Edges | CellMetric | ArrayLike) -> Edges:
         return distances
     if isinstance(distances, CellMetric):
         return edges_of(distances)
+    if hasattr(distances, "metric") or isinstance(distances, Metric):
+        raise StudyError(
+            "distances must be between cells: axis.metric() of an axis with its protection, or a "
+            f"square array, got {type(distances).__name__}"
+        )
     return edges_of_matrix(distances)
 
 

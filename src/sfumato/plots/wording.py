@@ -76,7 +76,9 @@ def heading(answers: Answers) -> str:
 
 def origin(answers: Answers) -> str:
     """Where the numbers come from and how sure they are."""
-    parts = [f"from {answers.n:,} report{'' if answers.n == 1 else 's'}"]
+    one = {"reports": "report", "people": "person"}
+    counted = one[answers.counted] if answers.n == 1 else answers.counted
+    parts = [f"from {answers.n:,} {counted}"]
     if answers.kind != "heatmap" and answers.n:
         parts.append(f"{interval_name(answers)}s shown")
     if answers.question:
