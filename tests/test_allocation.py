@@ -376,6 +376,24 @@ def test_rates_far_from_holding_are_not_certified() -> None:
     assert certifying.verify(single, [Fraction(1)])
 
 
+def test_simple_rates_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least is at u ∝ w^(1/3): 0.500004 must not become 1/2 while the others stay as they are.
+
+    The twin: where any loss is taken, the total is 5e-6 above the least.
+    """
+    shares = np.array([0.500004, 0.286127, 0.213869])
+    rows, flat = [[0, 1]] * 3, [[0, 1], [1, 0]]
+    found = allocate(rows, flat, weights=shares**3)
+    assert found.gap is not None
+    assert found.gap < 1e-8
+    assert [float(rate or 0) for rate in found.rates] == pytest.approx(shares, rel=1e-5)
+    monkeypatch.setattr(rounding, "_LOST", 1.0)
+    simple = allocate(rows, flat, weights=shares**3)
+    assert simple.rates[0] == Fraction(1, 2)
+    assert simple.gap is not None
+    assert simple.gap > 1e-6
+
+
 # ---- the published strategies ------------------------------------------------------------------
 
 

@@ -1,0 +1,188 @@
+"""Writers of one ledger that die at any point, several at once, and what must hold afterwards.
+
+Run as a program, since only a process without threads may be forked. A writer notes a release in a
+file of its own after the ledger has let it pass, as a curator would publish it, so that what was
+released is known however the writer ends. It ends by a signal at a random time, or at a random line
+of the modules that change the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import sfumato as sf
+from sfumato import central, wire
+from sfumato.central import chain
+from sfumato.central import ledger as module
+
+SHARES = tuple(Fraction(k, 37) for k in (1, 2, 5))
+WRITERS = 3
+DIED = 9
+_MOST_LINES = 6_000  # of a writer's life: some three releases
+_MOST_SECONDS = 0.1
+_FILES = tuple(str(file.__file__) for file in (module, chain, wire))
+
+Break = Callable[[], object]
+
+
+def _unlocked() -> None:
+    """Let writers work at once."""
+    module.locked = lambda *_, **__: contextlib.nullcontext()  # type: ignore[assignment]
+
+
+def _in_place() -> None:
+    """Write over the file instead of replacing it."""
+    wire.write_whole = lambda path, write: write(Path(path))
+
+
+#: Ways to be wrong that the crashes must show.
+BROKEN: dict[str, Break] = {"unlocked": _unlocked, "in place": _in_place, "late": lambda: None}
+
+
+class _Line:
+    """Ends the process at a given line of the ledger's modules."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
+        if frame.f_code.co_filename not in _FILES:
+            return None
+        if event == "line":
+            self._left -= 1
+            if not self._left:
+                os._exit(DIED)
+        return self
+
+
+def _write(path: Path, notes: Path, seed: int, lines: int | None, broken: str | None) -> None:
+    """Release again and again until refused or dead."""
+    rng = random.Random(seed)
+    chain.WAIT_SECONDS = 0.3  # beyond which the one who held the lock is dead
+    if broken is not None:
+        BROKEN[broken]()
+    log = os.open(notes, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    if lines is not None:
+        sys.settrace(_Line(lines))
+    ledger = central.Ledger.load(path)
+    while True:
+        share = rng.choice(SHARES)
+        if broken == "late":
+            os.write(log, f"release {len(ledger.entries) + 1} {share}\n".encode())
+        entry = ledger.reserve(share, mechanism="a crash", people=10)
+        if broken != "late":
+            os.write(log, f"release {entry.id} {share}\n".encode())
+        if rng.random() < 0.8:
+            ledger.settle(entry.id)
+            os.write(log, f"settle {entry.id} {share}\n".encode())
+
+
+def _born(path: Path, notes: Path, rng: random.Random, broken: str | None) -> tuple[int, float]:
+    """A writer's process, and when it is to be killed."""
+    seed, by_signal = rng.getrandbits(32), rng.random() < 0.5
+    lines = None if by_signal else rng.randrange(1, _MOST_LINES)
+    at = time.monotonic() + (rng.uniform(0, _MOST_SECONDS) if by_signal else 60.0)
+    process = os.fork()
+    if not process:
+        try:
+            _write(path, notes, seed, lines, broken)
+        except sf.SfumatoError:  # refused
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return process, at
+
+
+def _wave(path: Path, folder: Path, rng: random.Random, broken: str | None) -> list[int]:
+    """Some writers at once; how each of them ended."""
+    living = dict(
+        _born(path, folder / f"notes-{rng.getrandbits(64)}", rng, broken) for _ in range(WRITERS)
+    )
+    ends: list[int] = []
+    while living:
+        for process, at in list(living.items()):
+            if time.monotonic() > at:
+                os.kill(process, signal.SIGKILL)
+            found, status = os.waitpid(process, os.WNOHANG)
+            if found:
+                del living[process]
+                ends.append(status)
+        time.sleep(0.0005)
+    return ends
+
+
+def violations(path: Path, folder: Path, before: tuple[central.Entry, ...]) -> list[str]:
+    """What a ledger gets wrong about the releases that its writers noted."""
+    try:
+        ledger = central.Ledger.load(path)
+    except sf.SfumatoError as error:
+        return [f"does not load: {str(error)[-60:]}"]
+    found = []
+    noted: dict[int, Fraction] = {}
+    for notes in folder.glob("notes-*"):
+        for line in notes.read_text(encoding="utf-8").splitlines():
+            kind, number, share = line.split()
+            place, spent = int(number), Fraction(share)
+            if place > len(ledger.entries) or ledger.entries[place - 1].spend.share != spent:
+                found.append(f"release {place} is not in the ledger")
+            elif kind == "settle" and ledger.entries[place - 1].state != "released":
+                found.append(f"release {place} is not settled")
+            if kind == "release" and place in noted:
+                found.append(f"release {place} was made twice")
+            noted[place] = spent
+    if [e.spend for e in ledger.entries[: len(before)]] != [e.spend for e in before]:
+        found.append("entries have changed")
+    if max(ledger.used().values()) > ledger.total:
+        found.append("more is spent than there was")
+    if sum(noted.values(), Fraction(0)) > max(ledger.used().values()):
+        found.append("less is spent than was released")
+    return found
+
+
+def crashes(folder: Path, seed: int, least: int, broken: str | None = None) -> dict[str, Any]:
+    """Kill writers until enough have died, or the first violation."""
+    rng = random.Random(seed)
+    axes = [sf.integers("age", 0, 9, protect=sf.Distance(0.5))]
+    study = sf.Study("crashes", axes)
+    done = {"died": 0, "refused": 0, "ledgers": 0, "entries": 0, "full": 0, "locks left": 0}
+    while done["died"] < least:
+        done["ledgers"] += 1
+        home = folder / str(done["ledgers"])
+        home.mkdir()
+        path, before = home / "a.ledger", ()
+        central.Ledger.create(path, study)
+        while done["died"] < least:
+            ends = _wave(path, home, rng, broken)
+            codes = [os.waitstatus_to_exitcode(end) for end in ends]
+            done["died"] += codes.count(DIED) + codes.count(-signal.SIGKILL)
+            done["refused"] += codes.count(0)
+            lock = path.with_name(f"{path.name}.lock")
+            done["locks left"] += lock.exists()
+            lock.unlink(missing_ok=True)  # as its message says: no writer is left
+            found = violations(path, home, before)
+            found += ["a writer failed"] * codes.count(1)
+            if found:
+                return {**done, "violations": found}
+            ledger = central.Ledger.load(path)
+            before = ledger.entries
+            if ledger.remaining < max(SHARES):
+                done["full"] += 1
+                break
+        done["entries"] += len(before)
+    return {**done, "violations": []}
+
+
+if __name__ == "__main__":
+    where, number, many, *how = sys.argv[1:]
+    print(json.dumps(crashes(Path(where), int(number), int(many), *how)))
