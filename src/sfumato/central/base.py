@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -100,6 +101,34 @@ def margins_of(counts: Counts, shape: Sequence[int], axes: Sequence[int]) -> Cou
     left = sorted(axes)
     found = table.sum(axis=others)
     return np.transpose(found, [left.index(axis) for axis in axes]).reshape(-1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FromMargins(ABC):
+    """What mechanisms that look at some axes only share, once they are prepared.
+
+    Attributes:
+        shape: Cells of every axis of the study.
+        n: Number of people.
+        level: Share of intervals that hold the truth.
+    """
+
+    shape: tuple[int, ...]
+    n: int
+    level: float
+
+    @property
+    @abstractmethod
+    def margins(self) -> tuple[tuple[int, ...], ...]:
+        """For each histogram it needs, the numbers of its axes."""
+
+    def run(self, counts: Counts, bits: BitSource) -> Outcome:
+        """Answer from the people in each cell of the study."""
+        return self.run_margins([margins_of(counts, self.shape, m) for m in self.margins], bits)
+
+    @abstractmethod
+    def run_margins(self, counts: Sequence[Counts], bits: BitSource) -> Outcome:
+        """Answer from the people in each cell of each of `margins`."""
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.central.accuracy import worst_shortfall
-from sfumato.central.base import Counts, Expected, Outcome, margins_of, question_answers
+from sfumato.central.base import Counts, Expected, FromMargins, Outcome, question_answers
 from sfumato.central.margins import margin
 from sfumato.central.sensitivity import Integers, alone, common_steps, dense, least_rate
 from sfumato.central.space import Space
@@ -33,15 +33,12 @@ Sensitivity = Callable[[int, int], Any]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PreparedExponential:
+class PreparedExponential(FromMargins):
     """Candidates and how strongly scores count, ready for a table.
 
     Attributes:
         candidates: What may be chosen.
-        n: Number of people.
-        level: Chance with which the shortfall is kept.
         rate: A candidate is chosen with chance ∝ e^(rate·score); None where no noise is needed.
-        shape: Cells of every axis of the study.
         axes: Numbers of the axes that the scores are about.
         steps: Scores of every cell in whole steps, where they are linear.
         unit: Size of a step.
@@ -50,10 +47,7 @@ class PreparedExponential:
     """
 
     candidates: tuple[str, ...]
-    n: int
-    level: float
     rate: Fraction | None
-    shape: tuple[int, ...]
     axes: tuple[int, ...]
     steps: Any = None
     unit: Fraction = Fraction(1)
@@ -98,10 +92,6 @@ class PreparedExponential:
             return [rational(score, "score") for score in found]
         except StudyError:  # which would name a private value
             raise StudyError("scores must be finite numbers, and some are not") from None
-
-    def run(self, counts: Counts, bits: BitSource) -> Outcome:
-        """Choose from the people in each cell of the study."""
-        return self.run_margins([margins_of(counts, self.shape, self.axes)], bits)
 
     def run_margins(self, counts: Sequence[Counts], bits: BitSource) -> Outcome:
         """Choose from the people in each cell of the axes that the scores are about."""

@@ -12,9 +12,9 @@ import numpy as np
 from sfumato.allocation import allocate
 from sfumato.axes import Axis
 from sfumato.central import strategies
-from sfumato.central.base import Counts, Expected, Floats, Outcome, margins_of, question_answers
+from sfumato.central.base import Counts, Expected, Floats, Outcome, question_answers
 from sfumato.central.biasing import bend
-from sfumato.central.margins import Margin, in_words, margin
+from sfumato.central.margins import AboutQuestions, Margin, in_words, margin
 from sfumato.central.measuring import Measurements, checked_weights, worst_bias
 from sfumato.central.space import Space
 from sfumato.central.strategies import BEST, FIXED, NAMES, QUESTIONS, Design
@@ -32,38 +32,20 @@ _MOST_READ_FROM = 256  # the same where questions are many: some seconds, where 
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PreparedLaplace:
+class PreparedLaplace(AboutQuestions):
     """Questions with their noise, ready for a table.
 
     Attributes:
         design: What is measured, and how questions are read from it.
-        asked: The questions and the axes they are about.
-        shape: Cells of every axis of the study.
-        n: Number of people.
-        level: Share of intervals that hold the truth.
         shift: What is added to each answer.
         bias: The most that each answer is off by, beside its noise.
         notes: What should be known about the answers.
     """
 
     design: Design
-    asked: Margin
-    shape: tuple[int, ...]
-    n: int
-    level: float
     shift: Floats
     bias: Floats
     notes: tuple[str, ...] = ()
-
-    @property
-    def margins(self) -> tuple[tuple[int, ...], ...]:
-        """The one histogram that is needed."""
-        return (self.asked.axes,)
-
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """The questions in words."""
-        return tuple(self.asked.workload.labels)
 
     @cached_property
     def stderr(self) -> Floats:
@@ -78,10 +60,6 @@ class PreparedLaplace:
     def expected(self) -> Expected:
         """The error of each question: exact, and the same whatever the data are."""
         return Expected(labels=self.labels, stderr=self.stderr, reach=self.reach, level=self.level)
-
-    def run(self, counts: Counts, bits: BitSource) -> Outcome:
-        """Answer from the people in each cell of the study."""
-        return self.run_margins([margins_of(counts, self.shape, self.asked.axes)], bits)
 
     def run_margins(self, counts: Sequence[Counts], bits: BitSource) -> Outcome:
         """Answer from the people in each cell of the axes that are asked about."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from sfumato.axes import Axis
+from sfumato.central.base import FromMargins
 from sfumato.central.space import Space
 from sfumato.errors import QuestionError
 from sfumato.estimation.answers import PRORATED
@@ -36,6 +38,27 @@ class Margin:
     def notes(self) -> tuple[str, ...]:
         """What should be known about the questions."""
         return tuple(PRORATED.format(name) for name in self.workload.prorated)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AboutQuestions(FromMargins):
+    """A prepared mechanism that answers questions from the one histogram they are about.
+
+    Attributes:
+        asked: The questions and the axes they are about.
+    """
+
+    asked: Margin
+
+    @property
+    def margins(self) -> tuple[tuple[int, ...], ...]:
+        """The one histogram that is needed."""
+        return (self.asked.axes,)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The questions in words."""
+        return tuple(self.asked.workload.labels)
 
 
 @dataclass(frozen=True, slots=True)

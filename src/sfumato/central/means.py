@@ -17,7 +17,7 @@ import numpy as np
 
 from sfumato.allocation import allocate
 from sfumato.axes import Axis
-from sfumato.central.base import Counts, Expected, Floats, Outcome, margins_of, question_answers
+from sfumato.central.base import Counts, Expected, Floats, FromMargins, Outcome, question_answers
 from sfumato.central.biasing import bend_one
 from sfumato.central.measuring import Measurements, checked_weights, worst_bias
 from sfumato.central.space import Space
@@ -45,14 +45,11 @@ class _Part:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PreparedMeans:
+class PreparedMeans(FromMargins):
     """Averages with their noise, ready for a table."""
 
     labels: tuple[str, ...]
     parts: tuple[_Part, ...]
-    shape: tuple[int, ...]
-    n: int
-    level: float
     unit: str
     notes: tuple[str, ...]
 
@@ -101,10 +98,6 @@ class PreparedMeans:
             level=self.level,
             unit=self.unit,
         )
-
-    def run(self, counts: Counts, bits: BitSource) -> Outcome:
-        """Answer from the people in each cell of the study."""
-        return self.run_margins([margins_of(counts, self.shape, m) for m in self.margins], bits)
 
     def run_margins(self, counts: Sequence[Counts], bits: BitSource) -> Outcome:
         """Answer from the people in each cell of each axis."""

@@ -18,8 +18,8 @@ from typing import Any, Literal
 import numpy as np
 
 from sfumato.central.accuracy import multiplicative_weights_error, multiplicative_weights_rounds
-from sfumato.central.base import Counts, Expected, Floats, Outcome, margins_of, question_answers
-from sfumato.central.margins import Margin, in_words, margin
+from sfumato.central.base import Counts, Expected, Floats, Outcome, question_answers
+from sfumato.central.margins import AboutQuestions, in_words, margin
 from sfumato.central.measuring import refuse_low_rates
 from sfumato.central.reweighting import Averaged, Replayed
 from sfumato.central.sensitivity import Integers, alone, common_steps, dense
@@ -43,14 +43,10 @@ HOW = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PreparedMWEM:
+class PreparedMWEM(AboutQuestions):
     """Questions and what each step may spend, ready for a table.
 
     Attributes:
-        asked: The questions and the axes they are about.
-        shape: Cells of every axis of the study.
-        n: Number of people.
-        level: Chance with which all intervals hold at once.
         rounds: How many questions are measured.
         variant: "published" or "replayed".
         check: Share of the budget for measuring the largest error at the end.
@@ -62,10 +58,6 @@ class PreparedMWEM:
         bits: Binary digits of a person to which the synthetic table is rounded.
     """
 
-    asked: Margin
-    shape: tuple[int, ...]
-    n: int
-    level: float
     rounds: int
     variant: Variant
     check: Fraction
@@ -75,11 +67,6 @@ class PreparedMWEM:
     steps: Any
     unit: Fraction
     bits: int
-
-    @property
-    def margins(self) -> tuple[tuple[int, ...], ...]:
-        """The one histogram that is needed."""
-        return (self.asked.axes,)
 
     @property
     def share(self) -> Fraction:
@@ -137,7 +124,7 @@ class PreparedMWEM:
         if self.variant == "published":
             reach = np.minimum(reach, self.theorem)
         return Expected(
-            labels=tuple(self.asked.workload.labels),
+            labels=self.labels,
             stderr=np.full(len(reach), math.nan),
             reach=reach + self.n * self.lattice.off,
             level=self.level,
@@ -157,10 +144,6 @@ class PreparedMWEM:
             beta=1 - self.level,
             size=self.size,
         )
-
-    def run(self, counts: Counts, bits: BitSource) -> Outcome:
-        """Answer from the people in each cell of the study."""
-        return self.run_margins([margins_of(counts, self.shape, self.asked.axes)], bits)
 
     def run_margins(self, counts: Sequence[Counts], bits: BitSource) -> Outcome:
         """Answer from the people in each cell of the axes that are asked about."""
@@ -206,7 +189,7 @@ class PreparedMWEM:
         else:
             reach = max(0.0, measured + self.check_reach()) + self.n * self.lattice.off
         answers = question_answers(
-            tuple(self.asked.workload.labels),
+            self.labels,
             values,
             np.full(len(values), math.nan),
             n=self.n,

@@ -6,6 +6,7 @@ They see measurements only, never the data: whatever they do is post-processing.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 
 import numpy as np
 
@@ -17,7 +18,7 @@ _TOLERANCE = 1.0  # scales of its noise by which a replayed measurement may be m
 _SETTLED = 1e-4  # of n people: closer than this a measurement need not be fitted
 
 
-class Table:
+class Table(ABC):
     """n people spread over cells, evenly at first.
 
     Args:
@@ -38,6 +39,7 @@ class Table:
         grown = np.exp(self._logs)
         self.current = self.n * grown / grown.sum()
 
+    @abstractmethod
     def learn(self, row: Floats, value: float, scale: float) -> None:
         """Reweight towards the measurement of a question.
 
@@ -46,11 +48,10 @@ class Table:
             value: What was measured.
             scale: Scale of the noise in it.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def result(self) -> Floats:
         """The table to be published."""
-        raise NotImplementedError
 
 
 class Averaged(Table):

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from sfumato.central.accuracy import small_database_size, worst_shortfall
-from sfumato.central.base import Counts, Expected, Floats, Outcome, margins_of, question_answers
-from sfumato.central.margins import Margin, in_words, margin
+from sfumato.central.base import Counts, Expected, Floats, Outcome, question_answers
+from sfumato.central.margins import AboutQuestions, in_words, margin
 from sfumato.central.sensitivity import Integers, alone, common_steps, dense
 from sfumato.central.space import Space
 from sfumato.errors import TooLargeError
@@ -43,14 +43,10 @@ def small_databases(cells: int, records: int) -> Integers:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PreparedSmallDB:
+class PreparedSmallDB(AboutQuestions):
     """Questions and all small databases, ready for a table.
 
     Attributes:
-        asked: The questions and the axes they are about.
-        shape: Cells of every axis of the study.
-        n: Number of people.
-        level: Chance with which all intervals hold at once.
         records: People in a small database.
         rate: A database is chosen with chance ∝ e^(−rate·largest error); None where no noise is
             needed.
@@ -60,21 +56,12 @@ class PreparedSmallDB:
         off: How far a coefficient of each question was rounded.
     """
 
-    asked: Margin
-    shape: tuple[int, ...]
-    n: int
-    level: float
     records: int
     rate: Fraction | None
     steps: Integers
     unit: Fraction
     reach: Floats
     off: Floats
-
-    @property
-    def margins(self) -> tuple[tuple[int, ...], ...]:
-        """The one histogram that is needed."""
-        return (self.asked.axes,)
 
     @property
     def step_rate(self) -> Fraction:
@@ -84,7 +71,7 @@ class PreparedSmallDB:
     def expected(self) -> Expected:
         """How far each answer may be from the truth."""
         return Expected(
-            labels=tuple(self.asked.workload.labels),
+            labels=self.labels,
             stderr=np.full(self.asked.workload.questions, math.nan),
             reach=self.reach,
             level=self.level,
@@ -106,10 +93,6 @@ class PreparedSmallDB:
             found[part] = np.abs(truth - self.n * (tables[part] @ self.steps.T)).max(axis=1)
         return found
 
-    def run(self, counts: Counts, bits: BitSource) -> Outcome:
-        """Answer from the people in each cell of the study."""
-        return self.run_margins([margins_of(counts, self.shape, self.asked.axes)], bits)
-
     def run_margins(self, counts: Sequence[Counts], bits: BitSource) -> Outcome:
         """Answer from the people in each cell of the axes that are asked about."""
         errors = self.errors(counts[0])
@@ -121,7 +104,7 @@ class PreparedSmallDB:
         scale = self.n / self.records
         values = (self.steps @ table) * (float(self.unit) * scale)
         answers = question_answers(
-            tuple(self.asked.workload.labels),
+            self.labels,
             values,
             np.full(len(values), math.nan),
             n=self.n,

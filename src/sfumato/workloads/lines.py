@@ -6,6 +6,7 @@ cells, such as "no answer", come last, and no question counts them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ class Total(Workload):
         return np.ones((self.cells, self.cells))
 
 
-class RowOfCells(Workload):
+class RowOfCells(Workload, ABC):
     """Questions about cells in a row, with others behind them that no question counts."""
 
     def __init__(self, values: int, size: int, labels: Labels) -> None:
@@ -93,9 +94,9 @@ class RowOfCells(Workload):
         gram[: self.values, : self.values] = self._inner_gram()
         return gram
 
+    @abstractmethod
     def _inner_gram(self) -> Floats:
         """The Gram matrix of the cells that count."""
-        raise NotImplementedError
 
     def _matmat(self, X: Any) -> Any:
         return self._forward(np.asarray(X, dtype=np.float64)[: self.values])
@@ -106,13 +107,13 @@ class RowOfCells(Workload):
         back[: self.values] = self._backward(Y)
         return back
 
+    @abstractmethod
     def _forward(self, X: Floats) -> Floats:
         """Answers from the cells that count."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _backward(self, Y: Floats) -> Floats:
         """The transpose, on the cells that count."""
-        raise NotImplementedError
 
 
 def checked_row(m: Any, size: Any) -> tuple[int, int]:
@@ -122,6 +123,12 @@ def checked_row(m: Any, size: Any) -> tuple[int, int]:
     if size < m:
         raise StudyError(f"size must be at least m={m}, got size={size}")
     return m, size
+
+
+def runs(first: NDArray[np.intp], last: NDArray[np.intp], size: int) -> Floats:
+    """A row for every run of cells: one from its first to its last, zero elsewhere."""
+    place = np.arange(size)
+    return ((place >= first[:, None]) & (place <= last[:, None])).astype(np.float64)
 
 
 class Prefixes(RowOfCells):
@@ -211,9 +218,7 @@ class Ranges(RowOfCells):
         return np.cumsum(steps[:-1], axis=0)
 
     def _rows(self, chosen: NDArray[np.intp]) -> Floats:
-        first, last = self._ends(chosen)
-        place = np.arange(self.cells)
-        return ((place >= first[:, None]) & (place <= last[:, None])).astype(np.float64)
+        return runs(*self._ends(chosen), self.cells)
 
     def _inner_gram(self) -> Floats:
         place = np.arange(self.values, dtype=np.float64)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.workloads.base import Floats, Labels, checked_size
-from sfumato.workloads.lines import RowOfCells, checked_row
+from sfumato.workloads.lines import RowOfCells, checked_row, runs
 from sfumato.workloads.words import Numbers, Words
 
 
@@ -55,9 +55,7 @@ class Hierarchy(RowOfCells):
         return np.cumsum(steps[:-1], axis=0)
 
     def _rows(self, chosen: NDArray[np.intp]) -> Floats:
-        place = np.arange(self.cells)
-        first, last = self._first[chosen], self._last[chosen]
-        return ((place >= first[:, None]) & (place <= last[:, None])).astype(np.float64)
+        return runs(self._first[chosen], self._last[chosen], self.cells)
 
     def _inner_gram(self) -> Floats:
         gram = np.zeros((self.values, self.values))
