@@ -1,13 +1,14 @@
-"""Figures 4 and 5 of Cormode et al. 2019: errors of ranges and prefixes, beside the printed ones.
+"""Figures 4 and 5 of Cormode et al. 2019: errors of ranges and prefixes as the text describes them.
 
 ``python -m reproduction.cormode`` computes what every cell should be on average, for D = 2^8 and
 2^16 cells and N = 2^26 people; with ``--simulate 0.2 1.0`` it also asks 2^26 simulated people, once
 for each of these ε. Results go to results/soak/cormode.json, and as tables to docs/plain-ldp.md.
 
 The figures print root mean squared errors × 1000, though they say mean squared errors. Data are
-"sampled from Cauchy distributions" whose parameters are not printed; here the centre is 0.4·D, the
-scale D/10, and whoever falls outside is left out. That matters little: at D = 2^8 no figure would
-move by more than 2 % if everybody were in one cell, and by next to nothing for small ε.
+"sampled from Cauchy distributions" whose parameters are not printed; the authors' program centres
+them at 0.4·D with scale D/10, and so do we. Whoever falls outside is left out. That matters little:
+at D = 2^8 no figure would move by more than 2 % if everybody were in one cell, and by next to
+nothing for small ε.
 The paper's HH_B send unary codes (OUE). Its hash-based twin (OLH), which the library uses in a
 hierarchy, has the same variance where g = e^ε + 1 is a prime, and nearly so elsewhere; both stand
 in the results.
@@ -17,11 +18,9 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,85 +28,33 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import sfumato as sf
-from benchmarks.pages import markdown
 from reproduction import records
+from reproduction.cormode_printed import (
+    EPSILONS,
+    NAMES,
+    PEOPLE,
+    RESULTS,
+    SIZES,
+    Cells,
+    column,
+    conclusions,
+    write,
+)
 from sfumato.channels import HaarChannel, HierarchicalChannel
 from sfumato.channels.trees import least_parts
 from sfumato.metrics import UniformMetric
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Cells = dict[str, list[float]]
 
-RESULTS = Path("results/soak/cormode.json")
-PAGE = Path("docs/plain-ldp.md")
-PEOPLE = 1 << 26
-SIZES = (1 << 8, 1 << 16)
-EPSILONS = ("0.2", "0.4", "0.6", "0.8", "1.0", "1.1", "1.2", "1.4")
 STRIDE = 37  # at 2^16, so many cells between places where ranges end: odd, so all nodes are cut
-STEPS = (1 << 6, 1 << 8, 1 << 10, 1 << 12)
+STEPS = (1 << 7, 1 << 8, 1 << 11)
 ROWS_AT_ONCE = 64
 CHOICES: dict[str, sf.Hierarchical | sf.HaarHRR] = {
     "HH_2": sf.Hierarchical(2),
     "HH_4": sf.Hierarchical(4),
     "HH_16": sf.Hierarchical(16),
     "HaarHRR": sf.HaarHRR(),
-}
-NAMES = tuple(CHOICES)
-PAGE_TABLES = (
-    "all ranges at 2^8",
-    "all prefixes at 2^8",
-    "all ranges at 2^16",
-    "ranges from every 256 cells at 2^16",
-    "all prefixes at 2^16",
-)
-
-# As printed, by figure and D: one row an ε, in the order of NAMES.
-PRINTED: dict[str, dict[int, list[list[float]]]] = {
-    "ranges": {
-        1 << 8: [
-            [4.269, 4.037, 4.176, 3.684],
-            [2.024, 2.193, 2.590, 1.831],
-            [1.388, 1.341, 1.535, 1.278],
-            [1.002, 0.950, 1.130, 0.987],
-            [0.844, 0.744, 0.844, 0.811],
-            [0.722, 0.667, 0.820, 0.748],
-            [0.684, 0.658, 0.642, 0.732],
-            [0.571, 0.542, 0.592, 0.601],
-        ],
-        1 << 16: [
-            [6.745, 7.129, 8.692, 6.666],
-            [3.616, 3.424, 4.648, 3.526],
-            [2.333, 2.360, 2.793, 2.342],
-            [1.644, 1.728, 2.075, 1.711],
-            [1.356, 1.377, 1.642, 1.484],
-            [1.303, 1.270, 1.597, 1.345],
-            [1.090, 1.140, 1.433, 1.201],
-            [0.922, 0.995, 1.158, 1.130],
-        ],
-    },
-    "prefixes": {
-        1 << 8: [
-            [4.306, 2.968, 4.282, 2.857],
-            [1.859, 1.439, 1.828, 1.377],
-            [1.366, 0.957, 1.758, 1.031],
-            [0.937, 0.778, 0.896, 0.758],
-            [0.802, 0.561, 0.637, 0.613],
-            [0.684, 0.533, 0.666, 0.626],
-            [0.658, 0.437, 0.670, 0.568],
-            [0.573, 0.420, 0.478, 0.494],
-        ],
-        1 << 16: [
-            [7.701, 6.172, 7.014, 5.870],
-            [3.266, 3.101, 3.744, 2.880],
-            [2.402, 2.176, 2.426, 2.018],
-            [1.663, 1.503, 1.834, 1.511],
-            [1.338, 1.220, 1.426, 1.244],
-            [1.202, 1.051, 1.259, 1.120],
-            [1.080, 0.978, 1.147, 1.054],
-            [0.973, 0.848, 0.981, 0.973],
-        ],
-    },
 }
 
 
@@ -202,16 +149,6 @@ class Moments:
             t, c = held[later] - held[place], cells[later] - cells[place]
             total += float(np.sum(t - 2 * c * t + c**2))
         return total
-
-    def root_not_pinned(self, channel: HierarchicalChannel, queries: Queries) -> float:
-        """What Σb²/p grows by if the root is an unknown too, to be found from the levels below it.
-
-        On a whole tree the mean of the weights, c at each of D cells, is then read with variance
-        c²·D/λ, λ = Σ p·(cells of a node).
-        """
-        runs = np.array(channel.trees[0].runs[1:])
-        places = queries.ends[queries.ends > 0] / channel.size
-        return float(np.mean(places**2) * channel.size / (np.array(channel.chances) @ runs))
 
     def unary(self, epsilon: float) -> float:
         """N times the mean squared error by OUE: E[(f − c)²] = Σ (V·Σb² + 2·b(x)²)/p."""
@@ -319,40 +256,6 @@ def _kappa(inner: Any) -> float:
 # Putting together
 
 
-def off(ours: Sequence[float], printed: Sequence[float]) -> float:
-    """The mean of |ours/printed − 1| down a column."""
-    return float(np.mean(np.abs(np.array(ours) / np.array(printed) - 1)))
-
-
-def columns_of(asked: str, said: str, size: int, ours: Cells) -> list[dict[str, Any]]:
-    """Every cell of one table beside the printed one, by column."""
-    columns = []
-    for place, name in enumerate(NAMES):
-        printed = [row[place] for row in PRINTED[asked][size]]
-        columns.append(
-            {
-                "figure": 4 if asked == "ranges" else 5,
-                "queries": said,
-                "D": size,
-                "method": name,
-                "epsilon": [float(epsilon) for epsilon in EPSILONS],
-                "printed": printed,
-                "expected": [round(value, 4) for value in ours[name]],
-                "mean |ours/printed - 1|": round(off(ours[name], printed), 4),
-                "mean ours/printed": round(float(np.mean(np.array(ours[name]) / printed)), 4),
-            }
-        )
-    return columns
-
-
-def conclusions(ours: Cells) -> dict[str, str]:
-    """The best method at each ε."""
-    return {
-        epsilon: min(NAMES, key=lambda name: ours[name][place])
-        for place, epsilon in enumerate(EPSILONS)
-    }
-
-
 def computed() -> dict[str, Any]:
     """All that needs no simulation."""
     small, large = SIZES
@@ -368,98 +271,14 @@ def computed() -> dict[str, Any]:
     columns, best = [], []
     for asked, said, size, queries in tables_:
         ours = expected(size, cauchy(size), queries)
-        columns += columns_of(asked, said, size, ours)
+        columns += [column(asked, said, size, name, ours[name]) for name in NAMES]
         best.append({"queries": said, "D": size, "best": conclusions(ours)})
     return {
         "people": PEOPLE,
         "figures": "root mean squared error × 1000",
         "columns": columns,
         "best": best,
-        "prefixes, if the root were not pinned": [
-            column for size in SIZES for column in not_pinned(size)
-        ],
-        "by the channels' own tables, D = 256": own_tables(small),
     }
-
-
-def not_pinned(size: int) -> list[dict[str, Any]]:
-    """Prefixes of HH_B without the number of people at the root: not what the text describes."""
-    queries = Queries.prefixes(size, 1 if size == SIZES[0] else STRIDE)
-    result = []
-    for place, name in enumerate(NAMES[:3]):
-        channel = bound(name, size, "1.0")
-        moments = Moments(channel, cauchy(size), queries)
-        if isinstance(channel, HierarchicalChannel):
-            moments.squares += moments.root_not_pinned(channel, queries)
-        ours = [_rmse(moments.unary(float(epsilon)) / PEOPLE) for epsilon in EPSILONS]
-        printed = [row[place] for row in PRINTED["prefixes"][size]]
-        result.append(
-            {
-                "D": size,
-                "method": name,
-                "expected": [round(value, 4) for value in ours],
-                "mean |ours/printed - 1|": round(off(ours, printed), 4),
-                "mean ours/printed": round(float(np.mean(np.array(ours) / printed)), 4),
-            }
-        )
-    return result
-
-
-def own_tables(size: int) -> list[dict[str, Any]]:
-    """Columns from the library's channels, and what chance alone would make of them.
-
-    If the printed values come from as many runs as stated, a normal figure strays by √(2/π) of its
-    standard deviation on average.
-    """
-    law, result = cauchy(size), []
-    for place, name in enumerate(NAMES):
-        cells = [exact(name, size, epsilon, law) for epsilon in EPSILONS]
-        for asked in PRINTED:
-            ours = [cell[asked][0] for cell in cells]
-            strays = float(np.mean([cell[asked][1] for cell in cells])) * math.sqrt(2 / math.pi)
-            printed = [row[place] for row in PRINTED[asked][size]]
-            result.append(
-                {
-                    "queries": f"all {asked}",
-                    "method": name,
-                    "expected": [round(value, 4) for value in ours],
-                    "mean |ours/printed - 1|": round(off(ours, printed), 4),
-                    "by chance, if one run was printed": round(strays, 4),
-                    "by chance, if the mean of five was": round(strays / math.sqrt(5), 4),
-                }
-            )
-    return result
-
-
-def tables(record: dict[str, Any]) -> dict[str, str]:
-    """For the page: each table, ours beside the printed value."""
-    result = {}
-    for held in record["best"]:
-        said, size = held["queries"], held["D"]
-        columns = [c for c in record["columns"] if (c["queries"], c["D"]) == (said, size)]
-        rows = [
-            [
-                f"{epsilon:g}",
-                *(f"{c['expected'][k]:.3f} / {c['printed'][k]:.3f}" for c in columns),
-            ]
-            for k, epsilon in enumerate(columns[0]["epsilon"])
-        ]
-        rows.append(["off by", *(f"{100 * c['mean |ours/printed - 1|']:.1f} %" for c in columns)])
-        rows += chances(record.get("by chance", []), said, size)
-        name = f"{said} at 2^{size.bit_length() - 1}"
-        result[name] = markdown(["ε", *NAMES], rows)
-    return {name: result[name] for name in PAGE_TABLES}
-
-
-def chances(held: Sequence[dict[str, Any]], said: str, size: int) -> list[list[str]]:
-    """How far the printed columns are above ours, and how far chance takes them."""
-    here = [c for c in held if (c["queries"], c["D"]) == (said, size)]
-    if not here:
-        return []
-    above = [f"{100 * (c['mean printed/ours'] - 1):+.1f} %" for c in here]
-    error = [f"{100 * c['standard error of the column, five runs']:.1f} %" for c in here]
-    away = [f"{c['standard errors away, five runs']:+.1f}" for c in here]
-    return [["printed, above ours", *above], ["standard error", *error], ["so many of it", *away]]
 
 
 def main() -> None:
@@ -473,7 +292,7 @@ def main() -> None:
         record = records.held(RESULTS)
     else:
         record, old = computed(), records.held(RESULTS)
-        for kept in ("simulated", "by chance", "other readings"):  # made by themselves
+        for kept in ("simulated", "as run"):  # made by themselves
             record[kept] = old.get(kept, [])
         record[records.MADE] = old.get(records.MADE, {})
         write(record, "figures", "python -m reproduction.cormode")
@@ -488,13 +307,6 @@ def main() -> None:
         ]
         write(record, "simulated", "python -m reproduction.cormode --simulate EPSILON")
         print(key, found, flush=True)
-
-
-def write(record: dict[str, Any], part: str, command: str) -> None:
-    """The figures, how this part of them was made, and the tables of the page."""
-    record["simulated"].sort(key=lambda s: (s["D"], NAMES.index(s["method"]), s["epsilon"]))
-    records.stamp(record, part, command)
-    records.keep(RESULTS, record, PAGE, tables)
 
 
 if __name__ == "__main__":
