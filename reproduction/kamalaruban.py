@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, ScalarFormatter
 from numpy.typing import NDArray
 
 import sfumato as sf
@@ -289,6 +290,8 @@ def picture_4(rows: Sequence[dict[str, Any]]) -> Figure:
         errors.set_xscale("log")
         errors.set_yscale("log")
         errors.set_xticks(EPSILONS, [str(e) for e in EPSILONS])
+        errors.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        errors.yaxis.set_major_formatter(ScalarFormatter())
         errors.minorticks_off()
         factors.set_xlabel("log10 of the improvement factor, ε = 1")
         factors.set_ylabel("queries")

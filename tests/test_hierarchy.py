@@ -620,8 +620,17 @@ def test_other_metrics_are_refused() -> None:
             choice.bind(line)
         with pytest.raises(StudyError, match="it cannot round"):
             choice.bind(UniformMetric(Fraction(1), 8), rounded=True)
-        with pytest.raises(ValueError, match="does not have 8 cells"):
-            choice.bind_grid(UniformMetric(Fraction(1), 8), (3, 3), (True, True))
+
+
+@pytest.mark.parametrize("choice", [sf.Hierarchical(), sf.HaarHRR(), sf.Comb()])
+@pytest.mark.parametrize(("shape", "ordered"), [((3, 3), (True, True)), ((2, 4), (True,))])
+def test_a_grid_of_other_cells_is_refused(
+    choice: sf.Comb | sf.Hierarchical | sf.HaarHRR,
+    shape: tuple[int, ...],
+    ordered: tuple[bool, ...],
+) -> None:
+    with pytest.raises(ValueError, match="does not have 8 cells"):
+        choice.bind_grid(UniformMetric(Fraction(1), 8), shape, ordered)
 
 
 def test_domains_that_are_too_large_say_what_they_need_and_what_would_do() -> None:

@@ -6,8 +6,9 @@ axis it becomes a *channel*: a fixed table of integers from which both ends deri
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -379,6 +380,12 @@ def claimed_tightness(odds: Fraction, precision: int) -> float:
 def needs_uniform(metric: CellMetric) -> str | None:
     """Why a channel that treats all pairs alike cannot serve a metric, or None if it can."""
     return None if isinstance(metric, UniformMetric) else "it needs protect=Uniform(...)"
+
+
+def needs_grid(metric: CellMetric, shape: Sequence[int], ordered: Sequence[bool]) -> None:
+    """Refuse a shape and an order that do not speak of the metric's cells."""
+    if math.prod(shape) != metric.size or len(shape) != len(ordered) or min(shape) < 1:
+        raise ValueError(f"a grid of shape {tuple(shape)} does not have {metric.size} cells")
 
 
 def uniform_fitted(choice: Choice, metric: CellMetric, rounded: bool) -> UniformMetric:

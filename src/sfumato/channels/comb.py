@@ -44,6 +44,7 @@ from sfumato.channels.base import (
     SymbolChannel,
     as_weights,
     claimed_tightness,
+    needs_grid,
     needs_uniform,
     with_known_total,
 )
@@ -102,6 +103,7 @@ class Comb(Choice):
         precision: int,
     ) -> CombChannel:
         """The channel proper, if it fits."""
+        needs_grid(metric, shape, ordered)
         problem = needs_uniform(metric) or too_many(shape)
         if problem or not isinstance(metric, UniformMetric):
             raise StudyError(f"Comb does not fit: {problem}")

@@ -32,6 +32,7 @@ from sfumato.channels.base import (
     Floats,
     Outputs,
     SymbolChannel,
+    needs_grid,
     needs_uniform,
 )
 from sfumato.channels.trees import Levels, Tree, level_tuples
@@ -82,8 +83,7 @@ class LevelsChoice(Choice):
         self, metric: UniformMetric, shape: Sequence[int], ordered: Sequence[bool]
     ) -> None:
         """Whether shape and order speak of the metric's cells, and these can be read."""
-        if math.prod(shape) != metric.size or len(shape) != len(ordered) or min(shape) < 1:
-            raise ValueError(f"a grid of shape {tuple(shape)} does not have {metric.size} cells")
+        needs_grid(metric, shape, ordered)
         if metric.size > MOST_CELLS:
             raise TooLargeError(self._too_large(metric.size))
 
