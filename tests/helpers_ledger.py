@@ -15,7 +15,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from types import FrameType
@@ -29,6 +29,7 @@ from sfumato.central import ledger as module
 SHARES = tuple(Fraction(k, 37) for k in (1, 2, 5))
 WRITERS = 3
 DIED = 9
+SHUT_OUT = 8
 _MOST_LINES = 6_000  # of a writer's life: some three releases
 _MOST_SECONDS = 0.1
 _FILES = tuple(str(file.__file__) for file in (module, chain, wire))
@@ -46,8 +47,37 @@ def _in_place() -> None:
     wire.write_whole = lambda path, write: write(Path(path))
 
 
+@contextlib.contextmanager
+def _there_or_not(file: Path) -> Iterator[None]:
+    """A lock that is held as long as its file is there, whoever made it."""
+    lock = file.with_name(f"{file.name}.held")
+    until = time.monotonic() + 1.0
+    while True:
+        try:
+            os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
+            break
+        except FileExistsError:
+            if time.monotonic() > until:
+                raise sf.LedgerError("another writer holds it") from None
+            time.sleep(0.001)
+    try:
+        yield
+    finally:
+        lock.unlink()
+
+
+def _left_behind() -> None:
+    """Leave the lock of a dead writer where it is."""
+    module.locked = _there_or_not  # type: ignore[assignment]
+
+
 #: Ways to be wrong that the crashes must show.
-BROKEN: dict[str, Break] = {"unlocked": _unlocked, "in place": _in_place, "late": lambda: None}
+BROKEN: dict[str, Break] = {
+    "unlocked": _unlocked,
+    "left behind": _left_behind,
+    "in place": _in_place,
+    "late": lambda: None,
+}
 
 
 class _Line:
@@ -69,7 +99,6 @@ class _Line:
 def _write(path: Path, notes: Path, seed: int, lines: int | None, broken: str | None) -> None:
     """Release again and again until refused or dead."""
     rng = random.Random(seed)
-    chain.WAIT_SECONDS = 0.3  # beyond which the one who held the lock is dead
     if broken is not None:
         BROKEN[broken]()
     log = os.open(notes, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
@@ -97,8 +126,8 @@ def _born(path: Path, notes: Path, rng: random.Random, broken: str | None) -> tu
     if not process:
         try:
             _write(path, notes, seed, lines, broken)
-        except sf.SfumatoError:  # refused
-            os._exit(0)
+        except sf.SfumatoError as error:
+            os._exit(SHUT_OUT if "another writer" in str(error) else 0)
         finally:
             os._exit(1)
     return process, at
@@ -155,7 +184,7 @@ def crashes(folder: Path, seed: int, least: int, broken: str | None = None) -> d
     rng = random.Random(seed)
     axes = [sf.integers("age", 0, 9, protect=sf.Distance(0.5))]
     study = sf.Study("crashes", axes)
-    done = {"died": 0, "refused": 0, "ledgers": 0, "entries": 0, "full": 0, "locks left": 0}
+    done = {"died": 0, "refused": 0, "ledgers": 0, "entries": 0, "full": 0}
     while done["died"] < least:
         done["ledgers"] += 1
         home = folder / str(done["ledgers"])
@@ -167,11 +196,9 @@ def crashes(folder: Path, seed: int, least: int, broken: str | None = None) -> d
             codes = [os.waitstatus_to_exitcode(end) for end in ends]
             done["died"] += codes.count(DIED) + codes.count(-signal.SIGKILL)
             done["refused"] += codes.count(0)
-            lock = path.with_name(f"{path.name}.lock")
-            done["locks left"] += lock.exists()
-            lock.unlink(missing_ok=True)  # as its message says: no writer is left
             found = violations(path, home, before)
             found += ["a writer failed"] * codes.count(1)
+            found += ["a writer was shut out"] * codes.count(SHUT_OUT)
             if found:
                 return {**done, "violations": found}
             ledger = central.Ledger.load(path)

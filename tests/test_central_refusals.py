@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from scipy import sparse
 
 import sfumato as sf
 from sfumato.central import MWEM, Data, Exponential, Laplace, Ledger, Means, SmallDB, Space, Spend
+from sfumato.central.chain import locked
 from sfumato.errors import QuestionError, SfumatoError, StudyError, TooLargeError
 
 STUDY = sf.Study(
@@ -95,9 +97,12 @@ class TestLedgersStayReadable:
         link = tmp_path / "link.ledger"
         link.symlink_to(ledger.path)
         monkeypatch.setattr("sfumato.central.chain.WAIT_SECONDS", 0.0)
-        (tmp_path / "a.ledger.lock").touch()
-        with pytest.raises(SfumatoError, match="another process holds"):
+        late = r"another writer has held '.*/a\.ledger\.lock'"
+        with locked(ledger.path), pytest.raises(SfumatoError, match=late):
             Ledger.load(link).reserve("1/4", mechanism="late", people=30)
+        with locked(link), pytest.raises(SfumatoError, match=late):
+            ledger.reserve("1/4", mechanism="late", people=30)
+        assert not (tmp_path / "link.ledger.lock").exists()
 
 
 class TestNothingIsSpent:
@@ -174,6 +179,7 @@ def test_what_is_paid_for_is_not_lost_with_the_ledger(
 ) -> None:
     """Should the ledger be out of reach once the answers are there, they are given all the same."""
     ledger = book(tmp_path)
+    lock = ExitStack()
     answer = Laplace("age=1..3").prepare
 
     def prepare(space: Space, n: int) -> Any:
@@ -185,7 +191,7 @@ def test_what_is_paid_for_is_not_lost_with_the_ledger(
             run = prepared.run
 
             def run_margins(self, counts: Any, bits: Any) -> Any:
-                (tmp_path / "a.ledger.lock").touch()
+                lock.enter_context(locked(ledger.path))
                 return prepared.run_margins(counts, bits)
 
         return Locking()
@@ -193,7 +199,7 @@ def test_what_is_paid_for_is_not_lost_with_the_ledger(
     asked = Laplace("age=1..3")
     object.__setattr__(asked, "prepare", prepare)
     monkeypatch.setattr("sfumato.central.chain.WAIT_SECONDS", 0.0)
-    with pytest.warns(UserWarning, match=r"entry 1 of the ledger stays 'reserved'"):
+    with lock, pytest.warns(UserWarning, match=r"entry 1 of the ledger stays 'reserved'"):
         made = sf.central.release(DATA, asked, spend="1/4", ledger=ledger)
     assert len(made) == 1
     (entry,) = Ledger.load(ledger.path).entries

@@ -34,7 +34,7 @@ def _crashes(folder: Path, seed: int, least: int, *broken: str) -> dict[str, Any
 def test_no_crash_hides_a_release_or_spends_too_much(
     tmp_path: Path, seed: int, record_property: Callable[[str, Any], None]
 ) -> None:
-    """After every crash the file loads, and holds every release that was made, once."""
+    """After every crash the file loads, holds every release that was made, once, and can grow."""
     found = _crashes(tmp_path, seed, CRASHES)
     for name, value in found.items():
         record_property(name, value)
@@ -47,7 +47,8 @@ def test_no_crash_hides_a_release_or_spends_too_much(
 def test_the_crashes_would_show_a_ledger_that_is_wrong(
     broken: str, tmp_path: Path, seed: int, record_property: Callable[[str, Any], None]
 ) -> None:
-    """The twins: no lock, a file that is written over, and a release before it is entered."""
+    """The twins: no lock, one that outlives its holder, a file that is written over, and a release
+    before it is entered."""
     found = _crashes(tmp_path, seed, CRASHES, broken)
     record_property("died before it was seen", found["died"])
     assert found["violations"]

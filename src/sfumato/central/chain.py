@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from sfumato.errors import LedgerError
 
 WAIT_SECONDS = 10.0
+_POLL_SECONDS = 0.02
+_NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
 def _digest(before: str, part: Mapping[str, Any]) -> str:
@@ -52,31 +56,60 @@ def verified(document: Mapping[str, Any]) -> bool:
 
 @contextmanager
 def locked(file: Path, *, wait: float | None = None) -> Iterator[None]:
-    """Hold the lock of a file, which is another file beside it.
+    """Hold the lock of a file: the system's own, on an empty file beside it that stays there.
+
+    The system frees it when its holder ends, however that ends. Threads of one process exclude each
+    other too, and who holds it is refused like all others when asking again.
 
     Raises:
-        LedgerError: If someone else holds it for too long.
+        LedgerError: If someone else holds it for too long, or if it cannot be had at all.
     """
     real = Path(os.path.realpath(file))  # one lock, whatever link the file is reached by
     lock = real.with_name(f"{real.name}.lock")
-    until = time.monotonic() + (WAIT_SECONDS if wait is None else wait)
-    while True:
-        try:
-            os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-            break
-        except FileExistsError:
-            if time.monotonic() > until:
-                raise LedgerError(
-                    f"another process holds {str(lock)!r}; wait for it to end, or remove that file "
-                    "if none is running"
-                ) from None
-            time.sleep(0.02)
-        except FileNotFoundError:
+    seconds = WAIT_SECONDS if wait is None else wait
+    try:
+        if not real.parent.is_dir():  # which the library would make
             raise LedgerError(
-                f"cannot write {str(file)!r}: there is no folder {str(file.parent)!r}; make it "
+                f"cannot write {str(file)!r}: there is no folder {str(real.parent)!r}; make it "
                 "first"
-            ) from None
+            )
+        held = FileLock(
+            lock,
+            timeout=seconds,
+            poll_interval=_POLL_SECONDS,
+            mode=_mode(real.parent),
+            fallback_to_soft=False,  # which would outlive its holder
+        )
+        held.acquire()
+    except Timeout:
+        raise LedgerError(
+            f"another writer has held {str(lock)!r} for {seconds:g} seconds, and only one at a "
+            f"time may write {real.name!r}; try again when it has ended, which frees the lock even "
+            "if it is killed"
+        ) from None
+    except OSError as error:
+        raise LedgerError(_no_lock(lock, error)) from None
     try:
         yield
     finally:
-        lock.unlink(missing_ok=True)
+        held.release()
+
+
+def _mode(folder: Path) -> int:
+    """For those who may write in the folder: to read a file is enough to hold its lock."""
+    writers = folder.stat().st_mode & 0o022
+    return 0o600 | writers | writers << 1
+
+
+def _no_lock(lock: Path, error: OSError) -> str:
+    """Why a lock cannot be had, and what to do."""
+    folder = str(lock.parent)
+    if error.errno in _NO_LOCKS:
+        return (
+            f"the file system of {folder!r} knows no locks ({error.strerror}), without which two "
+            "writers could spend the same E; keep the ledger on one that does, such as a local disk"
+        )
+    return (
+        f"cannot open {str(lock)!r} ({error.strerror}), without whose lock the ledger beside it is "
+        f"not written; let this account write that file and in the folder {folder!r}"
+    )

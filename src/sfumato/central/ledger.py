@@ -75,9 +75,9 @@ class Ledger:
         E (Kamalaruban et al. 2020, Fact 1): for every pair of cells of every axis the sum of what
         they spent is at most that, compared as exact fractions.
 
-    The file is replaced in one step under a lock, and every line of it is chained to the one before
-    by a digest, so that a damaged or shortened file is refused. The digest is no secret: it guards
-    against accidents, not against whoever keeps the file.
+    The file is replaced in one step under a lock of the system, and every line of it is chained to
+    the one before by a digest, so that a damaged or shortened file is refused. The digest is no
+    secret: it guards against accidents, not against whoever keeps the file.
 
     Example:
         >>> import sfumato as sf
@@ -119,12 +119,9 @@ class Ledger:
             "total": to_plain(positive(total, "total")),
         }
         document = {**head, "events": [], "last": start(head)}
+        _refuse_present(file)  # before a lock is left beside what may be no ledger
         with locked(file):
-            if file.exists():
-                raise LedgerError(
-                    f"there is a file {str(file)!r} already; load that ledger, or name another "
-                    "file: a second ledger for the same people would spend E twice"
-                )
+            _refuse_present(file)
             _write(file, document)
         return cls(file, document)
 
@@ -370,6 +367,26 @@ def _read(file: Path) -> dict[str, Any]:
     return document
 
 
+def _refuse_present(file: Path) -> None:
+    """Refuse to begin a ledger where there is a file."""
+    if os.path.exists(file):  # where it may not be looked for, the lock says so
+        raise LedgerError(
+            f"there is a file {str(file)!r} already; load that ledger, or name another file: a "
+            "second ledger for the same people would spend E twice"
+        )
+
+
+def _refuse_hard_links(file: Path) -> None:
+    """Refuse a file of several names: it would be replaced under one, and stay under the others."""
+    names = file.stat().st_nlink if file.exists() else 1
+    if names > 1:
+        raise LedgerError(
+            f"cannot write {str(file)!r}: the file has {names} names (hard links), and a ledger "
+            "must have one: under the others it would stay as it is, and its E could be spent "
+            "again. Remove the other names, and let symbolic links lead to it instead"
+        )
+
+
 def _write(file: Path, document: Mapping[str, Any]) -> None:
     """Put a whole file in place, and on the disk."""
 
@@ -381,7 +398,14 @@ def _write(file: Path, document: Mapping[str, Any]) -> None:
             os.fsync(out.fileno())
 
     file = Path(os.path.realpath(file))  # not a link to it, which would be replaced by a copy
-    wire.write_whole(file, fill)
+    try:
+        _refuse_hard_links(file)
+        wire.write_whole(file, fill)
+    except OSError as error:
+        raise LedgerError(
+            f"cannot write {str(file)!r} ({error.strerror}), and the ledger stays as it was; let "
+            f"this account write in the folder {str(file.parent)!r}, with room on its disk"
+        ) from None
     with contextlib.suppress(OSError):  # not every system can: then the file alone must do
         folder = os.open(file.parent, os.O_RDONLY)
         try:
