@@ -29,6 +29,7 @@ from sfumato.channels import hadamard as hadamard_file
 from sfumato.channels import hashing as hashing_file
 from sfumato.channels.base import signs
 from sfumato.channels.hashing import best_prime, primes
+from sfumato.channels.matrices import scattered as scatter
 from sfumato.channels.transforms import digit_products, walsh_hadamard
 from sfumato.estimation.bands import row_covariance
 from sfumato.estimation.mixture import SymbolMixture
@@ -235,11 +236,14 @@ def test_any_two_cells_collide_under_exactly_one_in_g_hashes(size: int, g: int) 
     values = channel._all_values()
     for x, y in itertools.combinations(range(size), 2):
         assert np.count_nonzero(values[x] == values[y]) * g == channel.hashes
-    for x in range(1, size):  # cell 0 has value 0 always; any other has every value equally often
+    assert channel.place[0] == 0  # place 0 has value 0 always; any other all values equally often
+    for x in range(1, size):
         assert np.bincount(values[x]).tolist() == [channel.hashes // g] * g
 
 
-@pytest.mark.parametrize(("size", "g"), [(100, 2), (3_000, 3), (3_000, 61), (65_536, 5)])
+@pytest.mark.parametrize(
+    ("size", "g"), [(100, 2), (3_000, 3), (3_000, 61), (65_536, 5), (65_536, 17), (200, 251)]
+)
 def test_hash_values_are_sums_of_products_of_digits(size: int, g: int) -> None:
     channel = bound(sf.OLH(g=g), size)
     assert isinstance(channel, OLHChannel)
@@ -247,12 +251,41 @@ def test_hash_values_are_sums_of_products_of_digits(size: int, g: int) -> None:
     cells = rng.integers(0, size, 200)
     numbers = rng.integers(0, channel.hashes, 200)
     values = channel.hashed(numbers, cells)
-    for a, x, value in zip(numbers.tolist(), cells.tolist(), values, strict=True):
+    places = channel.place[cells].tolist()
+    for a, r, value in zip(numbers.tolist(), places, values, strict=True):
         total = 0
         for _ in range(channel.digits):
-            total += (a % g) * (x % g)
-            a, x = a // g, x // g
+            total += (a % g) * (r % g)
+            a, r = a // g, r // g
         assert value == total % g
+
+
+def test_places_are_numbers_of_s_digits_each_given_once_at_most() -> None:
+    for g in primes(251):
+        for size in (1, 2, 3, g - 1, g, g + 1, 40):
+            if size < 1 or sf.OLH(g=g).misfit(UniformMetric(Fraction(1), size)):
+                continue
+            channel = bound(sf.OLH(g=g), size)
+            assert isinstance(channel, OLHChannel)
+            assert len(set(channel.place.tolist())) == size
+            assert 0 <= channel.place.min() <= channel.place.max() < channel.hashes
+
+
+def test_numbers_of_any_order_are_scattered_each_once() -> None:
+    """Reports are read with these numbers: other ones would be another study."""
+    for order in (*range(1, 300), 3**7, 5**6, 7**5, 3**11, 1 << 16):
+        found = scatter(np.arange(order), np.array(order))
+        assert found[0] == 0
+        np.testing.assert_array_equal(np.sort(found), np.arange(order))
+    orders = np.repeat(np.arange(1, 100), np.arange(1, 100))
+    ranks = np.concatenate([np.arange(order) for order in range(1, 100)])
+    one_by_one = [
+        int(scatter(np.array(r), np.array(k))) for r, k in zip(ranks, orders, strict=True)
+    ]
+    assert scatter(ranks, orders).tolist() == one_by_one
+    assert scatter(np.arange(1, 9), np.array(9)).tolist() == [3, 4, 1, 6, 8, 7, 2, 5]
+    far = scatter(np.array([1, 2, 3, 177_146]), np.array(3**11))
+    assert far.tolist() == [126_835, 116_438, 163_501, 7_775]
 
 
 def test_the_default_g_has_the_smallest_variance_among_fitting_primes() -> None:
@@ -646,8 +679,8 @@ def test_they_are_compared_where_every_pair_is_protected_alike(
 def test_sixty_five_thousand_cells(choice: Choice) -> None:
     """One cell and a range, right within their exact error, which is itself right within its own.
 
-    The reported variance is a sum over reports of g = f² − (a reading of w²), with mean Var(f | x);
-    of a wide range few reports carry most of f, so that sum is rough, and its own variance exact.
+    The reported variance is a sum over reports of g = f² − (a reading of w²), with mean Var(f | x),
+    whose own variance is known exactly too.
     """
     size, people = 1 << 16, 200_000
     study = sf.Study("wide", [axis("a", size, choice)])
@@ -669,44 +702,50 @@ def test_sixty_five_thousand_cells(choice: Choice) -> None:
 
 
 def in_the_order_of_cells(rank: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows as the paper has them, for twins."""
+    """Rows and digits as the papers have them, for twins."""
     assert np.all(rank < order)
     return rank
 
 
-def kurtosis(size: int, low: int, high: int) -> float:
-    """Of a range's reading over all columns: 3 for a normal law, large if it hangs on a few."""
+def kurtosis(choice: Choice, size: int, low: int, high: int) -> float:
+    """Of a range's reading over all outputs: 3 for a normal law, large if it hangs on a few."""
     places = np.arange(size)
     weights = ((places >= low) & (places < high)).astype(float)
-    read = bound(sf.HRR(), size).coefficients(weights) - weights.mean()
+    read = bound(choice, size).coefficients(weights) - weights.mean()
     return float(np.mean(read**4) / np.mean(read**2) ** 2)
 
 
 @pytest.mark.parametrize("size", [100, 256, 1_000, 4_096, 65_536])
-def test_no_range_hangs_on_a_few_columns(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("choice", [sf.HRR(), sf.OLH(), sf.OLH(g=2), sf.OLH(g=7)], ids=str)
+def test_no_range_hangs_on_a_few_columns_or_hashes(
+    choice: Choice, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ranges = [(0, size // 2), (0, size // 4), (size // 3, size // 2)]
-    ours = [kurtosis(size, *held) for held in ranges]
-    monkeypatch.setattr(hadamard_file, "scattered", in_the_order_of_cells)
-    printed = [kurtosis(size, *held) for held in ranges]  # the twin
+    ours = [kurtosis(choice, size, *held) for held in ranges]
+    for file in (hadamard_file, hashing_file):
+        monkeypatch.setattr(file, "scattered", in_the_order_of_cells)
+    printed = [kurtosis(choice, size, *held) for held in ranges]  # the twin
     assert max(ours) < 6 < 8 < min(printed)
 
 
 @pytest.mark.parametrize("scattered", [True, False])
-def test_intervals_of_wide_ranges_hold_the_truth_with_few_people_a_column(
-    scattered: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("choice", "last"), [(sf.HRR(), 510), (sf.OLH(), 249)], ids=str)
+def test_intervals_of_wide_ranges_hold_the_truth_with_few_people_a_cell(
+    choice: Choice, last: int, scattered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """400 runs: 95 % ± 4·1.1 %, and a stated error that hardly varies.
 
-    The twin has rows in the order of cells: who misses the few columns that tell the range gets
-    half of all people and a small error.
+    The twin has rows and digits in the order of cells: who misses the few columns or hashes that
+    tell the range gets nearly the same number whatever the truth, and a small error.
     """
     if not scattered:
-        monkeypatch.setattr(hadamard_file, "scattered", in_the_order_of_cells)
-    study = sf.Study("s", [axis("x", 1_000, sf.HRR())])
+        for file in (hadamard_file, hashing_file):
+            monkeypatch.setattr(file, "scattered", in_the_order_of_cells)
+    study = sf.Study("s", [axis("x", 1_000, choice)])
     values = np.minimum(np.random.default_rng(1).geometric(0.008, 1_000) - 1, 999)
-    truth = np.count_nonzero(values <= 510)
+    truth = np.count_nonzero(values <= last)
     answers = [
-        study.simulate({"x": values}, seed=seed).estimate("unbiased").count(x=(0, 510))
+        study.simulate({"x": values}, seed=seed).estimate("unbiased").count(x=(0, last))
         for seed in range(400)
     ]
     held = np.mean([a.low <= truth <= a.high for a in answers])

@@ -1,9 +1,11 @@
 """A random hash of the cell to a few values, told by randomised response (OLH).
 
-The family of hashes is finite and belongs to the study: g is a prime, cells are written with s
-digits in base g, s the fewest that suffice, and the hash of number a, itself s digits, takes cell x
-to Σ a_i·x_i mod g. Two different cells have the same value under exactly one in g of the g^s
-hashes, since their digits' difference is not zero and g is prime.
+The family of hashes is finite and belongs to the study: g is a prime, every cell x has a place r(x)
+of its own, written with s digits in base g, s the fewest that suffice, and the hash of number a,
+itself s digits, takes x to Σ a_i·r_i mod g. Two different cells have the same value under exactly
+one in g of the g^s hashes, since their digits' difference is not zero and g is prime. Places are
+`scattered` over cells. With r(x) = x most hashes would have about as many cells of a wide range at
+each value, so that it would be read from the few people who drew one of the others.
 
 Guarantee:
     E(x, x') = ε for every pair, exact for the integer table, and tight. The hash is drawn without
@@ -45,6 +47,7 @@ from sfumato.channels.base import (
     uniform_fitted,
     with_known_total,
 )
+from sfumato.channels.matrices import scattered
 from sfumato.channels.response import KaryResponse, KaryResponseChannel
 from sfumato.channels.transforms import digit_products
 from sfumato.errors import StudyError, TooLargeError
@@ -77,9 +80,7 @@ class OLH(Choice):
     """Choose optimised local hashing; it fits `Uniform`.
 
     A report is the number of a random hash and one noisy value of it. For many cells its answers
-    have the smallest error that ε allows, as those of `OUE` do, from reports of a few bytes. A wide
-    range over many cells rests on few hashes: with not many more people than cells its error,
-    though right on average, is itself rough.
+    have the smallest error that ε allows, as those of `OUE` do, from reports of a few bytes.
 
     Args:
         g: How many values a hash has, a prime up to 251. By default the prime up to 61 with the
@@ -204,13 +205,34 @@ class OLHChannel(SymbolChannel):
     def hashed(self, numbers: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray[np.int64]:
         """h_a(x) for hashes and cells by number, several digits at a time from a table."""
         table, base = self._products
+        packed, rounds = self._packed
+        places: NDArray[np.integer[Any]] = np.take(packed, cells)
         total: NDArray[np.int64] = np.zeros((), dtype=np.int64)
-        left = self.hashes
-        while left > 1:
-            high_number, high_cell = numbers // base, cells // base
-            total = total + table[(numbers - high_number * base) * base + cells - high_cell * base]
-            numbers, cells, left = high_number, high_cell, -(-left // base)
+        for _ in range(rounds):
+            higher = numbers // base
+            total = total + table[(numbers - higher * base) * base + (places & 255)]
+            numbers, places = higher, places >> 8
         return total % self.prime
+
+    @cached_property
+    def place(self) -> NDArray[np.int64]:
+        """For every cell the number, from 0 to g^s − 1, whose digits stand for it."""
+        found = scattered(np.arange(self.size), np.array(self.hashes))
+        found.setflags(write=False)
+        return found
+
+    @cached_property
+    def _packed(self) -> tuple[NDArray[np.uint32], int]:
+        """Every cell's place, a byte for as many digits as `_products` takes, and how many bytes.
+
+        They are four at most, as g^(s + 1) is at most `MOST_OUTPUTS`.
+        """
+        _, base = self._products
+        rounds = -(-self.digits // _digits(base, self.prime))
+        packed = np.zeros(self.size, dtype=np.uint32)
+        for place in range(rounds):
+            packed |= (self.place // base**place % base << 8 * place).astype(np.uint32)
+        return packed, rounds
 
     @cached_property
     def _products(self) -> tuple[NDArray[np.uint8], int]:
@@ -301,7 +323,7 @@ class OLHChannel(SymbolChannel):
         result = np.empty((len(flat), self.size))
         for part in self._chunks(len(flat)):
             turned = np.moveaxis(flat[part], -1, -2)
-            result[part] = digit_products(turned, self.prime, sign=-1)[:, 0, : self.size]
+            result[part] = digit_products(turned, self.prime, sign=-1)[:, 0, self.place]
         return result.reshape(*table.shape[:-1], self.size)
 
     def _sums(self, weights: Floats) -> Floats:
@@ -312,7 +334,7 @@ class OLHChannel(SymbolChannel):
         result = np.empty((len(flat), self.hashes, self.prime))
         for part in self._chunks(len(flat)):
             table = np.zeros((len(flat[part]), self.prime, self.hashes))
-            table[:, 0, : self.size] = flat[part]
+            table[:, 0, self.place] = flat[part]
             result[part] = np.moveaxis(digit_products(table, self.prime), -1, -2)
         return result.reshape(*weights.shape[:-1], self.outputs)
 

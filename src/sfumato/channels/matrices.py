@@ -182,22 +182,33 @@ def _numbered(
 def scattered(rank: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
     """The row of a block's first cell, second and so on: each of 1..order − 1 once, in no order.
 
-    Each step can be undone, and leaves 0 where it is: high bits go into low ones, and an odd
-    multiplier carries low bits into high ones.
+    Each step can be undone on numbers below the next power of two, and leaves 0 where it is: high
+    bits go into low ones, and an odd multiplier carries low bits into high ones. Where the order is
+    no power of two, what comes out too large goes in again until it does not, which can be undone
+    as well: all of that lies on one cycle.
 
     Args:
         rank: Numbers from 1 to order − 1, or from 0 where row 0 is somebody's.
-        order: Powers of two.
+        order: Up to 2^31, one for each number or one for all.
 
     Example:
         >>> scattered(np.arange(1, 8), np.full(7, 8)).tolist()
         [1, 4, 3, 6, 2, 7, 5]
+        >>> scattered(np.arange(1, 7), np.array(7)).tolist()
+        [1, 4, 3, 6, 2, 5]
     """
-    half = (np.bitwise_count(order - 1).astype(np.int64) + 1) // 2
+    last = order - 1
+    for shift in (1, 2, 4, 8, 16):
+        last = last | last >> shift  # the last number below the next power of two
+    half = (np.bitwise_count(last).astype(np.int64) + 1) // 2
     row = np.asarray(rank)
     for multiplier in _MULTIPLIERS:
-        row = ((row ^ row >> half) * multiplier) & (order - 1)
-    scrambled: NDArray[np.int64] = row ^ row >> half
+        row = ((row ^ row >> half) * multiplier) & last
+    scrambled: NDArray[np.int64] = np.asarray(row ^ row >> half)
+    outside = scrambled >= order
+    if np.any(outside):
+        orders = np.broadcast_to(order, scrambled.shape)
+        scrambled[outside] = scattered(scrambled[outside], orders[outside])
     return scrambled
 
 
