@@ -292,7 +292,7 @@ def main() -> None:
         record = records.held(RESULTS)
     else:
         record, old = computed(), records.held(RESULTS)
-        for kept in ("simulated", "as run"):  # made by themselves
+        for kept in ("simulated", "as run", "compiler"):  # made by themselves
             record[kept] = old.get(kept, [])
         record[records.MADE] = old.get(records.MADE, {})
         write(record, "figures", "python -m reproduction.cormode")

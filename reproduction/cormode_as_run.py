@@ -55,28 +55,33 @@ TREES = tuple(int(name.removeprefix("HH_")) for name in NAMES if name.startswith
 
 
 @contextmanager
-def compiled() -> Iterator[Noise]:
-    """Noise by GCC's generators: chance of a flip, people and starts by level → noisy counts."""
+def compiled() -> Iterator[tuple[Noise, str]]:
+    """Noise by GCC's generators: chance of a flip, people and starts by level → noisy counts.
+
+    Beside it, what the compiler says of itself.
+    """
     name = os.environ.get("CXX", "c++")
     compiler = shutil.which(name)
     if compiler is None:
         raise SystemExit(f"no C++ compiler {name!r} here: install g++, or name yours by CXX=...")
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "levels"
-        build = [compiler, "-O2", "-std=c++14", SOURCE, "-o", program]
+        build: list[str | Path] = [compiler, "-O2", "-std=c++14", SOURCE, "-o", program]
         subprocess.run(build, check=True)  # noqa: S603 (our own source)
+        told = subprocess.run([compiler, "--version"], check=True, capture_output=True, text=True)  # noqa: S603
+        version = told.stdout.splitlines()[0]
 
         def noise(flipped: float, people: Sequence[Counts], starts: Sequence[int]) -> list[Counts]:
             given = b"".join(
                 np.concatenate([[len(here), start], here]).astype(np.uint32).tobytes()
                 for here, start in zip(people, starts, strict=True)
             )
-            asked = [program, repr(flipped)]
-            told = subprocess.run(asked, input=given, check=True, stdout=subprocess.PIPE)  # noqa: S603
-            found = np.frombuffer(told.stdout, dtype=np.uint32).astype(np.int64)
+            asked: list[str | Path] = [program, repr(flipped)]
+            run = subprocess.run(asked, input=given, check=True, stdout=subprocess.PIPE)  # noqa: S603
+            found = np.frombuffer(run.stdout, dtype=np.uint32).astype(np.int64)
             return np.split(found, np.cumsum([len(here) for here in people])[:-1])
 
-        yield noise
+        yield noise, version
 
 
 def folded_cauchy(size: int) -> Floats:
@@ -186,7 +191,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     record = records.held(RESULTS)
     found: list[dict[str, Any]] = []
-    with compiled() as noise:
+    with compiled() as (noise, version):
         for size, b, alike in ((s, b, a) for s in SIZES for b in TREES for a in (True, False)):
             runs = RUNS[size] // (10 if quick else 1)
             found += columns(b, size, noise, alike=alike, runs=runs)
@@ -197,7 +202,7 @@ def main() -> None:
                     f"± {held['standard error of that, five runs']:.3f}",
                     flush=True,
                 )
-    record["as run"] = found
+    record["as run"], record["compiler"] = found, version
     if not quick:
         write(record, "as run", "python -m reproduction.cormode_as_run")
 

@@ -11,13 +11,16 @@ import platform
 import re
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import hypothesis
+import numpy as np
 import pytest
+
+from benchmarks.recording import origin
 
 hypothesis.settings.register_profile("test", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("soak", deadline=None, max_examples=2_000, print_blob=True)
@@ -58,6 +61,18 @@ def seed(request: pytest.FixtureRequest) -> int:
     base = request.config.option.soak_seed
     name = f"{FIXED_SEED if base is None else base}:{request.node.nodeid}"
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+
+
+@pytest.fixture
+def record_property(
+    record_property: Callable[[str, object], None],
+) -> Callable[[str, object], None]:
+    """As pytest's own, with the numbers of NumPy as plain ones, which workers can send home."""
+
+    def record(name: str, value: object) -> None:
+        record_property(name, value.item() if isinstance(value, np.generic) else value)
+
+    return record
 
 
 class Examples:
@@ -152,6 +167,7 @@ class SoakRecord:
         folder.mkdir(parents=True, exist_ok=True)
         seed = self.config.option.soak_seed
         record = {
+            **origin(f"make soak SEED={seed}"),
             "seed": seed,
             "started": self.started.isoformat(timespec="seconds"),
             "python": platform.python_version(),
