@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
-import numpy as np
 import pytest
 
 from benchmarks.recording import origin
@@ -67,10 +66,13 @@ def seed(request: pytest.FixtureRequest) -> int:
 def record_property(
     record_property: Callable[[str, object], None],
 ) -> Callable[[str, object], None]:
-    """As pytest's own, with the numbers of NumPy as plain ones, which workers can send home."""
+    """As pytest's own, with all that NumPy made as plain numbers, which workers can send home."""
+
+    def plain(value: Any) -> object:
+        return value.tolist()
 
     def record(name: str, value: object) -> None:
-        record_property(name, value.item() if isinstance(value, np.generic) else value)
+        record_property(name, json.loads(json.dumps(value, default=plain)))
 
     return record
 
