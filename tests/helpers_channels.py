@@ -78,12 +78,6 @@ def _dates(size: int, eps: Epsilon) -> Axis:
     return sf.dates("x", "2024-01-01", str(end), step="1 week", protect=protect)
 
 
-def _capped(size: int, eps: Epsilon) -> Axis:
-    """E stops growing somewhere between one step and the whole axis."""
-    cap = eps * max(1, size - 1) * Fraction(5, 9)
-    return sf.integers("x", 0, size - 1, protect=sf.Distance(eps, cap=cap))
-
-
 def _equal_bins(size: int, eps: Epsilon) -> Axis:
     return sf.reals("x", 0, 1, bins=size, protect=sf.Distance(eps, per=Fraction(1, size)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -11,13 +12,18 @@ from helpers_channels import TIGHT, Stream, all_words, exceeding_pair, is_tight
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.channels import CombChannel
-from sfumato.channels.comb_tables import MOST_SYMBOLS
+from sfumato.channels import CombChannel, comb
+from sfumato.channels.comb_tables import MOST_SYMBOLS, comb_weights
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.estimation.mixture import JointMixture, Runs, SymbolMixture
+from sfumato.estimation.mixture import JointMixture, Runs, SymbolMixture, _refuse_outputs
 from sfumato.exact import at_most_exp
 from sfumato.metrics import LineMetric, UniformMetric
-from sfumato.planning.uniform import choose_uniform, comb_variance, kary_variance
+from sfumato.planning.uniform import (
+    choose_uniform,
+    comb_variance,
+    hash_variance,
+    kary_variance,
+)
 from sfumato.randomness import SeededBits
 
 Floats = NDArray[np.float64]
@@ -117,6 +123,27 @@ def test_transforms_equal_the_matrix(shape: tuple[int, ...], ordered: bool) -> N
     assert np.allclose(channel.mix(cells), cells @ law)
     assert np.allclose(channel.expect(outputs), outputs @ law.T)
     assert np.allclose(channel.report_likelihood(np.arange(channel.outputs)), law.T)
+
+
+@pytest.mark.parametrize("shape", [(7,), (12,), (4, 4), (3, 6)], ids=str)
+def test_rows_that_are_one_row_moved_are_squared_by_one_transform(shape: tuple[int, ...]) -> None:
+    """All cells of a histogram: their squares, over people and over reports, one by one."""
+    channel = bound(shape)
+    rng = np.random.default_rng(8)
+    bump = rng.random(channel.size)
+    order = rng.permutation(channel.size)
+    several = np.eye(channel.size)[order]
+    moved = bump[channel._moved(order)]
+    profile = rng.integers(0, 9, (2, channel.outputs)).astype(float)
+    law = channel.likelihood()
+    for rows in (several, moved):
+        assert channel._moves(rows) is not None
+        squares = channel.coefficients(rows) ** 2
+        assert np.allclose(channel.products(profile, rows, rows), profile @ squares.T)
+        assert np.allclose(channel.second_moment(rows), squares @ law.T)
+    moved[1, 0] += 0.01
+    assert channel._moves(moved) is None
+    assert bound((3, 5))._moves(np.eye(15)) is None, "16 steps around, and no more than 15 cells"
 
 
 @pytest.mark.parametrize("size", [5, 12, 16, 31])
@@ -222,6 +249,7 @@ def test_the_planner_chooses_by_variance() -> None:
     assert chosen(256, 1) == sf.Comb()
     assert chosen(2, 1) == sf.KaryResponse()
     assert chosen(8, 6) == sf.KaryResponse()  # the truth is told nearly always
+    assert chosen(6, 1.5) == sf.KaryResponse()  # few cells: 1.22 times its variance is too much
     near = UniformMetric(Fraction(2), 8)  # combs have 1.36 times the unbiased variance
     assert choose_uniform(near, (8,), (True,))[0] == sf.Comb()
     assert choose_uniform(near, (8,), (True,), method="unbiased")[0] == sf.KaryResponse()
@@ -232,6 +260,148 @@ def test_the_planner_chooses_by_variance() -> None:
     assert study.axes[0].choice == sf.Comb()
     assert "times below that of k-ary response" in study.explain()
     assert sf.Study.from_toml(study.to_toml()) == study
+
+
+@pytest.mark.parametrize(
+    ("size", "eps"),
+    [
+        *((size, eps) for size in (2, 3) for eps in ("1e-9", "1e-3", "1", "6", "30")),
+        *((5, eps) for eps in ("3", "20")),
+        *((11, eps) for eps in ("4", "8", "20", "300")),
+    ],
+)
+def test_combs_that_say_the_same_as_k_ary_response_are_not_chosen(size: int, eps: str) -> None:
+    """One step under a tooth, and a prime number of cells; rounding does not choose."""
+    metric = UniformMetric(Fraction(eps), size)
+    channel = sf.Comb().bind(metric)
+    assert channel.tooth == 1
+    law, plain = channel.likelihood(), sf.KaryResponse().bind(metric).likelihood()
+    first = law[:, : channel.circle] / channel.chances[0]
+    assert np.allclose(np.sort(first, axis=1), np.sort(plain, axis=1), rtol=1e-9)
+    for method in ("likelihood", "unbiased"):
+        found, why = choose_uniform(metric, (size,), (True,), method=method)
+        assert found == sf.KaryResponse()
+        assert "say the same" in why
+
+
+@pytest.mark.parametrize("eps", ["1e-320", "1e-30", "1e-17", "700", "1e6", "1e400"])
+def test_any_epsilon_has_a_choice_or_a_clear_refusal(eps: str) -> None:
+    for size, ordered in ((2, True), (16, True), (16, False)):
+        try:
+            study = sf.Study(
+                "s",
+                [
+                    sf.integers("a", 0, size - 1, protect=sf.Uniform(eps))
+                    if ordered
+                    else sf.categories("a", [str(k) for k in range(size)], protect=sf.Uniform(eps))
+                ],
+            )
+            study.channels  # noqa: B018
+        except StudyError as refused:
+            assert "use a larger epsilon" in str(refused)  # noqa: PT017
+            assert Fraction(eps) < 1
+        else:
+            assert Fraction(eps) > 1 or study.expected_error(10).rows[-1].stderr > 1e6
+
+
+@pytest.mark.parametrize("size", [4, 7, 16])
+def test_the_least_epsilons_are_read_as_surely(size: int) -> None:
+    """Chances that differ in their last digits only: the reading must not rest on these."""
+    channel = bound((size,), Fraction(1, 10**12))
+    law = [[Fraction(word) for word in row] for row in channel.words()[0]]
+    total = channel.words()[1]
+    weights = (np.arange(size) < size // 2).astype(float)
+    read = [Fraction(value) for value in channel.coefficients(weights).tolist()]
+    means = [sum(p * f for p, f in zip(row, read, strict=True)) / total for row in law]
+    # Readings are about 10^13, each rounded by 2^-53 of that, and nothing else may go wrong.
+    assert np.allclose([float(mean) for mean in means], weights, atol=2e-2)
+
+
+def test_defaults_can_be_decoded_by_the_default_decoder() -> None:
+    """Whatever ε: hashes and trees have no more kinds of reports than are decoded."""
+    for eps in ("1/2", "1", "2", "3", "4", "6", "10"):
+        for shape, ordered in (
+            ((1_000,), (False,)),
+            ((5_000,), (False,)),
+            ((30_000,), (False,)),
+            ((5_000,), (True,)),
+            ((70_000,), (True,)),
+            ((200, 200), (True, True)),
+            ((500, 9, 9), (True, True, True)),
+            ((40, 40, 40), (True, True, True)),
+        ):
+            metric = UniformMetric(Fraction(eps), int(np.prod(shape)))
+            choice, _ = choose_uniform(metric, shape, ordered)
+            _refuse_outputs(choice.bind_grid(metric, shape, ordered))
+    with pytest.raises(TooLargeError, match=r"279,841 kinds .* the limit is 262,144"):
+        _refuse_outputs(sf.OLH().bind(UniformMetric(Fraction(3), 1_000)))
+    thousand = UniformMetric(Fraction(3), 1_000)
+    assert choose_uniform(thousand, (1_000,), (False,))[0] == sf.OLH(19)
+    assert choose_uniform(thousand, (1_000,), (False,), method="unbiased")[0] == sf.OLH()
+    many = UniformMetric(Fraction(1), 1 << 22)  # more than hashes take
+    assert choose_uniform(many, (1 << 22,), (False,))[0] == sf.HRR()
+
+
+def test_hashes_have_the_variance_of_the_channel() -> None:
+    metric = UniformMetric(Fraction(2), 300)
+    one = np.zeros(300)
+    one[7] = 1.0
+    for prime in (3, 7, 11):
+        channel = sf.OLH(prime).bind(metric)
+        exact = float((channel.second_moment(one) - one**2).mean())
+        assert hash_variance(metric, prime) == pytest.approx(exact, rel=0.02)
+    assert hash_variance(metric) <= min(hash_variance(metric, g) for g in (7, 11))
+    assert hash_variance(metric) == pytest.approx(hash_variance(metric, 7), rel=0.02)
+
+
+def test_many_combs_are_drawn_up_in_linear_time() -> None:
+    """40³ cells have 32,000 combs, whose words took minutes when each summed all weights anew."""
+    start = time.process_time()
+    channel = bound((40, 40, 40))
+    assert sum(channel._combs.weights) == 1 << 64
+    assert time.process_time() - start < 20
+
+
+def test_combs_of_a_grid_are_drawn_as_often_as_pays() -> None:
+    """1/k along an ordered axis and 2 without teeth; √m without teeth where there is no order."""
+    teeth = np.array([[0, 1], [1, 0], [1, 1], [2, 3], [6, 1]])
+    one = Fraction(1 << 40)
+    both = comb_weights(teeth, (8, 9), (True, True))
+    assert [Fraction(w) / one for w in both] == [2, 2, 1, Fraction(both[3]) / one, Fraction(1, 2)]
+    assert both[3] == (1 << 40) // 2 // 3
+    assert comb_weights(teeth, (8, 9), (True, False)) == [
+        2 << 40,
+        3 << 40,
+        1 << 40,
+        1 << 39,
+        1 << 39,
+    ]
+
+
+@pytest.mark.parametrize("ordered", [(True, True), (True, False)], ids=str)
+def test_other_factors_for_no_teeth_have_larger_errors(
+    ordered: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random boxes of 32 × 16 cells: a third as often, or three times, and the variance grows."""
+    shape = (32, 16)
+    usual = comb_variance(bound(shape, 1, ordered))
+    rightly = comb.comb_weights
+
+    for factor in (Fraction(1, 3), Fraction(3)):
+
+        def other(
+            teeth: NDArray[np.int64],
+            moduli: tuple[int, ...],
+            axes: tuple[bool, ...],
+            factor: Fraction = factor,
+        ) -> list[int]:
+            empty = (teeth == 0).sum(axis=1).tolist()
+            pairs = zip(rightly(teeth, moduli, axes), empty, strict=True)
+            return [max(1, int(weight * factor**none)) for weight, none in pairs]
+
+        monkeypatch.setattr(comb, "comb_weights", other)
+        assert comb_variance(bound(shape, 1, ordered)) > usual
+        monkeypatch.setattr(comb, "comb_weights", rightly)
 
 
 def test_what_does_not_fit_is_refused() -> None:

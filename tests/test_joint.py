@@ -251,6 +251,19 @@ def test_nobody_has_no_answers() -> None:
         assert np.isnan(answer.value)
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{m.id} {m.options()}")
+def test_records_are_asked_about_where_they_were_put(mechanism: Choice) -> None:
+    """With ε = 40 nearly all noise is that of levels, combs, hashes and columns: six deviations."""
+    counts = crowd()
+    a, b = (np.repeat(place.ravel(), counts.ravel()) for place in np.indices(SHAPE))
+    tally = pair(mechanism, 40.0).simulate({"a": a, "b": b}, seed=11)
+    estimate = tally.estimate("unbiased")
+    for k in range(6):
+        for j in range(4):
+            answer = estimate.count(a=k, b=j)
+            assert abs(answer.value - counts[k, j]) <= 6 * answer.stderr + 1e-6
+
+
 # Plans
 
 

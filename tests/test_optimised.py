@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato import cache
-from sfumato.channels import OptimisedChannel, optimising
+from sfumato.channels import OptimisedChannel, optimised, optimising
 from sfumato.channels.optimised import WORKLOADS
 from sfumato.channels.optimising import (
     cells_gram,
@@ -32,6 +32,7 @@ from sfumato.channels.optimising import (
 )
 from sfumato.channels.sets import Sets, sets_from_text, sets_to_text
 from sfumato.errors import FormatError, StudyError, TooLargeError
+from sfumato.exact import at_most_exp, exp_floor
 from sfumato.metrics import LineMetric, UniformMetric
 
 
@@ -105,6 +106,20 @@ class TestWords:
         assert total == 1 << precision
         assert all(sum(row) == total and min(row) >= 0 for row in rows)
         assert exceeding_pair(rows, metric) is None
+
+    def test_a_blank_that_rounding_makes_uneven_is_not_taken(self) -> None:
+        """Coarse words: the first try leaves blanks that differ too much, a later one does not."""
+        eps = Fraction(1, 100)
+        odds, uneven = exp_floor(eps), 0
+        for seed in range(60):
+            rng = np.random.default_rng(seed)
+            members = np.concatenate([np.eye(2, dtype=np.bool_), rng.random((8, 2)) < 0.5])
+            sets = Sets(members, np.floor(2.0 ** (8 * rng.random(10))))
+            uneven += optimised._words(sets, odds, 10, 10) is None
+            for spare in range(1, 11):
+                found = optimised._words(sets, odds, 10, spare)
+                assert found is None or at_most_exp(Fraction(max(found[2]), min(found[2])), eps)
+        assert uneven > 0
 
     def test_words_on_both_sides_of_every_bound(self) -> None:
         for size in (2, 5, 9):
@@ -260,6 +275,9 @@ class TestFiles:
         np.testing.assert_allclose(channel.coefficients(np.eye(6)) @ law.T, np.eye(6), atol=1e-9)
         cells = sf.Optimised("cells").bind(uniform(6))
         assert channel.second_moment(halves[0]).mean() < cells.second_moment(halves[0]).mean()
+        # Nine times the square of a channel made for cells; without a share of cells, 10^8 times.
+        every = np.eye(6)
+        assert channel.second_moment(every).mean() < 20 * cells.second_moment(every).mean()
 
     def test_text_and_sets_come_back(self) -> None:
         sets = Sets(np.random.default_rng(1).random((40, 11)) < 0.3, np.arange(40.0, 0, -1))
@@ -408,7 +426,8 @@ class TestRefusals:
             _ = study_of(sf.Optimised(table=table)).channels
 
     def test_too_many_cells_name_what_would_do(self) -> None:
-        with pytest.raises(TooLargeError, match=r"'grade'.*limit of 256.*Use HRR\(\)"):
+        said = r"'grade'.*limit of 256.*Use Comb\(\) .*Hierarchical\(\)"
+        with pytest.raises(TooLargeError, match=said):
             study_of(sf.Optimised(), size=257)
         with pytest.raises(TooLargeError, match="257 are more"):
             sf.Optimised().bind(uniform(257))

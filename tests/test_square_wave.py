@@ -48,6 +48,19 @@ class TestTable:
         less = channel.far - 1
         assert less == 0 or Fraction(-(-(total - 5 * less) // channel.window), less) > odds
 
+    @pytest.mark.parametrize("precision", [13, 64])
+    @pytest.mark.parametrize("eps", ["1/2", "1"])
+    def test_words_left_over_never_break_the_bound(self, eps: str, precision: int) -> None:
+        """Some near places have a word more; where that is too much, far ones get more."""
+        odds, total = exp_floor(Fraction(eps)), 1 << precision
+        raised = 0
+        for size in range(2, 13):
+            for width in range(size):
+                channel = wave(size, eps, width, precision)
+                assert at_most_exp(channel.worst_ratio(), Fraction(eps))
+                raised += channel.far > math.ceil(total / (channel.window * odds + size - 1))
+        assert raised > 5, "the case is among these"
+
     @pytest.mark.parametrize("size", [1000, 2048])
     def test_large_channels_by_structure(self, size: int) -> None:
         channel = wave(size, "1/3")
@@ -193,7 +206,8 @@ class TestRefusals:
             _ = ages(sf.SquareWave(32)).channels
 
     def test_more_cells_than_can_be_read(self) -> None:
-        with pytest.raises(StudyError, match=r"limit is 2048 cells. Use HRR\(\)"):
+        said = r"0\.031 GiB.*limit is 2048 cells. Use Hierarchical\(\)"
+        with pytest.raises(StudyError, match=said):
             _ = ages(sf.SquareWave(), size=2049).channels
 
     def test_other_metrics_and_rounding(self) -> None:

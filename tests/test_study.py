@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -322,6 +323,40 @@ class TestFingerprint:
             )
             prints.add(done.stdout.strip())
         assert prints == {_study().fingerprint}
+
+    def test_a_revised_channel_has_another(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        codes = [str(code) for code in range(9)]
+        axis = sf.categories("code", codes, protect=sf.Uniform(1), channel=sf.OLH())
+        whole = [sf.integers("hour", 0, 5), sf.integers("zone", 0, 4)]
+
+        def made() -> list[sf.Study]:
+            records = sf.Study("trips", whole, protect=sf.Uniform(1), mechanism=sf.HaarHRR())
+            return [sf.Study("codes", [axis]), records]
+
+        now = [(study.fingerprint, study.to_toml()) for study in made()]
+        for choice in (sf.OLH, sf.HaarHRR):
+            monkeypatch.setattr(choice, "revision", 1)
+        for (fingerprint, text), other in zip(now, made(), strict=True):
+            assert fingerprint != other.fingerprint
+            assert "revision = 2" in text
+            with pytest.raises(sf.FormatError, match=r"has revision 1 here, got revision=2: its"):
+                sf.Study.from_toml(text)
+
+    def test_a_study_from_before_a_revision_is_refused_by_name(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        codes = [str(code) for code in range(9)]
+        axis = sf.categories("code", codes, protect=sf.Uniform(1), channel=sf.OLH())
+        with monkeypatch.context() as before:
+            before.setattr(sf.OLH, "revision", 1)
+            text = sf.Study("codes", [axis]).to_toml()
+        assert "revision" not in text
+        with pytest.raises(sf.FormatError, match=r"made by an older sfumato.*remove the line"):
+            sf.Study.from_toml(text)
+        with pytest.raises(sf.FormatError, match="has been changed since it was saved"):
+            sf.Study.from_toml(text.replace("epsilon = 1", "epsilon = 2"))
+        anew = re.sub("fingerprint.*", "", text)
+        assert sf.Study.from_toml(anew) == sf.Study("codes", [axis])
 
     def test_it_is_what_it_was(self) -> None:
         """A study in the field must never change its fingerprint, nor what its seeds draw."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import textwrap
 import tomllib
@@ -34,7 +32,7 @@ from sfumato.planning.uniform import choose_uniform
 from sfumato.randomness import BitSource, SecureBits, SeededBits
 from sfumato.reports import Reports
 from sfumato.simulation import as_counts, draw_tally
-from sfumato.study_files import KNOWN_ENTRIES, axes_from_list, table_of
+from sfumato.study_files import KNOWN_ENTRIES, axes_from_list, digest, refuse_claim, table_of
 from sfumato.study_rules import check_mechanism, checked_name, refuse_twins, shared_protection
 from sfumato.study_words import explain_axes, explain_records
 from sfumato.tables import columns
@@ -413,10 +411,7 @@ class Study:
     @cached_property
     def fingerprint(self) -> str:
         """A digest of everything that affects privacy or meaning; it never changes."""
-        canonical = json.dumps(
-            self._privacy_and_meaning(), sort_keys=True, separators=(",", ":"), ensure_ascii=True
-        )
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return digest(self._privacy_and_meaning())
 
     def to_toml(self) -> str:
         """The study as the text of its file."""
@@ -473,8 +468,5 @@ class Study:
             raise FormatError(f"{what} is damaged: {error}") from None
         claimed = data.get("fingerprint")
         if claimed is not None and claimed != study.fingerprint:
-            raise FormatError(
-                f"{what} has been changed since it was saved: its fingerprint does not match. "
-                "If the change is meant, it is a new study: remove the line 'fingerprint'"
-            )
+            refuse_claim(claimed, study._privacy_and_meaning(), what)
         return study

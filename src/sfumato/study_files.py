@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from sfumato.axes import Axis
 from sfumato.channels import choice_from_dict
@@ -12,6 +14,33 @@ from sfumato.errors import FormatError
 from sfumato.metrics import metric_from_dict
 
 KNOWN_ENTRIES = {"format", "name", "people", "fingerprint", "protect", "mechanism", "axes"}
+
+
+def digest(data: Mapping[str, Any]) -> str:
+    """The SHA-256 of entries, however they are laid out."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def refuse_claim(claimed: object, data: Mapping[str, Any], what: str) -> NoReturn:
+    """Say why a file's fingerprint is not that of its entries."""
+    if claimed == digest(_unrevised(data)):
+        raise FormatError(
+            f"{what} was made by an older sfumato, with a channel whose reports mean something "
+            "else here; read them with the version they were made by, or remove the line "
+            "'fingerprint' to begin a new study"
+        )
+    raise FormatError(
+        f"{what} has been changed since it was saved: its fingerprint does not match. If the "
+        "change is meant, it is a new study: remove the line 'fingerprint'"
+    )
+
+
+def _unrevised(data: Any) -> Any:
+    """Entries as they were when every channel had its first revision, which files leave out."""
+    if isinstance(data, Mapping):
+        return {key: _unrevised(held) for key, held in data.items() if key != "revision"}
+    return [_unrevised(held) for held in data] if isinstance(data, list) else data
 
 
 def table_of(data: Mapping[str, Any], part: str) -> Mapping[str, Any]:

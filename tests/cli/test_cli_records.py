@@ -67,7 +67,7 @@ def test_json_shows_the_mechanism_above_the_axes(run: Run) -> None:
     named = ("--mechanism", "hierarchical branching=2")
     document = json.loads(run("new", "trips.toml", *AXES, *WHOLE, *named, "--json").stdout)
     assert document["protect"] == {"kind": "uniform", "epsilon": 1}
-    assert document["mechanism"] == {"kind": "hierarchical", "branching": 2}
+    assert document["mechanism"] == {"kind": "hierarchical", "revision": 2, "branching": 2}
     assert [(axis["protect"], axis["channel"]) for axis in document["axes"]] == [(None, None)] * 2
     told = json.loads(run("explain", "trips.toml", "--json").stdout)
     assert {k: told[k] for k in document if k != "file"} == {
@@ -218,8 +218,8 @@ REFUSED: list[tuple[tuple[str, ...], list[str]]] = [
     (one("hierarchical levels=0.5|0.4"), ["'a'", "must sum to 1", "0.9"]),
     (one("hierarchical levels=0.5|0.5"), ["'a'", "one chance a level: 4", "got 2"]),
     (one("haar-hrr levels=0.5|0.6"), ["must sum to 1", "1.1"]),
-    (one("optimised", "0..299"), ["'a'", "limit of 256", "Use HRR()"]),
-    (one("square-wave", "0..9999"), ["'a'", "10000", "Use HRR()"]),
+    (one("optimised", "0..299"), ["'a'", "limit of 256", "Use Comb()"]),
+    (one("square-wave", "0..9999"), ["'a'", "10000", "GiB", "Use Hierarchical()"]),
     (one("comb", "0..99999"), ["'a'", "GiB", "Hierarchical()"]),
     (one("hierarchical", "0..5000000"), ["'a'", "GiB", "Use fewer cells"]),
     (one("olh g=4"), ["'a'", "g must be a prime", "g=4"]),

@@ -69,16 +69,24 @@ for _choice in (
 
 
 def choice_to_dict(choice: Choice) -> dict[str, Any]:
-    """The form a study file holds."""
-    return {"kind": choice.id, **choice.options()}
+    """The form a study file holds; the first revision is left out."""
+    revised = {} if choice.revision == 1 else {"revision": choice.revision}
+    return {"kind": choice.id, **revised, **choice.options()}
 
 
 def choice_from_dict(data: Mapping[str, Any]) -> Choice:
-    """Read a channel choice back; unknown ids are refused."""
+    """Read a channel choice back; unknown ids and other revisions are refused."""
     options = dict(data)
     kind = options.pop("kind", None)
     if kind not in REGISTRY:
         raise FormatError(f"unknown channel {kind!r}: {near(str(kind), REGISTRY)}")
+    here = REGISTRY[kind].revision
+    revision = options.pop("revision", here)
+    if revision != here:
+        raise FormatError(
+            f"channel {kind!r} has revision {here} here, got revision={revision!r}: its reports "
+            "mean something else; use the version of sfumato that the study was made with"
+        )
     try:
         return REGISTRY[kind](**options)
     except TypeError:

@@ -311,6 +311,10 @@ class Choice(ABC):
 
     id: ClassVar[str]
 
+    #: Goes up when the same options come to mean other reports. It is part of a study's
+    #: fingerprint, so that reports made before are refused and not misread.
+    revision: ClassVar[int] = 1
+
     #: Whether settling it may take minutes: nobody compares such a channel unasked.
     slow: ClassVar[bool] = False
 

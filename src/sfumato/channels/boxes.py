@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +12,16 @@ from numpy.typing import NDArray
 
 from sfumato.channels.base import Cells, Floats, SymbolChannel
 from sfumato.channels.hadamard import HRRChannel
-from sfumato.channels.hashing import OLHChannel
+from sfumato.channels.hashing import LARGEST_DEFAULT, OLHChannel, primes
 from sfumato.channels.levels import Level, axis_codes
 from sfumato.channels.response import KaryResponseChannel
 from sfumato.channels.trees import Levels, Tree
+from sfumato.errors import StudyError
+from sfumato.metrics import UniformMetric
 from sfumato.randomness import BitSource
+
+#: So many kinds of reports of hashes are decoded in a minute or two (`estimation.mixture`).
+MOST_KINDS = 1 << 17
 
 
 def nodes_of(trees: Sequence[Tree], levels: Levels) -> int:
@@ -26,6 +32,9 @@ def nodes_of(trees: Sequence[Tree], levels: Levels) -> int:
 def node_spread(channel: SymbolChannel) -> float:
     """σ²: a reading's mean square is σ²·Σb² for parts b with mean zero, people spread evenly.
 
+    Under OLH a node's own people share its value with chance p, all others with chance 1/g, which
+    adds (1 − 2/g)/(p − 1/g) over the number of nodes: little where these are many, nearly all of σ²
+    where they are fewer than g. It is exact if no three nodes hash alike more often than 1/g².
     Computed by divisions and products only, so that both ends find the same chances of levels.
     """
     total = 1 << channel.precision
@@ -34,11 +43,39 @@ def node_spread(channel: SymbolChannel) -> float:
     if isinstance(channel, OLHChannel):
         g = channel.prime
         gap = (g * channel.response.right - total) / (g * total)
-        return (g - 1) / (g * g) / (gap * gap)
+        own = (g - 2) / (g * channel.size * gap)
+        return (g - 1) / (g * g) / (gap * gap) + own
     if isinstance(channel, KaryResponseChannel):
         gap = (channel.right - channel.wrong) / total
         return 1 / (channel.size * gap * gap)
     raise TypeError(f"{channel.id} is no oracle of a hierarchy")
+
+
+def best_oracle(metric: UniformMetric, most: int, precision: int) -> SymbolChannel:
+    """The oracle with the smallest σ² for these nodes, hashes of any prime among them.
+
+    Args:
+        metric: One ε, and the number of nodes.
+        most: How many kinds of reports hashes may have; the others have few.
+        precision: Bits of a random word.
+    """
+    bound: list[SymbolChannel] = [HRRChannel(metric=metric, precision=precision)]
+    with contextlib.suppress(StudyError):  # words too coarse for so many nodes and so small an ε
+        bound.insert(0, KaryResponseChannel(metric=metric, precision=precision))
+    for prime in primes(LARGEST_DEFAULT)[1:]:
+        hashes = OLHChannel(metric=metric, prime=prime, precision=precision)
+        if hashes.outputs <= most:
+            bound.append(hashes)
+    return min(bound, key=node_spread)
+
+
+def kinds_of_level(nodes: int, cells: int, axes: int) -> int:
+    """How many kinds of reports the hashes of a level may have, so that all levels can be decoded.
+
+    As the root of the nodes: halved from each level of a tree of four to the one above, which adds
+    up to twice the last level's on every axis.
+    """
+    return math.isqrt((MOST_KINDS >> axes) ** 2 * nodes // cells)
 
 
 @dataclass(frozen=True, eq=False)

@@ -84,7 +84,7 @@ def words_of(chances: Sequence[Fraction], precision: int) -> list[int]:
     if min(words) < 1:
         raise StudyError(
             f"a table of 2^{precision} words is too coarse for {len(words)} levels with these "
-            "chances; use a larger branching"
+            "chances; use larger chances, or a larger branching for fewer levels"
         )
     return words
 
@@ -124,25 +124,19 @@ def range_energies(trees: Sequence[Tree], ranged: Sequence[bool]) -> dict[Levels
 def question_energies(trees: Sequence[Tree], rows: Floats) -> dict[Levels, float]:
     """The same for given questions: one row a question, over the cells of all axes.
 
-    Beyond the last cell of a tree that is not whole nobody is asked about.
+    Beyond the last cell of a tree that is not whole nobody is asked about. Means over runs have the
+    squared norm Σ (sum over the run)²/(its cells), and are nested: norms need no whole tree.
     """
-    filled = np.zeros((len(rows), *(tree.runs[0] for tree in trees)))
-    filled[(slice(None), *(slice(tree.size) for tree in trees))] = rows
-    result = {}
-    for levels in level_tuples(trees):
-        part = filled
+    norms = np.zeros([tree.depth + 1 for tree in trees])
+    for levels in np.ndindex(*norms.shape):
+        part, cells = rows, 1
         for axis, (tree, level) in enumerate(zip(trees, levels, strict=True), start=1):
-            here = _run_means(part, axis, tree.runs[level])
-            part = here - _run_means(part, axis, tree.runs[level - 1]) if level else here
-        result[levels] = float(np.sum(part**2)) / len(rows)
-    return result
-
-
-def _run_means(values: Floats, axis: int, run: int) -> Floats:
-    """Every cell's value replaced by the mean over its run."""
-    starts = np.arange(0, values.shape[axis], run)
-    means: Floats = np.repeat(np.add.reduceat(values, starts, axis=axis) / run, run, axis=axis)
-    return means
+            part = tree.join(part, level, axis)
+            cells *= tree.runs[level]
+        norms[levels] = float(np.sum(part**2)) / cells / len(rows)
+    for axis in range(norms.ndim):  # what a level adds to the one above
+        norms = np.diff(norms, axis=axis, prepend=0.0)
+    return {levels: max(0.0, float(norms[levels])) for levels in level_tuples(trees)}
 
 
 def _joined_norm(size: int, run: int, is_range: bool) -> Fraction:

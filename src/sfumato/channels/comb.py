@@ -126,7 +126,8 @@ class CombChannel(SymbolChannel):
         """Draw up the tables of combs and turns in integers."""
         total = 1 << self.precision
         weights = comb_weights(self.teeth, self.moduli, self.ordered)
-        words = [weight * total // sum(weights) for weight in weights]
+        whole = sum(weights)
+        words = [weight * total // whole for weight in weights]
         words[0] += total - sum(words)
         object.__setattr__(self, "_combs", WordTable(words, self.precision))
         odds = exp_floor(self.metric.epsilon)
@@ -267,8 +268,14 @@ class CombChannel(SymbolChannel):
 
     @cached_property
     def _harmonics(self) -> NDArray[np.complex128]:
-        """â(l), the Fourier transform of the turns' chances."""
-        result: NDArray[np.complex128] = fft.rfft(self.turn_chances)
+        """â(l), the Fourier transform of the turns' chances.
+
+        What all turns share is in â(0) = 1 alone; without it no difference is of near numbers.
+        """
+        least = min(self._turns.weights)
+        beyond = np.array([words - least for words in self._turns.weights], dtype=np.float64)
+        result: NDArray[np.complex128] = fft.rfft(beyond / float(1 << self.precision))
+        result[0] = 1.0
         return result
 
     @cached_property

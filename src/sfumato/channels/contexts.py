@@ -78,6 +78,7 @@ class Hadamard(Choice):
     """
 
     id: ClassVar[str] = "hadamard"
+    revision: ClassVar[int] = 2
 
     def misfit(self, metric: CellMetric) -> str | None:
         """It needs one ε, for all pairs, within blocks, or from sensitive cells."""

@@ -72,6 +72,7 @@ class HaarHRR(LevelsChoice):
     """
 
     id: ClassVar[str] = "haar-hrr"
+    revision: ClassVar[int] = 2
     levels: Any = None
 
     def __post_init__(self) -> None:

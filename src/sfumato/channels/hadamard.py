@@ -65,11 +65,16 @@ class HRR(Choice):
     """
 
     id: ClassVar[str] = "hrr"
+    revision: ClassVar[int] = 2
 
     def misfit(self, metric: CellMetric) -> str | None:
         """It needs one ε for all pairs, and cells that one transform can take."""
         if metric.size > MOST_CELLS:
-            return f"it takes up to {MOST_CELLS} cells, and there are {metric.size}"
+            return (
+                f"it takes up to {MOST_CELLS} cells, and there are {metric.size}, which need about "
+                f"{metric.size * 8 * 8 / 2**30:.1f} GiB to read one answer. Use KaryResponse(), "
+                "which takes more at a larger error, or fewer cells (bins=..., step=...)"
+            )
         return needs_uniform(metric)
 
     def bind(self, metric: CellMetric, *, precision: int = 64, rounded: bool = False) -> HRRChannel:

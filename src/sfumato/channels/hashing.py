@@ -47,6 +47,7 @@ from sfumato.channels.base import (
     uniform_fitted,
     with_known_total,
 )
+from sfumato.channels.hadamard import MOST_CELLS
 from sfumato.channels.matrices import scattered
 from sfumato.channels.response import KaryResponse, KaryResponseChannel
 from sfumato.channels.transforms import digit_products
@@ -99,6 +100,7 @@ class OLH(Choice):
     """
 
     id: ClassVar[str] = "olh"
+    revision: ClassVar[int] = 2
     g: int | None = None
 
     def __post_init__(self) -> None:
@@ -118,7 +120,7 @@ class OLH(Choice):
         if least ** (_digits(metric.size, least) + 1) > MOST_OUTPUTS:
             return (
                 f"with g={least} reports on {metric.size} cells would take more than "
-                f"{MOST_OUTPUTS:,} values; use HRR(), or fewer cells"
+                f"{MOST_OUTPUTS:,} values; use HRR() up to {MOST_CELLS:,} cells, or fewer cells"
                 f"{'' if self.g is None else ' or less g'}"
             )
         return None

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.channels.base import Choice, Floats, SymbolChannel, with_known_total
-from sfumato.channels.boxes import BoxLevel, node_spread, nodes_of
+from sfumato.channels.boxes import BoxLevel, best_oracle, kinds_of_level, nodes_of
 from sfumato.channels.chances import (
     best_chances,
     checked_chances,
@@ -63,6 +63,7 @@ ORACLES: dict[str, Choice] = {"olh": OLH(), "hrr": HRR(), "grr": KaryResponse()}
 BEST = "best"
 MOST_FILLED = 1 << 24
 _LEAST_SHARE = 1e-9
+_NOTHING = 1e-12  # of a question's weights: no more than rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Hierarchical(LevelsChoice):
     Args:
         branching: Children of a node, 2 or more. Any number of cells will do.
         oracle: How a node is told: "olh", "hrr", "grr" (k-ary response), or "best", which takes at
-            each level the one with the smallest error there.
+            each level the one with the smallest error there, of those whose reports can be decoded.
         levels: The chance of each level, the one below the root first; by default all alike.
             "optimised" has the smallest mean variance over random ranges.
         consistency: Whether all levels are read together, by least squares; False reads the
@@ -89,6 +90,7 @@ class Hierarchical(LevelsChoice):
     """
 
     id: ClassVar[str] = "hierarchical"
+    revision: ClassVar[int] = 2
     branching: int = 4
     oracle: str = "olh"
     levels: Any = None
@@ -137,14 +139,16 @@ class Hierarchical(LevelsChoice):
                 f"is {MOST_FILLED:,}. Use a smaller branching, HaarHRR(), or fewer cells"
             )
         parts = tuple(
-            BoxLevel(levels, trees, self._inner(metric, nodes_of(trees, levels), precision))
+            BoxLevel(
+                levels, trees, self._inner(metric, nodes_of(trees, levels), len(shape), precision)
+            )
             for levels in tuples
         )
         refuse_outputs(
             f"Hierarchical({self.oracle!r})",
             metric.size,
             sum(part.outputs for part in parts),
-            'Use oracle="hrr" or "grr", or HaarHRR(), or fewer cells',
+            'Use oracle="best", "hrr" or "grr", or HaarHRR(), or fewer cells',
         )
         chances = settled_chances(self.levels, len(parts), level_words(trees, shape))
         if chances is None:
@@ -189,11 +193,16 @@ class Hierarchical(LevelsChoice):
                 f"shape {np.shape(questions)}"
             )
         order = (True,) * len(cells) if ordered is None else tuple(ordered)
+        if len(order) != len(cells):
+            raise StudyError(
+                f"ordered must say of each of {len(cells)} axes whether it has neighbours, got "
+                f"{len(order)} entries"
+            )
         metric = UniformMetric(positive(epsilon, "epsilon"), math.prod(cells))
         trees = grid_trees(cells, order, self.branching)
         energies = question_energies(trees, rows.reshape(len(rows), *cells))
         total = sum(energies.values())
-        if not total > 0:
+        if total <= _NOTHING * float(np.sum(rows**2)) / len(rows):
             raise StudyError("these questions need no tree: they ask for nobody, or for everybody")
         # No level is left out altogether: other questions must stay possible.
         energies = {levels: max(e, _LEAST_SHARE * total) for levels, e in energies.items()}
@@ -214,23 +223,19 @@ class Hierarchical(LevelsChoice):
             found["consistency"] = False
         return found
 
-    def _inner(self, metric: UniformMetric, nodes: int, precision: int) -> SymbolChannel:
+    def _inner(self, metric: UniformMetric, nodes: int, axes: int, precision: int) -> SymbolChannel:
         """The oracle for so many nodes."""
         here = UniformMetric(metric.epsilon, nodes)
-        names = ("grr", "olh", "hrr") if self.oracle == BEST else (self.oracle,)
-        bound = []
-        for name in names:
-            misfit = ORACLES[name].misfit(here)
-            if misfit is None:
-                bound.append(ORACLES[name].bind(here, precision=precision))
-            elif len(names) == 1:
-                raise TooLargeError(
-                    f"oracle={name!r} cannot tell {nodes:,} nodes apart: {misfit}. Use "
-                    'oracle="hrr" or "grr", or HaarHRR(), or fewer cells'
-                )
-        return min(
-            (channel for channel in bound if isinstance(channel, SymbolChannel)), key=node_spread
-        )
+        if self.oracle == BEST:
+            return best_oracle(here, kinds_of_level(nodes, metric.size, axes), precision)
+        misfit = ORACLES[self.oracle].misfit(here)
+        found = None if misfit else ORACLES[self.oracle].bind(here, precision=precision)
+        if not isinstance(found, SymbolChannel):
+            raise TooLargeError(
+                f"oracle={self.oracle!r} cannot tell {nodes:,} nodes apart: {misfit}. Use "
+                'oracle="best", "hrr" or "grr", or HaarHRR(), or fewer cells'
+            )
+        return found
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

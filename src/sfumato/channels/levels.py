@@ -92,7 +92,7 @@ class LevelsChoice(Choice):
         return (
             f"{type(self).__name__} on {cells:,} cells needs about {cells * 8 * 16 / 2**30:.0f} "
             f"GiB to read one answer; the limit is {MOST_CELLS:,} cells. Use fewer cells "
-            "(bins=..., step=...)"
+            "(bins=..., step=...), or KaryResponse(), which takes more at a larger error"
         )
 
 

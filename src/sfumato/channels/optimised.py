@@ -342,5 +342,6 @@ def _too_large(size: int) -> str:
     """Why so many cells are too many, and what would do."""
     return (
         f"finding its sets takes time with the cube of the cells, and {size} are more than the "
-        f"limit of {MOST_CELLS}. Use HRR(), OUE() or SquareWave(), or wider bins"
+        f"limit of {MOST_CELLS}. Use Comb() for ranges of up to 2,048 cells, Hierarchical() of "
+        "more, HRR() for single cells, or wider bins"
     )

@@ -4,7 +4,8 @@ Guarantee:
     E(x, x') = ε for every pair, exact for the integer table, and tight.
 
 Estimator:
-    With p the chance of the truth and q that of any one other value, f(y) = (w[y] − q·Σw)/(p − q).
+    With p the chance of the truth and q that of any one other value, f(y) = (w[y] − q·Σw)/(p − q),
+    which is c + (w[y] − c)/(p − q) with c the mean of the weights.
 """
 
 from __future__ import annotations
@@ -88,6 +89,11 @@ class KaryResponseChannel(SymbolChannel):
         total = 1 << self.precision
         return self.right / total, self.wrong / total
 
+    @property
+    def gap(self) -> float:
+        """By how much likelier the truth is, p − q, without the difference of near numbers."""
+        return (self.right - self.wrong) / (1 << self.precision)
+
     def encode(self, cells: Cells, bits: BitSource) -> Cells:
         """The low words choose one of the other values, all others the truth."""
         out = np.empty(len(cells), dtype=self.symbol_type())
@@ -116,13 +122,13 @@ class KaryResponseChannel(SymbolChannel):
     def likelihood(self) -> Floats:
         """P(output | cell)."""
         refuse_dense(self.size, "the likelihood")
-        right, wrong = self.chances
-        return np.full((self.size, self.size), wrong) + np.eye(self.size) * (right - wrong)
+        wrong = self.chances[1]
+        return np.full((self.size, self.size), wrong) + np.eye(self.size) * self.gap
 
     def coefficients(self, weights: Floats) -> Floats:
-        """The inverse is a multiple of the identity less a constant."""
-        right, wrong = self.chances
-        result: Floats = (weights - wrong * weights.sum(axis=-1, keepdims=True)) / (right - wrong)
+        """What differs from the mean, raised; the mean itself is known without noise."""
+        centre = weights.mean(axis=-1, keepdims=True)
+        result: Floats = centre + (weights - centre) / self.gap
         return result
 
     def gather(self, profile: Floats) -> Floats:
@@ -135,6 +141,6 @@ class KaryResponseChannel(SymbolChannel):
 
     def expect(self, table: Floats) -> Floats:
         """Mostly the value itself, and a share of the sum of all."""
-        right, wrong = self.chances
-        result: Floats = (right - wrong) * table + wrong * table.sum(axis=-1, keepdims=True)
+        wrong = self.chances[1]
+        result: Floats = self.gap * table + wrong * table.sum(axis=-1, keepdims=True)
         return result

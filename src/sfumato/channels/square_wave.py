@@ -85,8 +85,9 @@ class SquareWave(Choice):
             return needs_uniform(metric)
         if metric.size > MOST_READ_CELLS:
             return (
-                f"reading its answers takes a matrix of {metric.size}² entries; the limit is "
-                f"{MOST_READ_CELLS} cells. Use HRR(), which needs none, or wider bins"
+                f"reading its answers takes a matrix of {metric.size}² entries, "
+                f"{metric.size**2 * 8 / 2**30:.2g} GiB, a few times over; the limit is "
+                f"{MOST_READ_CELLS} cells. Use Hierarchical(), which needs none, or wider bins"
             )
         if self.width is not None and self.width >= metric.size:
             return (

@@ -7,10 +7,15 @@ and writes long runs whichever digit it works on.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import fft
 
 Floats = NDArray[np.float64]
+
+_FEWEST_VALUES, _FEWEST_ENTRIES = 5, 1 << 11  # from these on waves are faster
 
 
 def walsh_hadamard(array: ArrayLike) -> Floats:
@@ -40,7 +45,8 @@ def digit_products(table: Floats, prime: int, *, sign: int = 1) -> Floats:
     """Σ_x table[v − sign·(a·x), x] for every v and a: sums over cells that share a hash value.
 
     Cells x and hashes a are numbers of s digits in base g; a·x is the sum of the products of their
-    digits modulo g, and v counts modulo g too. Takes s·g² additions of arrays of g^s entries.
+    digits modulo g, and v counts modulo g too. Takes s·g² additions of arrays of g^s entries, or
+    for large tables Fourier transforms, whose sums are exact but for rounding.
 
     Args:
         table: Any leading axes, then v with g entries, then x with g^s entries.
@@ -54,8 +60,11 @@ def digit_products(table: Floats, prime: int, *, sign: int = 1) -> Floats:
         array([0., 6., 7., 5.])
     """
     *lead, _, size = table.shape
+    digits = _digits(size, prime)
+    if prime >= _FEWEST_VALUES and prime * size >= _FEWEST_ENTRIES:
+        return _by_waves(table, prime, digits, sign)
     rest = size // prime
-    for _ in range(_digits(size, prime)):
+    for _ in range(digits):
         split = table.reshape(*lead, prime, rest, prime)
         by_digit = [np.ascontiguousarray(split[..., x]) for x in range(prime)]
         result = np.zeros((*lead, prime, prime, rest))
@@ -67,6 +76,33 @@ def digit_products(table: Floats, prime: int, *, sign: int = 1) -> Floats:
                     result[..., :shift, a, :] += part[..., prime - shift :, :]
         table = result.reshape(*lead, prime, size)
     return table
+
+
+def _by_waves(table: Floats, prime: int, digits: int, sign: int) -> Floats:
+    """The same in Fourier space, exact but for rounding: wave w of v turns cell x by w·(a·x)/g.
+
+    So all sums of a wave are one transform over the digits of x, read at w times a.
+    """
+    waves: NDArray[np.complex128] = fft.rfft(table, axis=-2)
+    grid = waves.reshape(*waves.shape[:-1], *(prime,) * digits)
+    turned = fft.fftn(grid, axes=tuple(range(grid.ndim - digits, grid.ndim)), overwrite_x=True)
+    held = turned.reshape(waves.shape)
+    number = np.arange(prime // 2 + 1)[:, None]
+    result: Floats = fft.irfft(held[..., number, _multiples(prime, digits, sign)], prime, axis=-2)
+    return result
+
+
+@lru_cache(maxsize=16)
+def _multiples(prime: int, digits: int, sign: int) -> NDArray[np.int32]:
+    """For wave w and hash a, the number whose digits are those of a times w modulo g."""
+    size = prime**digits
+    wave = np.arange(prime // 2 + 1)[:, None]
+    number = np.zeros((len(wave), size), dtype=np.int32)
+    for place in range(digits):
+        digit = np.arange(size) // prime**place % prime
+        number += (sign * wave * digit % prime * prime**place).astype(np.int32)
+    number.setflags(write=False)
+    return number
 
 
 def _digits(size: int, base: int) -> int:

@@ -43,10 +43,10 @@ class Tree:
 
     @classmethod
     def branching(cls, size: int, branching: int) -> Tree:
-        """As few levels as reach every cell with so many children a node."""
+        """As few levels as reach every cell with so many children a node, or one a cell."""
         runs = [1]
         while runs[-1] < size:
-            runs.append(runs[-1] * branching)
+            runs.append(runs[-1] * min(branching, size))
         return cls(size, tuple(reversed(runs)))
 
     @classmethod
@@ -81,7 +81,7 @@ class Tree:
         ratio = self.runs[level] // self.runs[fine]
         if ratio == 1:
             return values
-        wide = np.repeat(values, ratio, axis=axis)
+        wide = np.repeat(values, min(ratio, self.nodes(fine)), axis=axis)
         kept = [slice(None)] * wide.ndim
         kept[axis] = slice(self.nodes(fine))
         return wide[tuple(kept)]

@@ -68,8 +68,9 @@ class OUE(Choice):
         """It needs one ε for all pairs, and not too long a report."""
         if metric.size > MOST_CELLS:
             return (
-                f"a report would have {metric.size} bits; the limit is {MOST_CELLS} cells. Use "
-                "HRR(), whose reports stay short, or fewer cells"
+                f"a report would have {metric.size} bits; the limit is {MOST_CELLS} cells, as a "
+                f"million reports take {metric.size * 1e6 / 8 / 2**30:.0f} GiB. Use HRR(), whose "
+                "reports stay short, or fewer cells"
             )
         return needs_uniform(metric)
 

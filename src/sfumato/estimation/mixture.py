@@ -29,6 +29,7 @@ MOST_ROW_ENTRIES = 1 << 26
 _TINY = 1e-300
 _MOST_ENTRIES = 1 << 25
 _MOST_OUTPUTS = 1 << 18
+_MANY_OUTPUTS = 1 << 22
 _DENSE_AXIS = 256  # up to this many cells a matrix product is faster than a recursive filter
 _DENSE_ENTRIES = 1 << 20
 
@@ -338,14 +339,20 @@ def joint_mixture(
     return replace(_rows_of(statistic, [channel], [0], channel.size), shape=shape)
 
 
+def most_outputs(cells: int) -> int:
+    """From how many kinds of reports so many cells are decoded: up to 16 a cell, as trees have."""
+    return max(_MOST_OUTPUTS, 4 * cells, min(16 * cells, _MANY_OUTPUTS))
+
+
 def _refuse_outputs(channel: Channel) -> None:
     """Refuse channels with far more kinds of reports than cells, if both are many."""
     runs = Runs.of(channel)
     outputs = channel.layout.count if runs is None else len(runs.starts)
-    if outputs > max(_MOST_OUTPUTS, 4 * channel.size):
+    most = most_outputs(channel.size)
+    if outputs > most:
         raise TooLargeError(
             f"decoding {channel.size:,} cells from {outputs:,} kinds of reports would take very "
-            f'long; the limit is {_MOST_OUTPUTS:,} kinds. Use estimate(method="unbiased"), '
+            f'long; the limit is {most:,} kinds. Use estimate(method="unbiased"), '
             "or fewer cells"
         )
 

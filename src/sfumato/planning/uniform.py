@@ -17,13 +17,27 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.channels import OLH, Choice, Comb, CombChannel, Hierarchical, KaryResponse
+from sfumato.channels import (
+    HRR,
+    OLH,
+    Choice,
+    Comb,
+    CombChannel,
+    Hierarchical,
+    KaryResponse,
+    OLHChannel,
+)
 from sfumato.channels.comb_tables import too_many
+from sfumato.channels.hashing import LARGEST_DEFAULT, primes
+from sfumato.channels.hashing import MOST_OUTPUTS as OUTPUTS_OF_HASHES
+from sfumato.estimation.mixture import most_outputs
 from sfumato.metrics import UniformMetric
 
 Floats = NDArray[np.float64]
 
 _FAR_BELOW = 1e6
+_LEAST_EPSILON, _MOST_EPSILON = 1e-100, 350.0
+_SAME, _NONE = 1e-6, 1e-9  # how far variances may differ by rounding, of themselves and at all
 #: Up to so many times the unbiased variance of k-ary response, likelihood favours combs …
 _LEVEL = 1.8
 #: … from so many cells on.
@@ -56,13 +70,17 @@ def choose_uniform(
     """
     truth = kary_variance(metric, shape, ordered)
     if not any(ordered):
-        hashed = hash_variance(metric)
+        hashes, hashed = _hashes(metric, method)
         if truth <= hashed:
             return KaryResponse(), _because("single cells", truth, hashed, "hashes")
-        return OLH(), _because("single cells", hashed, truth, "k-ary response")
+        return hashes, _because("single cells", hashed, truth, "k-ary response")
     if too_many(shape):
         return Hierarchical(4, "best", "optimised"), "there are too many cells for combs"
     combs = comb_variance(Comb().bind_grid(metric, shape, ordered))
+    if abs(truth - combs) <= _SAME * truth + _NONE:
+        # So it is where a tooth has one step and cells are prime in number: every comb is k-ary
+        # response, its outputs in another order. No rounding is to decide which one it is.
+        return KaryResponse(), "combs would say the same, in more kinds of reports"
     level = _LEVEL if method == "likelihood" and metric.size >= _SEVERAL_CELLS else 1.0
     if level * truth <= combs:
         return KaryResponse(), _because("ranges", truth, combs, "combs")
@@ -117,9 +135,9 @@ def kary_variance(
     metric: UniformMetric, shape: tuple[int, ...], ordered: tuple[bool, ...]
 ) -> float:
     """The same under k-ary response over all cells: f = (w − q·Σw)/(p − q)."""
-    odds, cells = math.exp(min(float(metric.epsilon), 700.0)), metric.size
-    wrong = 1 / (odds + cells - 1)
-    gap = (odds - 1) * wrong
+    more, cells = _odds_beyond_one(metric), metric.size
+    wrong = 1 / (more + cells)
+    gap = more * wrong
     square = _mean_square(shape, ordered)
     total = math.prod(
         float(question_power(size, o)[0]) for size, o in zip(shape, ordered, strict=True)
@@ -129,10 +147,37 @@ def kary_variance(
     return spread / gap**2 - square
 
 
-def hash_variance(metric: UniformMetric) -> float:
-    """The same of one cell under hashes: (e^ε + g − 1)²/((g − 1)(e^ε − 1)²) at g = e^ε + 1."""
-    odds = math.exp(min(float(metric.epsilon), 700.0))
-    return 4 * odds / (odds - 1) ** 2 + 1 / metric.size
+def hash_variance(metric: UniformMetric, values: int | None = None) -> float:
+    """The same of one cell under hashes: (e^ε + g − 1)²/((g − 1)(e^ε − 1)²).
+
+    Args:
+        metric: One ε, and the number of cells.
+        values: g; left out, the best there is, e^ε + 1.
+    """
+    more = _odds_beyond_one(metric)
+    others = more + 1 if values is None else values - 1
+    return (1 + (1 + others) / more) ** 2 / others + 1 / metric.size
+
+
+def _hashes(metric: UniformMetric, method: str) -> tuple[Choice, float]:
+    """The best hashes, of those that can be decoded if they are to be, and their variance."""
+    fits = OLH().misfit(metric) is None
+    most = most_outputs(metric.size) if method == "likelihood" else OUTPUTS_OF_HASHES
+    if fits and OLH().bind(metric).outputs <= most:
+        return OLH(), hash_variance(metric)
+    found: tuple[Choice, float] = HRR(), hash_variance(metric, 2)
+    for prime in primes(LARGEST_DEFAULT)[1:]:
+        variance = hash_variance(metric, prime)
+        fits = OLHChannel(metric=metric, prime=prime).outputs <= min(most, OUTPUTS_OF_HASHES)
+        if fits and variance < found[1]:
+            found = OLH(prime), variance
+    return found
+
+
+def _odds_beyond_one(metric: UniformMetric) -> float:
+    """e^ε − 1, of any ε: kept where its square is a number neither zero nor infinite."""
+    epsilon = _MOST_EPSILON if metric.epsilon > _MOST_EPSILON else float(metric.epsilon)
+    return math.expm1(max(epsilon, _LEAST_EPSILON))
 
 
 def _mean_square(shape: tuple[int, ...], ordered: tuple[bool, ...]) -> float:

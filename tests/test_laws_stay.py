@@ -1,0 +1,55 @@
+"""A report never comes to mean something else in silence: laws are pinned by revision."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+import sfumato as sf
+from sfumato.channels import REGISTRY
+
+EVEN = sf.Uniform(1)
+NEAR = sf.Distance(0.5)
+
+# Cells, metric, channel, and the digest of the exact law at the channel's revision. If a law is
+# meant to change, raise the revision (so that studies get another fingerprint) and pin it anew.
+LAWS: dict[str, tuple[int, sf.Metric, sf.Choice, str]] = {
+    "geometric": (7, NEAR, sf.Geometric(), "ef890aaa7f7ccd15"),
+    "geometric, capped": (7, sf.Distance(0.5, cap=1.5), sf.Geometric(), "85d2a84ba3336828"),
+    "thermometer": (5, NEAR, sf.Thermometer(), "5bf45e22d7939232"),
+    "thermometer, published": (5, NEAR, sf.Thermometer(variant="published"), "e08387396d4577af"),
+    "kary-response": (5, EVEN, sf.KaryResponse(), "eab76b9169742d78"),
+    "oue": (4, EVEN, sf.OUE(), "5ea0c104fc67461d"),
+    "olh": (9, EVEN, sf.OLH(), "0c596cb721fcc756"),
+    "olh, g": (9, EVEN, sf.OLH(g=5), "4398c5d38bfbfd57"),
+    "hrr": (6, EVEN, sf.HRR(), "33bc50fa877f0bdc"),
+    "square-wave": (8, EVEN, sf.SquareWave(), "0794fd7b7bd8b54d"),
+    "comb": (12, EVEN, sf.Comb(), "486167af3632236e"),
+    "hierarchical": (12, EVEN, sf.Hierarchical(), "b2f14322dbe198e6"),
+    "haar-hrr": (8, EVEN, sf.HaarHRR(), "4d471409f375a08c"),
+    "binary": (2, EVEN, sf.Binary(), "90a6c749dcfeba13"),
+    "hadamard": (6, EVEN, sf.Hadamard(), "ad24e6d5d0f070ef"),
+}
+
+
+def law(name: str) -> str:
+    """The digest of revision and exact word counts."""
+    cells, metric, choice, _ = LAWS[name]
+    axis = sf.integers("x", 0, cells - 1, protect=metric, channel=choice)
+    words = sf.Study("laws", [axis]).channels[0].words()
+    return hashlib.sha256(repr((choice.revision, words)).encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_a_law_is_what_it_was_at_this_revision(name: str) -> None:
+    assert law(name) == LAWS[name][-1], f"{name}: raise its revision, then pin this law"
+
+
+def test_every_channel_that_follows_from_its_options_is_pinned() -> None:
+    """Slow ones carry their tables in the study, and so in its fingerprint.
+
+    The last digits of `Exponential` are those of the processor, and may differ elsewhere.
+    """
+    follows = {kind for kind, choice in REGISTRY.items() if not choice.slow} - {"exponential"}
+    assert {choice.id for _, _, choice, _ in LAWS.values()} == follows
