@@ -253,6 +253,8 @@ class TestOneName:
         os.link(ledger.path, other)
         for path in (ledger.path, other):
             reserve(central.Ledger.load(path), "3/4")
+        left = [central.Ledger.load(path).remaining for path in (ledger.path, other)]
+        assert left == [Fraction(1, 4)] * 2  # three halves of E are spent
 
     def test_a_release_reads_nothing_before_it_is_refused(self, ledger: central.Ledger) -> None:
         os.link(ledger.path, ledger.path.with_name("other.ledger"))

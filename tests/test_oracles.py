@@ -327,6 +327,7 @@ def test_g_must_be_a_prime(g: Any, message: str) -> None:
         (sf.OUE(), 65_537, "a report would have 65537 bits; the limit is 65536 cells"),
         (sf.HRR(), (1 << 22) + 1, "it takes up to 4194304 cells"),
         (sf.OLH(), (1 << 21) + 1, "with g=2 reports on 2097153 cells would take more than"),
+        (sf.OLH(), (1 << 21) + 1, r"GiB to read one answer; use HRR\(\) up to 4,194,304 cells"),
         (sf.OLH(g=61), 65_536, "fewer cells or less g"),
     ],
     ids=str,

@@ -117,10 +117,12 @@ class OLH(Choice):
         if not isinstance(metric, UniformMetric):
             return needs_uniform(metric)
         least = 2 if self.g is None else self.g
-        if least ** (_digits(metric.size, least) + 1) > MOST_OUTPUTS:
+        outputs = least ** (_digits(metric.size, least) + 1)
+        if outputs > MOST_OUTPUTS:
             return (
                 f"with g={least} reports on {metric.size} cells would take more than "
-                f"{MOST_OUTPUTS:,} values; use HRR() up to {MOST_CELLS:,} cells, or fewer cells"
+                f"{MOST_OUTPUTS:,} values, and {outputs * 8 / 2**30:.2g} GiB to read one answer; "
+                f"use HRR() up to {MOST_CELLS:,} cells, or fewer cells"
                 f"{'' if self.g is None else ' or less g'}"
             )
         return None
