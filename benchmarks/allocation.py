@@ -13,10 +13,11 @@ import numpy as np
 
 from benchmarks.pages import digits, markdown, refilled
 from benchmarks.recording import FOLDER, Measurement, progress
-from sfumato import workloads
-from sfumato.allocation import Allocation, allocate, check
-from sfumato.metrics import LineMetric, UniformMetric
+from sfumato import questions
+from sfumato.metrics.cells import UniformMetric
 from sfumato.metrics.edges import edges_of_matrix
+from sfumato.metrics.lines import LineMetric
+from sfumato.noise.allocate import Allocation, allocate, check
 
 PAGE = Path("docs/speed.md")
 CELLS = 1_000
@@ -64,9 +65,9 @@ def _cases() -> Iterator[tuple[str, str, Callable[[], Allocation]]]:
             yield metric, name, _solver(rows, lambda points=points: edges_of_matrix(_apart(points)))
         yield "one ε for all", name, _solver(rows, lambda: flat)
     line = LineMetric.equal(Fraction(1, 5), CELLS)
-    yield "line", "all prefixes", _solver(workloads.Prefixes(CELLS), lambda: line)
-    yield "line", "binary tree", _solver(workloads.Hierarchy(CELLS, 2), lambda: line)
-    yield "one ε for all", "all cells", _solver(workloads.Identity(CELLS), lambda: flat)
+    yield "line", "all prefixes", _solver(questions.Prefixes(CELLS), lambda: line)
+    yield "line", "binary tree", _solver(questions.Hierarchy(CELLS, 2), lambda: line)
+    yield "one ε for all", "all cells", _solver(questions.Identity(CELLS), lambda: flat)
 
 
 def _solver(queries: Any, distances: Callable[[], Any]) -> Callable[[], Allocation]:

@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 import sfumato as sf
 from benchmarks.pages import digits, markdown, refilled
 from benchmarks.recording import FOLDER, Measurement, progress
-from sfumato.channels import Choice
-from sfumato.estimation import LikelihoodEstimate
-from sfumato.planning import choose_channel
-from sfumato.planning.choice import enough_people
+from sfumato.channels.base import Choice
+from sfumato.estimation.likelihood import LikelihoodEstimate
+from sfumato.study.choose import choose_channel, enough_people
 
 Floats = NDArray[np.float64]
 Point = tuple[int, int, float, int]  # axes, cells, ε²·m, people

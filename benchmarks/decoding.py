@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import sfumato as sf
 from benchmarks.pages import digits, markdown, refilled
 from benchmarks.recording import FOLDER, Measurement, progress
-from sfumato.estimation.em import decode
+from sfumato.estimation.decoding.em import decode
 from sfumato.estimation.likelihood import LikelihoodEstimate
 
 Floats = NDArray[np.float64]

@@ -9,9 +9,9 @@ import numpy as np
 
 import sfumato as sf
 from benchmarks.recording import Measurement, progress
-from sfumato.estimation.em import decode
-from sfumato.estimation.mixture import mixture_of, posterior_ratio
-from sfumato.estimation.strength import choose
+from sfumato.estimation.decoding.em import decode
+from sfumato.estimation.decoding.evidence import choose
+from sfumato.estimation.decoding.mixture import mixture_of, posterior_ratio
 
 SIDE = 1000
 PEOPLE = 10_000_000

@@ -43,7 +43,7 @@ from benchmarks.plain_methods import (
     ranges,
 )
 from benchmarks.recording import FOLDER, Measurement, progress
-from sfumato.estimation import LikelihoodEstimate
+from sfumato.estimation.likelihood import LikelihoodEstimate
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

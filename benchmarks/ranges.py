@@ -10,7 +10,7 @@ import numpy as np
 
 import sfumato as sf
 from benchmarks.recording import Measurement, progress, seconds
-from sfumato.questions import weights
+from sfumato.questions.language import weights
 
 PEOPLE = 1_000_000
 DIMENSIONS = 3

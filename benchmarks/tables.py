@@ -10,7 +10,7 @@ import numpy as np
 
 import sfumato as sf
 from benchmarks.recording import Measurement, progress
-from sfumato.questions import Question, weights
+from sfumato.questions.language import Question, weights
 
 RANGES = 10_000
 SLOW = 500  # ranges measured where ten thousand would take minutes

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.recording import Measurement, progress
-from sfumato.estimation.mixture import RowMixture
-from sfumato.estimation.posterior import Decoder
-from sfumato.estimation.strength import choose
+from sfumato.estimation.decoding.evidence import choose
+from sfumato.estimation.decoding.mixture import RowMixture
+from sfumato.estimation.decoding.posterior import Decoder
 
 Floats = NDArray[np.float64]
 

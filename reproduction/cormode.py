@@ -40,9 +40,10 @@ from reproduction.cormode_printed import (
     conclusions,
     write,
 )
-from sfumato.channels import HaarChannel, HierarchicalChannel
-from sfumato.channels.trees import least_parts
-from sfumato.metrics import UniformMetric
+from sfumato.channels.trees.haar import HaarChannel
+from sfumato.channels.trees.hierarchy import HierarchicalChannel
+from sfumato.channels.trees.tree import least_parts
+from sfumato.metrics.cells import UniformMetric
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

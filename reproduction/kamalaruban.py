@@ -30,8 +30,10 @@ from numpy.typing import NDArray
 import sfumato as sf
 from benchmarks.pages import digits, markdown
 from reproduction import records
-from sfumato.metrics import CellMetric, Metric
-from sfumato.metrics.edges import Edges, edges_of
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.edges import edges_of
+from sfumato.metrics.pairs import Edges
+from sfumato.metrics.statements import Metric
 
 Floats = NDArray[np.float64]
 

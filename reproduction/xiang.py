@@ -26,9 +26,12 @@ from matplotlib.figure import Figure
 
 import sfumato as sf
 from reproduction import records
-from sfumato import strategies
-from sfumato.metrics import CappedLineMetric, CellMetric, LineMetric, TableMetric, UniformMetric
+from sfumato.metrics.cells import CellMetric, TableMetric, UniformMetric
 from sfumato.metrics.edges import edges_of
+from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.noise.fit import fit, variances
+from sfumato.noise.rows import rows_of
+from sfumato.noise.search import search
 
 RESULTS = Path("results/soak/xiang.json")
 PICTURE = Path("docs/images/xiang-figure-1.png")
@@ -69,7 +72,7 @@ def figure_row(inside: int, cells: int = CELLS, people: int = PEOPLE) -> dict[st
     found = sf.allocate(np.eye(cells), metric)
     scales = found.scales
     published = 2 * people * float(np.sum(scales**2))
-    lattice = people * float(strategies.variances(1 / scales, np.ones(cells), bits=False).sum())
+    lattice = people * float(variances(1 / scales, np.ones(cells), bits=False).sum())
     plain = plain_error(cells, people)
     return {
         "sensitive": inside,
@@ -85,8 +88,8 @@ def figure_row(inside: int, cells: int = CELLS, people: int = PEOPLE) -> dict[st
 
 def bits_row(inside: int, cells: int = CELLS, people: int = PEOPLE) -> dict[str, Any]:
     """The same with bits that are flipped, the number of people known."""
-    fitted = strategies.fit(
-        strategies.rows_of("identity", cells),
+    fitted = fit(
+        rows_of("identity", cells),
         np.eye(cells),
         edges_of(sensitive(inside, cells)),
         bits=True,
@@ -103,10 +106,10 @@ def ranges_row(cells: int, epsilon: str, people: int = PEOPLE) -> dict[str, Any]
     step = Fraction(epsilon)
     metric = LineMetric.equal(step, cells)
     # The paper's L_m, with the last row that everybody shares.
-    mechanism = sf.MatrixMechanism(metric, sf.workloads.Prefixes(cells), sf.workloads.Ranges(cells))
-    fitted = strategies.fit(
-        strategies.rows_of("prefix", cells),
-        sf.workloads.Ranges(cells).gram(),
+    mechanism = sf.MatrixMechanism(metric, sf.questions.Prefixes(cells), sf.questions.Ranges(cells))
+    fitted = fit(
+        rows_of("prefix", cells),
+        sf.questions.Ranges(cells).gram(),
         edges_of(metric),
         bits=True,
     )
@@ -123,7 +126,7 @@ def ranges_row(cells: int, epsilon: str, people: int = PEOPLE) -> dict[str, Any]
     }
 
 
-def searches(cells: int = SEARCHED) -> dict[str, tuple[CellMetric, sf.workloads.Workload]]:
+def searches(cells: int = SEARCHED) -> dict[str, tuple[CellMetric, sf.questions.Workload]]:
     """Metrics and questions for which strategies are searched."""
     half = Fraction(1, 2)
     names = [f"place {k}" for k in range(cells)]
@@ -132,7 +135,7 @@ def searches(cells: int = SEARCHED) -> dict[str, tuple[CellMetric, sf.workloads.
     ring = [(names[k], names[(k + 1) % cells]) for k in range(cells)]
     points = sf.categories("x", names, protect=places).metric()
     circle = sf.categories("x", names, protect=sf.PolicyGraph(half, ring)).metric()
-    every, ranges = sf.workloads.Identity(cells), sf.workloads.Ranges(cells)
+    every, ranges = sf.questions.Identity(cells), sf.questions.Ranges(cells)
     return {
         "distance, ranges": (LineMetric.equal(half, cells), ranges),
         "distance capped at 2, ranges": (
@@ -146,10 +149,10 @@ def searches(cells: int = SEARCHED) -> dict[str, tuple[CellMetric, sf.workloads.
     }
 
 
-def search_row(name: str, metric: CellMetric, asked: sf.workloads.Workload) -> dict[str, Any]:
+def search_row(name: str, metric: CellMetric, asked: sf.questions.Workload) -> dict[str, Any]:
     """The error of bits a person, fixed and searched."""
     start = time.process_time()
-    found = strategies.search(asked, metric, bits=True)
+    found = search(asked, metric, bits=True)
     return {
         "case": name,
         "cells": metric.size,

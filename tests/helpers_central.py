@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.central import Space
 from sfumato.central.small_database import small_databases
+from sfumato.central.space import Space
 from sfumato.exact import at_most_exp, exp_bounds
 
 Counts = NDArray[np.int64]

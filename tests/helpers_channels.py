@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.axes import Axis
 from sfumato.bitcolumns import LANES, BitColumns
-from sfumato.channels import Channel, Choice
-from sfumato.channels.sets import Sets, sets_to_text
+from sfumato.channels.base import Channel, Choice
+from sfumato.channels.searched.sets import Sets, sets_to_text
 from sfumato.exact import at_most_exp
-from sfumato.metrics import CellMetric
+from sfumato.metrics.cells import CellMetric
+from sfumato.study.axis import Axis
 
 Epsilon = Fraction
 Rows = Sequence[Sequence[int]]

@@ -22,9 +22,10 @@ from types import FrameType
 from typing import Any
 
 import sfumato as sf
-from sfumato import central, wire
+from sfumato import central
 from sfumato.central import chain
 from sfumato.central import ledger as module
+from sfumato.collect import parquet as wire
 
 SHARES = tuple(Fraction(k, 37) for k in (1, 2, 5))
 WRITERS = 3

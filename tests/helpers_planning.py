@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.planning import choose_channel
+from sfumato.study.choose import choose_channel
 
 ROOT = Path(__file__).parents[1]
 if str(ROOT) not in sys.path:  # for the benchmarks, whose populations are measured here again
@@ -31,7 +31,7 @@ def chosen_id(size: int, epsilon: float, method: str, people: int | None = None)
 def unbiased_regret(size: int, epsilon: float, axes: int, name: str) -> float:
     """Error of random ranges over all axes together, over the best of all mixes of channels."""
     from sfumato.planning.priors import prior_of
-    from sfumato.planning.workloads import Ranges, variance
+    from sfumato.planning.typical import Ranges, variance
 
     def error(chosen: str) -> float:
         channel = CHANNELS[chosen if chosen in CHANNELS else chosen_id(size, epsilon, chosen)]

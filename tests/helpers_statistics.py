@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import sfumato as sf
-from sfumato.channels import Channel
-from sfumato.questions import weights
+from sfumato.channels.base import Channel
+from sfumato.questions.language import weights
 
 Floats = NDArray[np.float64]
 

@@ -46,7 +46,7 @@ HEADINGS = {
 MODULES = {
     "sfumato.central": "The curator's side, `sfumato.central`",
     "sfumato.central.accuracy": "The paper's bounds, `sfumato.central.accuracy`",
-    "sfumato.workloads": "Workloads, `sfumato.workloads`",
+    "sfumato.questions": "Workloads, `sfumato.questions`",
 }
 OTHER = "Other"
 # What other parts of the package call; the how-to on channels shows where they come in.
@@ -57,7 +57,7 @@ INNER |= {"refuse_unpaid", "margin_edges", "reserve", "settle", "marginal", "sho
 API_HEAD = """\
 # API
 
-Every public name of the package `sfumato` and of its modules `central` and `workloads`, one line
+Every public name of the package `sfumato` and of its modules `central` and `questions`, one line
 each; `help(sfumato.Study)` and the like say more. This page is generated:
 `python -m tests.regenerate_docs` writes it anew.
 """

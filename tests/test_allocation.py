@@ -12,23 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-import sfumato as sf
-from sfumato import workloads
-from sfumato.allocation import (
-    allocate,
-    certifying,
-    check,
-    interior,
-    problem,
-    rounding,
-    solving,
-)
-from sfumato.allocation.certifying import Sums
-from sfumato.allocation.interior import lower_bound, minimise
+from sfumato import questions
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.exact import rational
-from sfumato.metrics import BlockMetric, CappedLineMetric, LineMetric, UniformMetric
-from sfumato.metrics.edges import Edges, Group, edges_of, edges_of_matrix, grid_edges
+from sfumato.metrics.cells import UniformMetric
+from sfumato.metrics.contexts import BlockMetric
+from sfumato.metrics.edges import edges_of, edges_of_matrix, grid_edges
+from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.metrics.pairs import Edges, Group
+from sfumato.noise import certify as certifying
+from sfumato.noise import interior, problem
+from sfumato.noise import rationals as rounding
+from sfumato.noise import solve as solving
+from sfumato.noise.allocate import allocate, check, read
+from sfumato.noise.certify import Sums
+from sfumato.noise.interior import lower_bound, minimise
 
 
 def points(rng: np.random.Generator, cells: int) -> np.ndarray:
@@ -163,7 +161,7 @@ def test_generated_constraints_lead_to_the_same_optimum_as_all(
 
 @pytest.mark.parametrize("cells", [2, 7, 100])
 def test_prefixes_on_a_line_get_all_of_every_step(cells: int) -> None:
-    found = allocate(workloads.Prefixes(cells), LineMetric.equal(Fraction(1, 5), cells))
+    found = allocate(questions.Prefixes(cells), LineMetric.equal(Fraction(1, 5), cells))
     noisy = [rate for rate in found.rates if rate is not None]
     assert noisy == [Fraction(1, 5)] * (cells - 1)  # Xiang et al. 2020, §3.3: s = 1/ε
     assert found.rates.count(None) == 1  # the last prefix is everyone
@@ -173,13 +171,13 @@ def test_prefixes_on_a_line_get_all_of_every_step(cells: int) -> None:
 
 def test_uneven_steps_are_recovered_as_rationals() -> None:
     steps = [Fraction(1, 3), Fraction(2), Fraction(1, 7), Fraction(5, 11)]
-    found = allocate(workloads.Prefixes(5), LineMetric(steps))
+    found = allocate(questions.Prefixes(5), LineMetric(steps))
     assert found.rates == (*steps, None)
 
 
 @pytest.mark.parametrize("cells", [3, 30, 300])
 def test_single_cells_under_one_epsilon_get_half_each(cells: int) -> None:
-    found = allocate(workloads.Identity(cells), UniformMetric(Fraction(1, 3), cells))
+    found = allocate(questions.Identity(cells), UniformMetric(Fraction(1, 3), cells))
     assert set(found.rates) == {Fraction(1, 6)}
     assert found.gap is not None
     assert found.gap < 1e-11
@@ -245,7 +243,7 @@ def test_cells_at_distance_0_that_a_query_tells_apart_are_named() -> None:
     with pytest.raises(StudyError, match="'red' and 'blue'"):
         allocate([[1, 0, 0]], zero, cells=["red", "blue", "green"])
     with pytest.raises(StudyError, match="query 'in red'"):
-        allocate(workloads.Given([[1, 0, 0]], labels=["in red"]), zero)
+        allocate(questions.Given([[1, 0, 0]], labels=["in red"]), zero)
 
 
 def test_a_zero_reached_by_way_of_others_counts() -> None:
@@ -330,7 +328,7 @@ def test_an_excess_beyond_all_rounding_is_found(kind: str) -> None:
 
 def test_whole_numbers_in_doubles_decide_where_they_are_exact() -> None:
     flat = UniformMetric(Fraction(1), 40)
-    rows = workloads.Identity(40)
+    rows = questions.Identity(40)
     half = [Fraction(1, 2)] * 40
     assert check(rows, flat, half)
     assert not check(rows, flat, [*half[:-1], Fraction(2**30 + 1, 2**31)])
@@ -370,7 +368,7 @@ def test_rates_suit_exact_samplers() -> None:
 
 
 def test_rates_far_from_holding_are_not_certified() -> None:
-    single = sf.allocation.read([[0, 1]], [[0, 1], [1, 0]], None)
+    single = read([[0, 1]], [[0, 1], [1, 0]], None)
     with pytest.raises(ArithmeticError, match="far from holding"):
         rounding.certify(single, np.array([2.0]), [Fraction(1)])
     assert certifying.verify(single, [Fraction(1)])
@@ -467,7 +465,7 @@ def test_the_optimum_is_never_worse_than_psa_and_usually_a_tenth_better() -> Non
 
 
 def test_psa_runs_on_groups_and_sparse_queries_too() -> None:
-    found = allocate(workloads.Identity(400), UniformMetric(Fraction(1), 400), method="psa")
+    found = allocate(questions.Identity(400), UniformMetric(Fraction(1), 400), method="psa")
     assert set(found.rates) == {Fraction(1, 2)}
 
 
@@ -482,8 +480,8 @@ def test_queries_kept_sparse_are_the_same_queries(values: tuple[int, ...], metho
     steps = np.where(rng.uniform(size=(K, cells)) < 0.08, rng.choice(values, (K, cells)), 0)
     steps[np.arange(K), np.arange(K)] = 1
     units = tuple(Fraction(1, 1 + k % 3) for k in range(K))
-    held = workloads.Lattice(sparse.csr_array(steps), units, np.zeros(K))
-    full = workloads.Lattice(steps.copy(), units, np.zeros(K))
+    held = questions.Lattice(sparse.csr_array(steps), units, np.zeros(K))
+    full = questions.Lattice(steps.copy(), units, np.zeros(K))
     for metric in (
         LineMetric.equal(Fraction(1, 2), cells),
         UniformMetric(Fraction(1), cells),
@@ -498,15 +496,15 @@ def test_queries_kept_sparse_are_the_same_queries(values: tuple[int, ...], metho
 
 def test_what_is_too_large_is_refused_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     flat = UniformMetric(Fraction(1), 5)
-    far = workloads.Lattice(np.array([[0, 2**53]]), (Fraction(1),), np.zeros(1))
+    far = questions.Lattice(np.array([[0, 2**53]]), (Fraction(1),), np.zeros(1))
     with pytest.raises(TooLargeError, match="coarser granularity"):
         allocate(far, [[0, 1], [1, 0]])
     monkeypatch.setattr(interior, "_MOST_VARIABLES", 4)
     with pytest.raises(TooLargeError, match="5 queries that bear on each other"):
-        allocate(workloads.Identity(5), flat)
+        allocate(questions.Identity(5), flat)
     monkeypatch.setattr(problem, "_MOST_ENTRIES", 4)
     steps = sparse.csr_array(np.diag([2, 1, 1, 1, 1]))
-    spread = workloads.Lattice(steps, (Fraction(1),) * 5, np.zeros(5))
+    spread = questions.Lattice(steps, (Fraction(1),) * 5, np.zeros(5))
     with pytest.raises(TooLargeError, match="5 queries on 5 cells that are all near"):
         check(spread, flat, [Fraction(1, 3)] * 5)
 
@@ -531,7 +529,7 @@ def test_a_few_pairs_are_generated_of_many() -> None:
 
 def test_many_cells_on_a_line_take_no_table() -> None:
     cells = 2000
-    found = allocate(workloads.Prefixes(cells), LineMetric.equal(Fraction(1, 100), cells))
+    found = allocate(questions.Prefixes(cells), LineMetric.equal(Fraction(1, 100), cells))
     assert set(found.rates) == {Fraction(1, 100), None}
     assert found.pairs == cells - 1
 

@@ -13,22 +13,20 @@ import pytest
 from helpers_channels import CASES, EPSILONS, Case
 
 import sfumato as sf
-from sfumato import auditing
-from sfumato.auditing import Audit, audit, structure
-from sfumato.axes import Axis
-from sfumato.channels import (
-    CappedGeometricChannel,
-    Channel,
-    Choice,
-    ExponentialChannel,
-    GeometricChannel,
-    RoundedChannel,
-    ThermometerChannel,
-)
+from sfumato.auditing import audit as auditing
+from sfumato.auditing import structure
+from sfumato.auditing.audit import Audit, audit
+from sfumato.channels.base import Channel, Choice
+from sfumato.channels.capped import CappedGeometricChannel
+from sfumato.channels.exponential import ExponentialChannel
+from sfumato.channels.geometric import GeometricChannel
+from sfumato.channels.rounding import RoundedChannel
+from sfumato.channels.thermometer import ThermometerChannel
 from sfumato.exact import at_most_exp
-from sfumato.mechanisms import Product
-from sfumato.metrics import LineMetric
-from sfumato.randomness import FlipTable, WordTable
+from sfumato.metrics.lines import LineMetric
+from sfumato.randomness.tables import FlipTable, WordTable
+from sfumato.study.axis import Axis
+from sfumato.study.product import Product
 
 TOTAL = 1 << 64
 

@@ -19,7 +19,7 @@ from scipy.special import ndtri
 
 import sfumato as sf
 from sfumato.estimation.bands import DRAWS, correlation, critical_value, row_covariance, sidak
-from sfumato.questions import weights
+from sfumato.questions.language import weights
 
 LINE = {
     "geometric": sf.integers("a", 0, 7, protect=sf.Distance(0.8), channel=sf.Geometric()),

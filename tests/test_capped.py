@@ -15,27 +15,21 @@ from helpers_channels import Stream, all_words, exceeding_pair, worst_odds
 from helpers_statistics import share_covered
 
 import sfumato as sf
-from sfumato import auditing
-from sfumato.axes import Axis
-from sfumato.channels import (
-    CappedGeometricChannel,
-    ExponentialChannel,
-    GeometricChannel,
-    RoundedChannel,
-)
-from sfumato.channels.capped import extremes, least_fixed
+from sfumato.auditing import audit as auditing
+from sfumato.channels.capped import CappedGeometricChannel, extremes, least_fixed
+from sfumato.channels.exponential import ExponentialChannel
+from sfumato.channels.geometric import GeometricChannel
 from sfumato.channels.noise import moved_rows
+from sfumato.channels.rounding import RoundedChannel
 from sfumato.errors import StudyError
 from sfumato.exact import at_most_exp
-from sfumato.mechanisms import Product
-from sfumato.metrics import (
-    CappedLineMetric,
-    LineMetric,
-    TableMetric,
-    UniformMetric,
-    metric_from_dict,
-)
-from sfumato.randomness import SeededBits, WordTable
+from sfumato.metrics.cells import TableMetric, UniformMetric
+from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.metrics.registry import metric_from_dict
+from sfumato.randomness.bits import SeededBits
+from sfumato.randomness.tables import WordTable
+from sfumato.study.axis import Axis
+from sfumato.study.product import Product
 
 EPSILONS = ("0.01", "0.2", "1/3", "1", "3")
 CAPS = ("0.001", "0.1", "1/2", "1", "3", "20", "1000")

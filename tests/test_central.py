@@ -19,8 +19,8 @@ from sfumato.central.base import Outcome, margins_of
 from sfumato.central.intervals import quick_reaches
 from sfumato.central.margins import margin
 from sfumato.central.measuring import Measurements
-from sfumato.laplace_sums import laplace_variance, sum_quantile
-from sfumato.randomness import SeededBits
+from sfumato.randomness.bits import SeededBits
+from sfumato.randomness.laplace_sums import laplace_variance, sum_quantile
 
 LABELS = ["a", "b", "c", "d"]
 
@@ -281,7 +281,7 @@ def test_the_same_seed_gives_the_same_release() -> None:
 
 def test_the_exact_allocation_is_never_beaten_by_the_published_ones() -> None:
     study = STUDIES["matrix"]
-    rows = sf.workloads.Given(np.random.default_rng(3).uniform(size=(4, 4)).round(3))
+    rows = sf.questions.Given(np.random.default_rng(3).uniform(size=(4, 4)).round(3))
     space = central.Space(study, "1/4")
     error = {
         method: central.Laplace(rows, allocation=method).prepare(space, 10).expected().total
@@ -321,7 +321,7 @@ def test_weights_move_noise_from_one_question_to_another() -> None:
 
 def test_coefficients_that_are_rounded_are_counted_in_the_error() -> None:
     study = one_axis(sf.Uniform(1))
-    rows = sf.workloads.Given([[0.1234567890123, 1 / 3, 0.7, 0.0]])
+    rows = sf.questions.Given([[0.1234567890123, 1 / 3, 0.7, 0.0]])
     prepared = central.Laplace(rows).prepare(central.Space(study), 1000)
     assert 0 < prepared.bias[0] < 1000 * 2**-20
     assert "off by up to" in prepared.notes[0]
@@ -336,7 +336,7 @@ def test_an_axis_on_which_nothing_is_spent_may_not_be_asked_about() -> None:
     central.Laplace("ranges of age").prepare(space, 10)
     with pytest.raises(sf.StudyError, match="axis 'mode', on which this release spends nothing"):
         central.Laplace(["age=2.., mode=bus"]).prepare(space, 10)
-    rows = sf.workloads.parse(study, ["age=2.., mode=bus"])
+    rows = sf.questions.parse(study, ["age=2.., mode=bus"])
     with pytest.raises(sf.StudyError, match=r"mode car' and .* are at distance 0") as caught:
         central.Laplace(rows).prepare(space, 10)
     assert "mode=bus" in str(caught.value)
@@ -344,7 +344,7 @@ def test_an_axis_on_which_nothing_is_spent_may_not_be_asked_about() -> None:
 
 def test_a_strategy_that_cannot_express_a_question_names_it() -> None:
     study = one_axis(sf.Uniform(1))
-    strategy = sf.workloads.Given([[1, 1, 0, 0], [0, 0, 1, 0]])
+    strategy = sf.questions.Given([[1, 1, 0, 0], [0, 0, 1, 0]])
     mechanism = central.Laplace(["x=a|b", "x=a", "x=d"], strategy)
     with pytest.raises(sf.StudyError, match=r"cannot express 1 of 3 questions: 'x=a' \(residual"):
         mechanism.prepare(central.Space(study), 10)
@@ -359,7 +359,7 @@ def test_a_strategy_that_cannot_express_a_question_names_it() -> None:
         ({"bias": "optimised", "strategy": "prefix"}, "strategy must be left out"),
         ({"weights": [1, 2]}, "one a question"),
         ({"weights": [0]}, "weights must be positive and finite"),
-        ({"strategy": sf.workloads.Identity(7)}, "one column for each of 4 cells, got 7"),
+        ({"strategy": sf.questions.Identity(7)}, "one column for each of 4 cells, got 7"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], words: str) -> None:
@@ -602,7 +602,7 @@ def test_what_cannot_be_answered_costs_nothing(ledger: central.Ledger) -> None:
     refused: list[tuple[Any, Any]] = [
         (central.Laplace(["age=2..4, mode=bus"]), {"age": "1/4"}),
         (central.Laplace(["agee=2..4"]), "1/4"),
-        (central.Laplace(["age=2..4"], sf.workloads.Total(18)), "1/4"),
+        (central.Laplace(["age=2..4"], sf.questions.Total(18)), "1/4"),
         (central.Means(["mode"]), "1/4"),
         ("laplace", "1/4"),
     ]
@@ -704,7 +704,7 @@ def test_quick_intervals_of_coarse_noise_are_never_too_narrow() -> None:
     rates = tuple(Fraction(int(rate), 4) for rate in rng.integers(2, 16, 6))
     rows = rng.integers(0, 4, (300, 6)).astype(float)
     rows[:, 0] += 1
-    measured = Measurements(sf.workloads.Lattice.of(np.eye(6)), rates)
+    measured = Measurements(sf.questions.Lattice.of(np.eye(6)), rates)
     found = measured.reaches(rows, 0.95)
     exact = np.array([sum_quantile(row, rates, 0.95) for row in rows])
     assert (found >= exact).all()

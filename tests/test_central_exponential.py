@@ -26,14 +26,16 @@ from helpers_statistics import LIMIT, share_score
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.central import Exponential, SmallDB, Space, accuracy
-from sfumato.central.exponential import PreparedExponential
+from sfumato.central import accuracy
+from sfumato.central.exponential import Exponential, PreparedExponential
 from sfumato.central.sensitivity import alone, common_steps, least_rate
-from sfumato.central.small_database import PreparedSmallDB, small_databases
+from sfumato.central.small_database import PreparedSmallDB, SmallDB, small_databases
+from sfumato.central.space import Space
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.metrics.edges import Edges
-from sfumato.randomness import SeededBits
-from sfumato.workloads import Lattice
+from sfumato.metrics.pairs import Edges
+from sfumato.questions.lattice import Lattice
+from sfumato.randomness.bits import SeededBits
+from sfumato.randomness.laplace import discrete_laplace
 
 SCORES = np.array([[1, 0, 0], [0, 1, 0], [2, -1, 3], [0, 0.5, 0.25]])
 SPACES = {
@@ -250,7 +252,7 @@ def test_questions_of_different_units_share_one() -> None:
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES.keys())
 def test_small_databases_keep_every_distance(space: Space) -> None:
     questions = Lattice.of([[1, 0, 0], [0, 1, 0], [1, 0.5, 0]]).matrix()
-    prepared = SmallDB(sf.workloads.Given(questions), alpha=0.7).prepare(space, 4)
+    prepared = SmallDB(sf.questions.Given(questions), alpha=0.7).prepare(space, 4)
     assert prepared.records == 3
     everyone = tables(3, 4)
     laws = {tuple(counts): database_law(prepared, counts) for counts in everyone}
@@ -374,9 +376,7 @@ def test_theorem_6_is_proposition_1_at_its_best() -> None:
 
 def simulated(scales: NDArray[np.float64], runs: int) -> NDArray[np.float64]:
     noise = [
-        sf.sampling.discrete_laplace(
-            Fraction(1 / scale).limit_denominator(1000), runs, SeededBits(k)
-        )
+        discrete_laplace(Fraction(1 / scale).limit_denominator(1000), runs, SeededBits(k))
         for k, scale in enumerate(scales.tolist())
     ]
     return np.array(noise, dtype=np.float64)

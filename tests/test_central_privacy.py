@@ -10,12 +10,12 @@ import pytest
 from helpers_central import flat, line, moves, tables
 
 import sfumato as sf
-from sfumato.central import Laplace, Space
-from sfumato.central.laplace import PreparedLaplace
+from sfumato.central.laplace import Laplace, PreparedLaplace
+from sfumato.central.space import Space
 from sfumato.exact import at_most_exp, exp_bounds
 
 SPACES = {"flat": flat(3, 1), "line": line(3, 0.5, "1/3"), "weak": line(3, 4)}
-ROWS = sf.workloads.Given([[1, 0, 0], [1, 1, 0], [0, 0.5, 0.25]])
+ROWS = sf.questions.Given([[1, 0, 0], [1, 1, 0], [0, 0.5, 0.25]])
 
 
 def tail(rate: Fraction, least: int, bits: int = 256) -> tuple[Fraction, Fraction]:

@@ -13,8 +13,16 @@ from helpers_central import flat, line
 from scipy import sparse
 
 import sfumato as sf
-from sfumato.central import MWEM, Data, Exponential, Laplace, Ledger, Means, SmallDB, Space, Spend
 from sfumato.central.chain import locked
+from sfumato.central.data import Data
+from sfumato.central.exponential import Exponential
+from sfumato.central.laplace import Laplace
+from sfumato.central.ledger import Ledger
+from sfumato.central.means import Means
+from sfumato.central.multiplicative_weights import MWEM
+from sfumato.central.small_database import SmallDB
+from sfumato.central.space import Space
+from sfumato.central.spending import Spend
 from sfumato.errors import QuestionError, SfumatoError, StudyError, TooLargeError
 
 STUDY = sf.Study(
@@ -272,7 +280,7 @@ def test_intervals_are_not_cut_below_what_rounding_took_off() -> None:
     rows = np.array([[1 / 3, np.sqrt(2) / 1e3, np.pi]])
     rows = np.vstack([rows, -rows])
     n = 10**9
-    prepared = MWEM(sf.workloads.Given(rows), 1, check="1/2").prepare(line(3, 50), n)
+    prepared = MWEM(sf.questions.Given(rows), 1, check="1/2").prepare(line(3, 50), n)
     held = prepared.lattice.matrix()
     beyond = n * np.abs(rows - held)[:, 2]  # of the largest and of the smallest coefficient
     assert beyond.min() > 100
@@ -309,7 +317,7 @@ class TestOfTheWrongKind:
     def test_a_strategy_that_is_a_bare_matrix(self) -> None:
         with pytest.raises(StudyError, match=r"got ndarray: .*workloads\.Given\(matrix\)"):
             Laplace("cells of sex", strategy=np.eye(20))  # type: ignore[arg-type]
-        given = Laplace("cells of sex", strategy=sf.workloads.Given(np.eye(20)))
+        given = Laplace("cells of sex", strategy=sf.questions.Given(np.eye(20)))
         assert given.prepare(Space(STUDY), 30).details()["strategy"] == "a given strategy"
 
     def test_a_path_for_a_study(self, tmp_path: Path) -> None:

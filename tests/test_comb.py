@@ -12,19 +12,16 @@ from helpers_channels import TIGHT, Stream, all_words, exceeding_pair, is_tight
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.channels import CombChannel, comb
+from sfumato.channels import comb
+from sfumato.channels.comb import CombChannel
 from sfumato.channels.comb_tables import MOST_SYMBOLS, comb_weights
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.estimation.mixture import JointMixture, Runs, SymbolMixture, _refuse_outputs
+from sfumato.estimation.decoding.mixture import JointMixture, Runs, SymbolMixture, _refuse_outputs
 from sfumato.exact import at_most_exp
-from sfumato.metrics import LineMetric, UniformMetric
-from sfumato.planning.uniform import (
-    choose_uniform,
-    comb_variance,
-    hash_variance,
-    kary_variance,
-)
-from sfumato.randomness import SeededBits
+from sfumato.metrics.cells import UniformMetric
+from sfumato.metrics.lines import LineMetric
+from sfumato.randomness.bits import SeededBits
+from sfumato.study.choose_uniform import choose_uniform, comb_variance, hash_variance, kary_variance
 
 Floats = NDArray[np.float64]
 

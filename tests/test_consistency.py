@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 import sfumato as sf
 from sfumato.bitcolumns import BitColumns
 from sfumato.errors import QuestionError
-from sfumato.estimation import Answers, Estimate
+from sfumato.estimation.answers import Answers
+from sfumato.estimation.estimate import Estimate
 
 Floats = NDArray[np.float64]
 

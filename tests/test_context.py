@@ -13,23 +13,20 @@ from helpers_channels import TIGHT, Stream, all_words, exceeding_pair, planes, w
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.channels import BinaryChannel, Channel, HadamardChannel
-from sfumato.channels import contexts as contexts_file
-from sfumato.channels.binary import lies
-from sfumato.channels.matrices import matrices_of, scattered
+from sfumato.channels import hadamard as contexts_file
+from sfumato.channels.base import Channel
+from sfumato.channels.binary import BinaryChannel, lies
+from sfumato.channels.hadamard import HadamardChannel
+from sfumato.channels.hadamard_blocks import matrices_of, scattered
 from sfumato.errors import QuestionError, StudyError, TooLargeError
 from sfumato.estimation.distribution import cell_squares
 from sfumato.exact import at_most_exp
-from sfumato.metrics import (
-    BlockMetric,
-    CellMetric,
-    HighLowMetric,
-    LineMetric,
-    TableMetric,
-    UniformMetric,
-)
-from sfumato.planning import choose_channel, tv_bound
-from sfumato.randomness import FlipTable
+from sfumato.metrics.cells import CellMetric, TableMetric, UniformMetric
+from sfumato.metrics.contexts import BlockMetric, HighLowMetric
+from sfumato.metrics.lines import LineMetric
+from sfumato.planning.distribution import tv_bound
+from sfumato.randomness.tables import FlipTable
+from sfumato.study.choose import choose_channel
 
 Floats = NDArray[np.float64]
 

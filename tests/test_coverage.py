@@ -24,7 +24,7 @@ from helpers_statistics import (
 )
 
 import sfumato as sf
-from sfumato.questions import weights
+from sfumato.questions.language import weights
 
 LOW, HIGH, TOO_SMALL = 0.93, 0.97, 0.85
 SIZES = (12, 9, 7)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato import demo
 from sfumato.demo import __main__ as command
+from sfumato.demo import run as demo
 from sfumato.demo.page import amount
 from sfumato.plots import interactive
 

@@ -16,10 +16,10 @@ from regenerate_docs import DOCS, command_names, pages
 from typer.testing import CliRunner
 
 import sfumato as sf
-from sfumato.channels import REGISTRY
+from sfumato.channels.registry import REGISTRY
 from sfumato.cli import app
 from sfumato.cli.axis_language import FORMS
-from sfumato.metrics import Metric
+from sfumato.metrics.statements import Metric
 
 ROOT = DOCS.parent
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -101,7 +101,7 @@ def test_generated_pages_are_current(path: Path) -> None:
     assert current == pages()[path], "run: python -m tests.regenerate_docs"
 
 
-@pytest.mark.parametrize("module", [sf.central, sf.central.accuracy, sf.workloads])
+@pytest.mark.parametrize("module", [sf.central, sf.central.accuracy, sf.questions])
 def test_public_names_of_modules_are_in_the_reference(module: ModuleType) -> None:
     page = pages()[DOCS / "reference" / "api.md"]
     section = next(part for part in page.split("\n## ") if f"`{module.__name__}`\n" in part)

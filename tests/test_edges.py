@@ -9,28 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.domains import Categories
+from sfumato.domains.categories import Categories
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.metrics import (
-    BlockMetric,
-    CappedLineMetric,
-    CellMetric,
-    HighLowMetric,
-    LineMetric,
-    PolicyGraph,
-    TableMetric,
-    UniformMetric,
-)
-from sfumato.metrics.edges import (
-    Edges,
-    Group,
-    Lookup,
-    edges_of,
-    edges_of_matrix,
-    grid_edges,
-    read_edges,
-)
-from sfumato.metrics.pairs import MOST_PAIRS
+from sfumato.metrics.cells import CellMetric, TableMetric, UniformMetric
+from sfumato.metrics.contexts import BlockMetric, HighLowMetric
+from sfumato.metrics.edges import edges_of, edges_of_matrix, grid_edges, read_edges
+from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.metrics.pairs import MOST_PAIRS, Edges, Group, Lookup
+from sfumato.metrics.shapes import PolicyGraph
 
 Table = list[list[Fraction | None]]
 

@@ -18,12 +18,15 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 import sfumato as sf
-from sfumato.channels import Channel, Geometric, KaryResponse
-from sfumato.estimation import field as field_module
-from sfumato.estimation import posterior as posterior_module
-from sfumato.estimation.em import decode
-from sfumato.estimation.field import Curvature, Field, Strengths, fit
-from sfumato.estimation.mixture import (
+from sfumato.channels.base import Channel
+from sfumato.channels.geometric import Geometric
+from sfumato.channels.response import KaryResponse
+from sfumato.estimation.decoding import field as field_module
+from sfumato.estimation.decoding import posterior as posterior_module
+from sfumato.estimation.decoding.em import decode
+from sfumato.estimation.decoding.evidence import Posterior, choose
+from sfumato.estimation.decoding.field import Curvature, Field, Strengths, fit
+from sfumato.estimation.decoding.mixture import (
     Mixture,
     RowMixture,
     SymbolMixture,
@@ -31,8 +34,7 @@ from sfumato.estimation.mixture import (
     mixture_of,
     posterior_ratio,
 )
-from sfumato.estimation.posterior import Decoder, Opened, settle
-from sfumato.estimation.strength import Posterior, choose
+from sfumato.estimation.decoding.posterior import Decoder, Opened, settle
 
 Floats = NDArray[np.float64]
 
@@ -259,7 +261,7 @@ def test_reports_as_a_law_has_them_give_that_law_back() -> None:
 
 
 def test_large_grids_say_that_they_stopped_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.estimation.em._MOST_WORK", 150 * 30)
+    monkeypatch.setattr("sfumato.estimation.decoding.em._MOST_WORK", 150 * 30)
     told: list[float] = []
     found = decode(PROBLEMS["hump"], tolerance=0.0, accelerate=False, progress=told.append)
     assert found.steps == 150
@@ -701,8 +703,8 @@ def test_unordered_axes_are_never_smoothed() -> None:
 
 
 def test_large_grids_choose_strengths_on_joined_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.estimation.strength._WHOLE_CELLS", 50)
-    monkeypatch.setattr("sfumato.estimation.strength.COARSE_CELLS", 32)
+    monkeypatch.setattr("sfumato.estimation.decoding.evidence._WHOLE_CELLS", 50)
+    monkeypatch.setattr("sfumato.estimation.decoding.evidence.COARSE_CELLS", 32)
     told: list[float] = []
     mixture = reports([line(61, 0.5)], hump(61), 50_000, seed=30)
     chosen = choose(mixture, [True], progress=told.append)

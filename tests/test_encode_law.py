@@ -41,12 +41,17 @@ from helpers_channels import (
 from numpy.typing import NDArray
 from scipy import stats
 
-import sfumato as sf
 from sfumato.bitcolumns import BitColumns
-from sfumato.channels import Channel, Choice, RoundedChannel
+from sfumato.channels.base import Channel, Choice
+from sfumato.channels.capped import CappedGeometricChannel
+from sfumato.channels.geometric import GeometricChannel
+from sfumato.channels.response import KaryResponseChannel
+from sfumato.channels.rounding import RoundedChannel
+from sfumato.channels.square_wave import SquareWaveChannel
 from sfumato.exact import at_most_exp
-from sfumato.metrics import CellMetric, LineMetric, UniformMetric
-from sfumato.randomness import BitSource, SecureBits, SeededBits
+from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.metrics.lines import LineMetric
+from sfumato.randomness.bits import BitSource, SecureBits, SeededBits
 
 # Secure draws have no seed: a comparison that must pass fails once in a million runs by accident.
 # The chance that a twin, 2 % off in ε, passes by accident is computed, and must be smaller. With
@@ -255,7 +260,7 @@ def joint_law(channel: RoundedChannel, code: int, precision: int) -> list[int]:
 
 
 def expected_geometric(channel: Channel, x: int, word: int) -> int:
-    assert isinstance(channel, sf.channels.GeometricChannel)
+    assert isinstance(channel, GeometricChannel)
     half = channel.half_table()
     bounds = list(accumulate((*half[:0:-1], *half)))
     noise = bisect_right(bounds, word) - (channel.size - 1)
@@ -263,7 +268,7 @@ def expected_geometric(channel: Channel, x: int, word: int) -> int:
 
 
 def capped_weights(channel: Channel) -> tuple[int, ...]:
-    assert isinstance(channel, sf.channels.CappedGeometricChannel)
+    assert isinstance(channel, CappedGeometricChannel)
     half = channel.half_table()
     return (*half[:0:-1], *half, *channel.fixed_table())
 
@@ -276,7 +281,7 @@ def expected_capped(channel: Channel, x: int, word: int) -> int:
 
 
 def expected_kary(channel: Channel, x: int, word: int) -> int:
-    assert isinstance(channel, sf.channels.KaryResponseChannel)
+    assert isinstance(channel, KaryResponseChannel)
     others = [y for y in range(channel.size) if y != x]
     which = word // channel.wrong
     return others[which] if which < len(others) else x
@@ -288,13 +293,13 @@ def expected_exponential(channel: Channel, x: int, word: int) -> int:
 
 
 def wave_bounds(channel: Channel) -> list[int]:
-    assert isinstance(channel, sf.channels.SquareWaveChannel)
+    assert isinstance(channel, SquareWaveChannel)
     close = [channel.near + (place < channel.spare) for place in range(channel.window)]
     return list(accumulate([*close, *[channel.far] * (channel.size - 1)]))
 
 
 def expected_wave(channel: Channel, x: int, word: int) -> int:
-    assert isinstance(channel, sf.channels.SquareWaveChannel)
+    assert isinstance(channel, SquareWaveChannel)
     places = list(range(x, x + channel.window))
     places += [y for y in range(channel.outputs) if y not in places]
     return places[bisect_right(wave_bounds(channel), word)]
@@ -321,14 +326,14 @@ def test_words_on_both_sides_of_every_bound(case: Case, eps: str) -> None:
             "optimised": expected_exponential,
         }[channel.id]
         for x in range(channel.size):
-            if isinstance(channel, sf.channels.GeometricChannel):
+            if isinstance(channel, GeometricChannel):
                 half = channel.half_table()
                 words = edge_words(list(accumulate((*half[:0:-1], *half))))
-            elif isinstance(channel, sf.channels.CappedGeometricChannel):
+            elif isinstance(channel, CappedGeometricChannel):
                 words = edge_words(list(accumulate(capped_weights(channel))))
-            elif isinstance(channel, sf.channels.KaryResponseChannel):
+            elif isinstance(channel, KaryResponseChannel):
                 words = edge_words([k * channel.wrong for k in range(channel.size + 1)])
-            elif isinstance(channel, sf.channels.SquareWaveChannel):
+            elif isinstance(channel, SquareWaveChannel):
                 words = edge_words(wave_bounds(channel))
             else:
                 words = edge_words(list(accumulate(channel.words()[0][x])))

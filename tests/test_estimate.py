@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.bitcolumns import BitColumns
-from sfumato.channels import KaryResponse
 from sfumato.channels.base import signs
-from sfumato.mechanisms.grids import PrefixGrid
-from sfumato.questions import weights
-from sfumato.reports import Reports
+from sfumato.channels.response import KaryResponse
+from sfumato.collect.grids import PrefixGrid
+from sfumato.questions.language import weights
+from sfumato.study.reports import Reports
 
 WAYS = ("direct", "cells", "prefix", "auto")
 PEOPLE = 3_000
@@ -231,7 +231,7 @@ class TestTheTable:
     ) -> None:
         # As if a look-up cost nothing to prepare: on so small a grid no table would pay otherwise.
         monkeypatch.setattr("sfumato.estimation.sums.LOOK_UP_COST", 0.0)
-        monkeypatch.setattr("sfumato.mechanisms.grids.LOOK_UP_COST", 0.0)
+        monkeypatch.setattr("sfumato.collect.grids.LOOK_UP_COST", 0.0)
         axes = [_line("a", 90, 0.8, channel), _line("b", 40, 0.8, channel)]
         rng = np.random.default_rng(3)
         people = {"a": rng.integers(0, 90, 600), "b": rng.integers(0, 40, 600)}

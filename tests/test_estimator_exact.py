@@ -15,9 +15,9 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.channels import BitFunctional, Channel, RoundedChannel, SymbolFunctional
-from sfumato.channels.base import signs
-from sfumato.metrics import LineMetric
+from sfumato.channels.base import BitFunctional, Channel, SymbolFunctional, signs
+from sfumato.channels.rounding import RoundedChannel
+from sfumato.metrics.lines import LineMetric
 
 Floats = NDArray[np.float64]
 

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.channels import ExtremalChannel, extreme_rows
-from sfumato.channels.base import Floats
-from sfumato.channels.extreme_rows import Found, exponential, fit, mean_square
-from sfumato.channels.extreme_tables import Rows, rows_from_text, rows_to_text
+from sfumato.arrays import Floats
+from sfumato.channels.searched import extreme_rows
+from sfumato.channels.searched.extremal import ExtremalChannel
+from sfumato.channels.searched.extreme_rows import Found, exponential, fit, mean_square
+from sfumato.channels.searched.extreme_tables import Rows, rows_from_text, rows_to_text
 from sfumato.exact import at_most_exp
-from sfumato.metrics import CellMetric, TableMetric
+from sfumato.metrics.cells import CellMetric, TableMetric
 
 PLACES = [(0, 0), (1, 0), (0, 2), (3, 1), (2, 3)]
 

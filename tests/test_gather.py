@@ -12,10 +12,11 @@ from helpers_channels import CASES, EPSILONS, Case
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.channels import Channel, Choice, CombChannel
+from sfumato.channels.base import Channel, Choice
+from sfumato.channels.comb import CombChannel
+from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.estimation.rows import Rows, grid_rows, product_rows
-from sfumato.mechanisms.statistics import BitReports, SymbolCounts
-from sfumato.metrics import UniformMetric
+from sfumato.metrics.cells import UniformMetric
 
 Floats = NDArray[np.float64]
 

@@ -27,15 +27,18 @@ from helpers_statistics import (
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.channels import HaarChannel, HierarchicalChannel, choice_from_dict, choice_to_dict
-from sfumato.channels.boxes import best_oracle, node_spread
-from sfumato.channels.chances import best_chances, question_energies, range_energies, words_of
-from sfumato.channels.levels import LevelsChannel
-from sfumato.channels.trees import Tree, least_grid_parts, least_parts, plain_parts
+from sfumato.channels.registry import choice_from_dict, choice_to_dict
+from sfumato.channels.trees.boxes import best_oracle, node_spread
+from sfumato.channels.trees.chances import best_chances, question_energies, range_energies, words_of
+from sfumato.channels.trees.haar import HaarChannel
+from sfumato.channels.trees.hierarchy import HierarchicalChannel
+from sfumato.channels.trees.levels import LevelsChannel
+from sfumato.channels.trees.tree import Tree, least_grid_parts, least_parts, plain_parts
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.estimation.mixture import most_outputs
-from sfumato.metrics import LineMetric, UniformMetric
-from sfumato.questions import weights as weights_of
+from sfumato.estimation.decoding.mixture import most_outputs
+from sfumato.metrics.cells import UniformMetric
+from sfumato.metrics.lines import LineMetric
+from sfumato.questions.language import weights as weights_of
 
 Floats = NDArray[np.float64]
 Choice = sf.Hierarchical | sf.HaarHRR

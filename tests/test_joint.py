@@ -11,14 +11,14 @@ import pytest
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.channels import Choice
+from sfumato.channels.base import Choice
 from sfumato.errors import DataError, FormatError, MismatchError, StudyError
 from sfumato.estimation.joint import JointUnbiasedEstimate
 from sfumato.exact import at_most_exp
-from sfumato.mechanisms import Joint
 from sfumato.planning.priors import prior_of
 from sfumato.planning.records import record_variance
-from sfumato.planning.workloads import Listed
+from sfumato.planning.typical import Listed
+from sfumato.study.joint import Joint
 
 Counts = NDArray[np.int64]
 

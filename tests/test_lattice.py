@@ -15,8 +15,10 @@ from scipy import sparse
 import sfumato as sf
 from sfumato.errors import QuestionError, StudyError, TooLargeError
 from sfumato.exact import rational
-from sfumato.workloads import Identity, KWay, Lattice, Prefixes, Ranges, parse
-from sfumato.workloads.lattice import MOST_STEPS, ROUNDED_STEPS
+from sfumato.questions.asking import parse
+from sfumato.questions.lattice import MOST_STEPS, ROUNDED_STEPS, Lattice
+from sfumato.questions.lines import Identity, Prefixes, Ranges
+from sfumato.questions.products import KWay
 
 
 def distance(held: Lattice, exact: Any) -> list[Fraction]:

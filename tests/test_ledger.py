@@ -16,7 +16,9 @@ from sfumato import central
 from sfumato.central import chain
 from sfumato.central.affording import worst_share
 from sfumato.central.spending import Spend, scaled_metric
-from sfumato.metrics import CellMetric, LineMetric, Metric, UniformMetric
+from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.metrics.lines import LineMetric
+from sfumato.metrics.statements import Metric
 
 LABELS = [f"c{k}" for k in range(5)]
 

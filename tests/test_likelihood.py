@@ -21,12 +21,12 @@ from helpers_statistics import LIMIT
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.estimation import field as field_module
 from sfumato.estimation import likelihood as likelihood_module
-from sfumato.estimation.em import decode
+from sfumato.estimation.decoding import field as field_module
+from sfumato.estimation.decoding.em import decode
+from sfumato.estimation.decoding.mixture import mixture_of
+from sfumato.estimation.decoding.posterior import PlainDecoder
 from sfumato.estimation.likelihood import LikelihoodEstimate
-from sfumato.estimation.mixture import mixture_of
-from sfumato.estimation.posterior import PlainDecoder
 
 ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:  # for the benchmarks, whose populations are measured here again
@@ -329,7 +329,7 @@ def test_too_large_a_grid_is_refused_with_its_size_and_the_remedy() -> None:
 def test_too_many_reports_of_bits_are_refused_with_their_number_and_the_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sfumato.estimation.mixture.MOST_ROW_ENTRIES", 1_000)
+    monkeypatch.setattr("sfumato.estimation.decoding.mixture.MOST_ROW_ENTRIES", 1_000)
     axis = sf.integers("x", 0, 19, protect=sf.Distance(0.3), channel=sf.Thermometer())
     tally = sf.Study("bits", [axis]).simulate({"x": np.arange(400) % 20}, seed=37)
     with pytest.raises(sf.TooLargeError, match=r"[\d,]+ distinct reports by 20 cells") as told:

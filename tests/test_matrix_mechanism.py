@@ -17,18 +17,29 @@ if str(ROOT) not in sys.path:
 
 import sfumato as sf  # noqa: E402
 from reproduction import xiang  # noqa: E402
-from sfumato import strategies  # noqa: E402
-from sfumato.allocation import check  # noqa: E402
+from sfumato.collect.matrix_mechanism import MatrixTally  # noqa: E402
 from sfumato.errors import (  # noqa: E402
     DataError,
     FormatError,
     MismatchError,
     StudyError,
 )
-from sfumato.mechanisms.matrix import MatrixTally  # noqa: E402
-from sfumato.metrics import BlockMetric, LineMetric, UniformMetric  # noqa: E402
+from sfumato.metrics.cells import UniformMetric  # noqa: E402
+from sfumato.metrics.contexts import BlockMetric  # noqa: E402
 from sfumato.metrics.edges import edges_of  # noqa: E402
-from sfumato.workloads import Haar, Identity, Prefixes, Ranges  # noqa: E402
+from sfumato.metrics.lines import LineMetric  # noqa: E402
+from sfumato.noise.allocate import check  # noqa: E402
+from sfumato.noise.fit import fit  # noqa: E402
+from sfumato.noise.rows import (  # noqa: E402
+    FIXED,
+    units_of,
+)
+from sfumato.questions.lines import (  # noqa: E402
+    Identity,
+    Prefixes,
+    Ranges,
+)
+from sfumato.questions.trees import Haar  # noqa: E402
 
 LIMIT = 4.0  # standard errors
 LINE = LineMetric.equal(Fraction(1, 2), 8)
@@ -172,10 +183,10 @@ def test_answers_vary_as_they_say(name: str, seed: int) -> None:
     """Each report is a tally of one person: thousands of answers with the law that is stated."""
     mechanism = sf.MatrixMechanism(LINE, name, Ranges(8))
     reports = mechanism.encode(np.full(40_000, 3), sf.SeededBits(seed))
-    units = strategies.units_of(mechanism.fitted.lattice)
+    units = units_of(mechanism.fitted.lattice)
     noisy = np.concatenate([reports * units, np.ones((len(reports), 1))], axis=1)
     asked = Ranges(8).rows([2, 12, 20])
-    read = sf.workloads.reconstruct(
+    read = sf.questions.reconstruct(
         asked, mechanism.fitted.lattice, mechanism.fitted.noise, known_total=True
     )
     stated = mechanism.expected_error(1)[[2, 12, 20]]
@@ -208,7 +219,7 @@ def test_a_searched_strategy_is_never_worse() -> None:
     metric, asked = xiang.searches(6)["points in the plane, cells"]
     searched = sf.MatrixMechanism(metric, "searched", asked)
     assert check(searched.fitted.lattice, metric, searched.rates)
-    fixed = [sf.MatrixMechanism(metric, name, asked).total_error(1) for name in strategies.FIXED]
+    fixed = [sf.MatrixMechanism(metric, name, asked).total_error(1) for name in FIXED]
     assert searched.total_error(1) <= min(fixed) * (1 + 1e-9)
 
 
@@ -287,5 +298,5 @@ def test_questions_that_rows_express_need_not_tell_all_cells_apart() -> None:
     half = [[1] * 4 + [0] * 4]
     mechanism = sf.MatrixMechanism(LINE, half, half)
     assert mechanism.scales == pytest.approx([2.0])
-    fitted = strategies.fit(np.array(half), np.array(half).T @ np.array(half), edges_of(LINE))
+    fitted = fit(np.array(half), np.array(half).T @ np.array(half), edges_of(LINE))
     assert mechanism.total_error(1) == pytest.approx(fitted.error)

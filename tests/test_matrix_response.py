@@ -18,26 +18,40 @@ if str(ROOT) not in sys.path:
 
 import sfumato as sf  # noqa: E402
 from reproduction import xiang  # noqa: E402
-from sfumato import strategies  # noqa: E402
-from sfumato.allocation import check  # noqa: E402
 from sfumato.auditing.odds import Findings  # noqa: E402
 from sfumato.auditing.structure import by_structure  # noqa: E402
 from sfumato.bitcolumns import BitColumns  # noqa: E402
 from sfumato.channels.base import signs  # noqa: E402
-from sfumato.channels.codes import Code, code_from_text, code_to_text  # noqa: E402
-from sfumato.channels.flipped_codes import MatrixResponseChannel  # noqa: E402
-from sfumato.channels.matrix_response import MOST_SEARCHED_CELLS  # noqa: E402
-from sfumato.errors import StudyError, TooLargeError  # noqa: E402
-from sfumato.metrics import (  # noqa: E402
-    BlockMetric,
+from sfumato.channels.searched.codes import (  # noqa: E402
+    Code,
+    code_from_text,
+    code_to_text,
+)
+from sfumato.channels.searched.flipped_codes import MatrixResponseChannel  # noqa: E402
+from sfumato.channels.searched.matrix_response import MOST_SEARCHED_CELLS  # noqa: E402
+from sfumato.errors import (  # noqa: E402
+    StudyError,
+    TooLargeError,
+)
+from sfumato.metrics.cells import (  # noqa: E402
     CellMetric,
-    LineMetric,
     TableMetric,
     UniformMetric,
 )
+from sfumato.metrics.contexts import BlockMetric  # noqa: E402
 from sfumato.metrics.edges import edges_of  # noqa: E402
-from sfumato.strategies.fitting import squares_of  # noqa: E402
-from sfumato.workloads import Identity, Ranges  # noqa: E402
+from sfumato.metrics.lines import LineMetric  # noqa: E402
+from sfumato.noise.allocate import check  # noqa: E402
+from sfumato.noise.fit import (  # noqa: E402
+    fit,
+    squares_of,
+    variances,
+)
+from sfumato.noise.search import search  # noqa: E402
+from sfumato.questions.lines import (  # noqa: E402
+    Identity,
+    Ranges,
+)
 
 HALF = Fraction(1, 2)
 BLOCKS = BlockMetric(Fraction(1), np.array([0, 0, 0, 1, 1]))
@@ -103,8 +117,8 @@ def test_a_clamped_discrete_laplace_is_a_flip_of_half_its_variance(rate: float) 
     odds = alpha ** np.abs(z[beyond] - 1.0) / alpha ** np.abs(z[beyond])
     np.testing.assert_allclose(odds, np.exp(rate))
     rates, unit = np.array([rate]), np.ones(1)
-    flips = strategies.variances(rates, unit, bits=True)
-    noise = strategies.variances(rates, unit, bits=False)
+    flips = variances(rates, unit, bits=True)
+    noise = variances(rates, unit, bits=False)
     assert noise == pytest.approx(2 * flips)
     assert noise[0] == pytest.approx(float(law @ z**2), rel=1e-9)
     assert flips[0] == pytest.approx(stays * (1 - stays) / (2 * stays - 1) ** 2)
@@ -237,19 +251,19 @@ def test_an_audit_by_structure_agrees_and_sees_a_single_word() -> None:
 
 def test_a_search_is_never_worse_than_what_it_starts_from() -> None:
     metric, asked = xiang.searches(8)["points in the plane, cells"]
-    found = strategies.search(asked, metric, bits=True)
+    found = search(asked, metric, bits=True)
     assert found.best.error <= min(found.fixed.values())
     assert found.gain > 2  # places on a map have no order, and single cells cost much
     assert check(found.best.lattice, metric, found.best.rates)
     line = LineMetric.equal(HALF, 7)
-    prefixes = strategies.search(Ranges(7), line, bits=True)
+    prefixes = search(Ranges(7), line, bits=True)
     assert prefixes.gain == pytest.approx(1, abs=1e-6)
     assert prefixes.best.error == pytest.approx(prefixes.fixed["prefix"])
 
 
 def test_the_error_that_a_search_states_is_that_of_the_channel() -> None:
     metric = towns()
-    found = strategies.search(Identity(7), metric, bits=True)
+    found = search(Identity(7), metric, bits=True)
     channel = sf.MatrixResponse(workload="cells").bind(metric)
     variance = channel.second_moment(np.eye(7)) - np.eye(7)
     assert variance[:, 0].sum() == pytest.approx(found.best.error, rel=1e-9)
@@ -261,10 +275,10 @@ def test_taking_turns_lowers_the_error_and_suits_the_flips() -> None:
     apart[0] = apart[:, 0] = 12
     np.fill_diagonal(apart, 0)
     metric, rows, gram = TableMetric(apart, 1, 4), np.eye(4), np.eye(4)
-    made = strategies.fit(rows, gram, edges_of(metric), bits=True)
+    made = fit(rows, gram, edges_of(metric), bits=True)
     rates = sf.allocate(rows, metric).rates
     speed = np.array([float(rate or 0) for rate in rates])
-    noise = strategies.variances(speed, np.ones(4), bits=True)
+    noise = variances(speed, np.ones(4), bits=True)
     plain = float(squares_of(rows, noise, gram) @ noise)
     assert made.error < 0.9 * plain
 

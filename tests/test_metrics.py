@@ -15,30 +15,21 @@ from hypothesis.extra.numpy import arrays
 from scipy.sparse.csgraph import shortest_path
 
 import sfumato as sf
-from sfumato.domains import Categories, Dates, Integers, Reals, Times
+from sfumato.domains.categories import Categories
+from sfumato.domains.dates import Dates
+from sfumato.domains.integers import Integers
+from sfumato.domains.reals import Reals
+from sfumato.domains.times import Times
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.metrics import (
-    BlockMetric,
-    Blocks,
-    CellMetric,
-    Distance,
-    HighLow,
-    HighLowMetric,
-    LineMetric,
-    Lp,
-    Matrix,
-    Metric,
-    Points,
-    PolicyGraph,
-    SensitiveSet,
-    Sum,
-    TableMetric,
-    Uniform,
-    UniformMetric,
-    Within,
-    closure,
-    metric_from_dict,
-)
+from sfumato.metrics.cells import CellMetric, TableMetric, UniformMetric
+from sfumato.metrics.closing import closure
+from sfumato.metrics.contexts import BlockMetric, HighLowMetric
+from sfumato.metrics.labelled import Blocks, HighLow, SensitiveSet
+from sfumato.metrics.lines import LineMetric
+from sfumato.metrics.registry import metric_from_dict
+from sfumato.metrics.shapes import Matrix, Points, PolicyGraph
+from sfumato.metrics.statements import Distance, Lp, Metric, Sum, Uniform
+from sfumato.metrics.within import Within
 
 ABC = Categories(["a", "b", "c"])
 LETTERS = "abcdefgh"

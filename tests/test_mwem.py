@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from reproduction import adult
-from sfumato.central import MWEM, Space, accuracy
+from sfumato.central import accuracy
 from sfumato.central import multiplicative_weights as file
-from sfumato.central.multiplicative_weights import PreparedMWEM
+from sfumato.central.multiplicative_weights import MWEM, PreparedMWEM
+from sfumato.central.space import Space
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.randomness import SeededBits
+from sfumato.randomness.bits import SeededBits
 
 Floats = NDArray[np.float64]
 
-ROWS = sf.workloads.Given([[1, 0, 0], [1, 1, 0], [0, 0.5, 0.25], [0, 0, 3]])
+ROWS = sf.questions.Given([[1, 0, 0], [1, 1, 0], [0, 0.5, 0.25], [0, 0, 3]])
 SPACES = {"flat": flat(3, 1), "line": line(3, 0.5, "1/3"), "weak": line(3, 4)}
 
 
@@ -300,7 +301,7 @@ def test_the_grid_gives_way_to_many_people_and_then_work_is_refused() -> None:
         (lambda: MWEM(ROWS, 2, check=1), "check=1"),
         (lambda: MWEM(ROWS, 2, check="-1/10"), "check=-1/10"),
         (lambda: MWEM(ROWS, 2, variant="replayed"), "needs check"),
-        (lambda: MWEM(sf.workloads.Total(3), 2).prepare(flat(3, 1), 4), "central.Laplace"),
+        (lambda: MWEM(sf.questions.Total(3), 2).prepare(flat(3, 1), 4), "central.Laplace"),
     ],
 )
 def test_what_does_not_fit_is_refused(make: Any, words: str) -> None:

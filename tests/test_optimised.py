@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato import cache
-from sfumato.channels import OptimisedChannel, optimised, optimising
-from sfumato.channels.optimised import WORKLOADS
-from sfumato.channels.optimising import (
+from sfumato.channels.searched import descent as optimising
+from sfumato.channels.searched import optimised
+from sfumato.channels.searched.descent import (
     cells_gram,
     fit,
     hierarchy,
@@ -30,10 +30,12 @@ from sfumato.channels.optimising import (
     prefixes_gram,
     ranges_gram,
 )
-from sfumato.channels.sets import Sets, sets_from_text, sets_to_text
+from sfumato.channels.searched.optimised import WORKLOADS, OptimisedChannel
+from sfumato.channels.searched.sets import Sets, sets_from_text, sets_to_text
 from sfumato.errors import FormatError, StudyError, TooLargeError
 from sfumato.exact import at_most_exp, exp_floor
-from sfumato.metrics import LineMetric, UniformMetric
+from sfumato.metrics.cells import UniformMetric
+from sfumato.metrics.lines import LineMetric
 
 
 @pytest.fixture(autouse=True)

@@ -24,20 +24,23 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.bitcolumns import BitColumns
-from sfumato.channels import Channel, Choice, HRRChannel, OLHChannel, OUEChannel
-from sfumato.channels import hadamard as hadamard_file
 from sfumato.channels import hashing as hashing_file
-from sfumato.channels.base import signs
-from sfumato.channels.hashing import best_prime, primes
-from sfumato.channels.matrices import scattered as scatter
+from sfumato.channels import hrr as hadamard_file
+from sfumato.channels.base import Channel, Choice, signs
+from sfumato.channels.hadamard_blocks import scattered as scatter
+from sfumato.channels.hashing import OLHChannel, best_prime, primes
+from sfumato.channels.hrr import HRRChannel
 from sfumato.channels.transforms import digit_products, walsh_hadamard
+from sfumato.channels.unary import OUEChannel
+from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.estimation.bands import row_covariance
-from sfumato.estimation.mixture import SymbolMixture
+from sfumato.estimation.decoding.mixture import SymbolMixture
 from sfumato.estimation.rows import Rows, grid_rows, product_rows
 from sfumato.exact import at_most_exp, exp_floor
-from sfumato.mechanisms.statistics import BitReports, SymbolCounts
-from sfumato.metrics import LineMetric, UniformMetric
-from sfumato.planning import comparing
+from sfumato.metrics.cells import UniformMetric
+from sfumato.metrics.lines import LineMetric
+from sfumato.planning import compare as comparing
+from sfumato.randomness.tables import FlipTable
 
 Floats = NDArray[np.float64]
 
@@ -110,7 +113,7 @@ def test_audits_see_a_sampler_with_another_chance(choice: Choice) -> None:
     study = sf.Study("s", [sf.integers("a", 0, 4, protect=sf.Uniform(1), channel=choice)])
     (channel,) = study.channels
     assert isinstance(channel, OUEChannel | HRRChannel)
-    object.__setattr__(channel, "_flips", sf.randomness.FlipTable([channel.flips - 1], 64))
+    object.__setattr__(channel, "_flips", FlipTable([channel.flips - 1], 64))
     assert not sf.audit(study).holds
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.estimation import LikelihoodEstimate
+from sfumato.estimation.likelihood import LikelihoodEstimate
 
 ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:  # for the benchmarks, which also make the record

@@ -16,13 +16,13 @@ from helpers_statistics import LIMIT, collections, exact_variance, histogram, va
 
 import sfumato as sf
 from benchmarks import choice
-from sfumato.estimation import UnbiasedEstimate
-from sfumato.planning import choose_channel
+from sfumato.estimation.unbiased import UnbiasedEstimate
 from sfumato.planning.bins import binned, fine_laws, perturbation, prorating
+from sfumato.planning.inverse import scaled
 from sfumato.planning.priors import Prior, prior_of
-from sfumato.planning.reverse import scaled
-from sfumato.planning.workloads import Ranges, Terms, deciles, variance
-from sfumato.questions import weights
+from sfumato.planning.typical import Ranges, Terms, deciles, variance
+from sfumato.questions.language import weights
+from sfumato.study.choose import choose_channel
 
 DISTANCE = sf.Distance(0.8)
 

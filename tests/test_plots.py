@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
 import sfumato as sf
-from sfumato import plots
+from sfumato.plots import draw as plots
 from sfumato.plots import interactive, wording
 
 LABELS = ["north", "south <b>", "$east$", "</script><script>alert(1)</script>"]

@@ -17,17 +17,15 @@ from helpers_channels import (
 )
 
 import sfumato as sf
-from sfumato.channels import (
-    Channel,
-    Choice,
-    ExponentialChannel,
-    GeometricChannel,
-    RoundedChannel,
-    ThermometerChannel,
-)
+from sfumato.channels.base import Channel, Choice
+from sfumato.channels.exponential import ExponentialChannel
+from sfumato.channels.geometric import GeometricChannel
+from sfumato.channels.rounding import RoundedChannel
+from sfumato.channels.thermometer import ThermometerChannel
 from sfumato.errors import StudyError
 from sfumato.exact import at_most_exp
-from sfumato.metrics import LineMetric, TableMetric, UniformMetric
+from sfumato.metrics.cells import TableMetric, UniformMetric
+from sfumato.metrics.lines import LineMetric
 
 # Patterns of bits double with each cell: all pairs of up to so many cells are listed.
 MOST_LISTED = 10

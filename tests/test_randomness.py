@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from sfumato.bitcolumns import BitColumns
 from sfumato.errors import StudyError
-from sfumato.randomness import BitSource, FlipTable, SecureBits, SeededBits, WordTable, leading
+from sfumato.randomness.bits import BitSource, SecureBits, SeededBits
+from sfumato.randomness.tables import FlipTable, WordTable, leading
 
 # Sources
 

@@ -17,11 +17,18 @@ from helpers_statistics import LIMIT, share_score
 from numpy.typing import NDArray
 from scipy import stats
 
-from sfumato import choosing, sampling
 from sfumato.errors import QuestionError, StudyError
-from sfumato.laplace_sums import _half_width
-from sfumato.randomness import SeededBits
-from sfumato.sampling import _Chance
+from sfumato.randomness import exponential as choosing
+from sfumato.randomness import laplace as sampling
+from sfumato.randomness.bits import SeededBits
+from sfumato.randomness.exponential import choose_by_exp, choose_by_scores
+from sfumato.randomness.laplace import _Chance
+from sfumato.randomness.laplace_sums import (
+    _half_width,
+    laplace_variance,
+    sum_quantile,
+    sum_quantiles,
+)
 
 EXPONENTS = tuple(Fraction(text) for text in ("1e-9", "1/1000", "0.3", "1", "7/3", "44", "1000"))
 RATES = tuple(Fraction(text) for text in ("1e-3", "1/7", "1", "2.5", "60"))
@@ -116,7 +123,7 @@ def test_noise_follows_the_law(rate: Fraction) -> None:
     """Mean and variance to LIMIT standard errors; a variance 5 % off would be seen."""
     count = 200_000
     drawn = sampling.discrete_laplace(rate, count, SeededBits(11)).astype(np.float64)
-    variance = sampling.laplace_variance(rate)
+    variance = laplace_variance(rate)
     with mp.workdps(40):
         alpha = mp.exp(-to_mpf(rate))
         true = 2 * alpha / (1 - alpha) ** 2
@@ -162,7 +169,7 @@ def test_each_rate_has_its_own_noise() -> None:
     drawn = sampling.discrete_laplaces(rates, SeededBits(2)).reshape(-1, 4)
     assert not drawn[:, 1:3].any()
     spread = drawn[:, [0, 3]].astype(np.float64)
-    variance = sampling.laplace_variance(Fraction(1, 100))
+    variance = laplace_variance(Fraction(1, 100))
     # E z⁴ is 6·variance² nearly, so that the mean of 1,000 squares has an error of √(5/1000).
     assert abs((spread**2).mean() / variance - 1) <= LIMIT * math.sqrt(5 / 1000)
     with pytest.raises(StudyError, match=r"2\^-48"):
@@ -201,32 +208,32 @@ def test_a_choice_changes_exactly_at_the_true_borders(weights: tuple[Fraction, .
                     continue
                 words = [number >> shift & (2**64 - 1) for shift in (128, 64, 0)]
                 right = sum(1 for other in ends if mp.mpf(number) / mp.mpf(2) ** 192 > other)
-                assert sampling.choose_by_exp(weights, Given([*words, 1, 1, 1])) == right
+                assert choose_by_exp(weights, Given([*words, 1, 1, 1])) == right
             assert option < len(weights)
 
 
 def test_scores_and_weights_choose_alike() -> None:
     scores, unit = [3, -5, 10, 10, 0], Fraction(-2, 7)
     for seed in range(200):
-        by_score = sampling.choose_by_scores(scores, unit, SeededBits(seed))
-        by_weight = sampling.choose_by_exp([unit * s for s in scores], SeededBits(seed))
+        by_score = choose_by_scores(scores, unit, SeededBits(seed))
+        by_weight = choose_by_exp([unit * s for s in scores], SeededBits(seed))
         assert by_score == by_weight
 
 
 def test_choices_have_their_frequencies() -> None:
     weights = [Fraction(0), Fraction(1)]
     runs, bits = 4_000, SeededBits(3)
-    second = sum(sampling.choose_by_exp(weights, bits) for _ in range(runs))
+    second = sum(choose_by_exp(weights, bits) for _ in range(runs))
     true = math.e / (1 + math.e)
     assert abs(share_score(second, runs, true)) <= LIMIT
     assert abs(share_score(second, runs, true + 0.07)) > LIMIT  # 0.07 is ten standard errors
     # A tie is settled by digits as well, and a sole option needs none of them to be right.
-    assert sampling.choose_by_exp([Fraction(5)], SeededBits(1)) == 0
+    assert choose_by_exp([Fraction(5)], SeededBits(1)) == 0
     for nothing in ([], ()):
         with pytest.raises(StudyError, match="at least one option"):
-            sampling.choose_by_exp(nothing, SeededBits(1))
+            choose_by_exp(nothing, SeededBits(1))
         with pytest.raises(StudyError, match="at least one option"):
-            sampling.choose_by_scores(nothing, Fraction(1), SeededBits(1))
+            choose_by_scores(nothing, Fraction(1), SeededBits(1))
 
 
 @pytest.mark.parametrize("precision", [64, 98, 130, 200])
@@ -267,7 +274,7 @@ def held(
 def test_on_a_lattice_the_quantile_is_exact(
     coefficients: tuple[float, float], rates: tuple[float, float], level: float
 ) -> None:
-    h = sampling.sum_quantile(coefficients, rates, level)
+    h = sum_quantile(coefficients, rates, level)
     assert held(coefficients, rates, h) >= level - 1e-12
     assert held(coefficients, rates, h - 0.5) < level or h == 0
 
@@ -278,9 +285,9 @@ def test_off_a_lattice_the_quantile_holds_and_hardly_more(
     rates: tuple[float, float], level: float
 ) -> None:
     coefficients = (1.0, 1 / math.pi)
-    h = sampling.sum_quantile(coefficients, rates, level)
+    h = sum_quantile(coefficients, rates, level)
     spread = math.sqrt(
-        sum(b**2 * sampling.laplace_variance(r) for b, r in zip(coefficients, rates, strict=True))
+        sum(b**2 * laplace_variance(r) for b, r in zip(coefficients, rates, strict=True))
     )
     assert held(coefficients, rates, h) >= level - 1e-9
     # The smoothing reaches 0.4 % of a standard error on both sides, and atoms are that close.
@@ -290,16 +297,16 @@ def test_off_a_lattice_the_quantile_holds_and_hardly_more(
 def test_the_normal_law_would_be_wrong_in_the_tails() -> None:
     """Why intervals come from the law itself: the twin of the tests above."""
     rate, level = 0.01, 0.999
-    normal = 3.2905 * math.sqrt(sampling.laplace_variance(rate))
+    normal = 3.2905 * math.sqrt(laplace_variance(rate))
     alpha = math.exp(-rate)
     outside = 2 * alpha ** (math.floor(normal) + 1) / (1 + alpha)
     assert outside > 9 * (1 - level)
-    assert sampling.sum_quantile([1.0], [rate], level) > 1.4 * normal
+    assert sum_quantile([1.0], [rate], level) > 1.4 * normal
 
 
 def test_single_terms_have_the_closed_form() -> None:
     for rate, level in itertools.product((0.01, 0.5, 3.0), (0.1, 0.9, 0.9999)):
-        h = sampling.sum_quantile([-2.0], [rate], level) / 2
+        h = sum_quantile([-2.0], [rate], level) / 2
         alpha = math.exp(-rate)
         assert h == round(h)
         assert 1 - 2 * alpha ** (h + 1) / (1 + alpha) >= level - 1e-9
@@ -309,20 +316,20 @@ def test_single_terms_have_the_closed_form() -> None:
 def test_many_terms_come_close_to_the_normal_law() -> None:
     rng = np.random.default_rng(4)
     b = rng.random(300) + 0.5
-    h = sampling.sum_quantile(b, [0.3] * 300, 0.95)
-    spread = math.sqrt(float((b**2).sum()) * sampling.laplace_variance(0.3))
+    h = sum_quantile(b, [0.3] * 300, 0.95)
+    spread = math.sqrt(float((b**2).sum()) * laplace_variance(0.3))
     assert h / (1.959964 * spread) == pytest.approx(1, abs=0.01)
 
 
 def test_rows_are_inverted_together() -> None:
     rows = np.array([[1.0, 0.0, 5.0], [0.0, 0.0, 7.0], [3.0, 1.0, 0.0]])
     rates = [Fraction(1, 10), Fraction(1, 5), None]
-    found = sampling.sum_quantiles(rows, rates, 0.9)
-    assert found.tolist() == [sampling.sum_quantile(row, rates, 0.9) for row in rows]
+    found = sum_quantiles(rows, rates, 0.9)
+    assert found.tolist() == [sum_quantile(row, rates, 0.9) for row in rows]
     assert found[1] == 0
     many = np.random.default_rng(1).random((80, 2))
-    exact = [sampling.sum_quantile(row, rates[:2], 0.9) for row in many[:5]]
-    rough = sampling.sum_quantiles(many, rates[:2], 0.9)[:5]
+    exact = [sum_quantile(row, rates[:2], 0.9) for row in many[:5]]
+    rough = sum_quantiles(many, rates[:2], 0.9)[:5]
     assert np.all(rough >= np.array(exact) * (1 - 1e-6))
     assert np.all(rough <= np.array(exact) * 1.03)
     assert _half_width.cache_info().hits > 0
@@ -331,16 +338,16 @@ def test_rows_are_inverted_together() -> None:
 @pytest.mark.parametrize("level", [0.0, 1.0, 1.5, -1.0])
 def test_levels_must_be_chances(level: float) -> None:
     with pytest.raises(QuestionError, match=f"level={level}"):
-        sampling.sum_quantile([1.0], [0.1], level)
+        sum_quantile([1.0], [0.1], level)
     with pytest.raises(QuestionError, match=f"level={level}"):
-        sampling.sum_quantiles(np.ones((1, 1)), [0.1], level)
+        sum_quantiles(np.ones((1, 1)), [0.1], level)
 
 
 def test_extreme_rates_have_stable_variances() -> None:
-    assert sampling.laplace_variance(1e-12) == pytest.approx(2e24)
-    assert sampling.laplace_variance(700) == pytest.approx(2 * math.exp(-700))
-    assert sampling.laplace_variance(Fraction(10**6)) == 0
-    assert sampling.sum_quantile([1.0], [Fraction(10**6)], 0.95) == 0
+    assert laplace_variance(1e-12) == pytest.approx(2e24)
+    assert laplace_variance(700) == pytest.approx(2 * math.exp(-700))
+    assert laplace_variance(Fraction(10**6)) == 0
+    assert sum_quantile([1.0], [Fraction(10**6)], 0.95) == 0
 
 
 def test_threads_that_ask_at_once_find_the_same_digits() -> None:

@@ -10,9 +10,9 @@ import pytest
 from helpers_statistics import LIMIT, exact_count, exact_variance, mean_score, variance_score
 
 import sfumato as sf
-from sfumato.questions import weights
-from sfumato.simulation import _draw_by_cell, _draw_by_person, draw_tally
-from sfumato.tally import Tally
+from sfumato.collect.simulation import _draw_by_cell, _draw_by_person, draw_tally
+from sfumato.collect.tally import Tally
+from sfumato.questions.language import weights
 
 RUNS = 2_000
 OFF = 0.25  # of the variance: 8 standard errors at 2,000 runs, as in test_variance.py
@@ -97,7 +97,7 @@ class TestChoiceOfWay:
         study, used = STUDIES["two axes"], []
         for name in ("_draw_by_cell", "_draw_by_person"):
             monkeypatch.setattr(
-                f"sfumato.simulation.{name}", lambda *rest, way=name: used.append(way)
+                f"sfumato.collect.simulation.{name}", lambda *rest, way=name: used.append(way)
             )
         few, many = np.ones(study.shape, dtype=np.int64), np.full(study.shape, 10**6)
         draw_tally(study.mechanism, few, 1)

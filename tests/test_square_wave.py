@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.channels import KaryResponse, SquareWaveChannel
-from sfumato.channels.linear import reading_of
-from sfumato.channels.square_wave import recommended_width
+from sfumato.channels.least_squares import reading_of
+from sfumato.channels.response import KaryResponse
+from sfumato.channels.square_wave import SquareWaveChannel, recommended_width
 from sfumato.errors import FormatError, StudyError
 from sfumato.exact import at_most_exp, exp_floor
-from sfumato.metrics import LineMetric, UniformMetric
+from sfumato.metrics.cells import UniformMetric
+from sfumato.metrics.lines import LineMetric
 
 
 def wave(

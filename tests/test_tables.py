@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sfumato.domains import Integers
+from sfumato.domains.integers import Integers
+from sfumato.domains.tables import columns, read_table
 from sfumato.errors import DataError
-from sfumato.tables import columns, read_table
 
 AGES = [34, None, 61]
 REGIONS = ["north", "south", None]

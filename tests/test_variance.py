@@ -33,7 +33,7 @@ from helpers_statistics import (
 )
 
 import sfumato as sf
-from sfumato.questions import weights
+from sfumato.questions.language import weights
 
 OFF = 0.25
 

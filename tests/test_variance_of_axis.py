@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.estimation import UnbiasedEstimate
+from sfumato.estimation.unbiased import UnbiasedEstimate
 
 CELLS = 12
 NUMBERS = np.arange(CELLS, dtype=float)

@@ -15,15 +15,16 @@ import pytest
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.axes import Axis
+from sfumato.arrays import Outputs
 from sfumato.bitcolumns import BitColumns
-from sfumato.channels import Choice, RoundedChannel
-from sfumato.channels.base import Outputs
+from sfumato.channels.base import Choice
+from sfumato.channels.rounding import RoundedChannel
 from sfumato.channels.thermometer import ThermometerChannel
+from sfumato.collect.weighted import WeightedTally
 from sfumato.errors import DataError, MismatchError, QuestionError, StudyError
-from sfumato.estimation import UnbiasedEstimate
-from sfumato.questions import weights as ask
-from sfumato.weighted import WeightedTally
+from sfumato.estimation.unbiased import UnbiasedEstimate
+from sfumato.questions.language import weights as ask
+from sfumato.study.axis import Axis
 
 Floats = NDArray[np.float64]
 

@@ -17,24 +17,13 @@ from scipy.sparse.linalg import aslinearoperator
 
 import sfumato as sf
 from sfumato.errors import QuestionError, StudyError, TooLargeError
-from sfumato.questions import quoted
-from sfumato.workloads import (
-    Given,
-    Haar,
-    Hierarchy,
-    Identity,
-    Kronecker,
-    KWay,
-    Labels,
-    Marginals,
-    Prefixes,
-    Ranges,
-    Stacked,
-    Total,
-    Workload,
-    parse,
-)
-from sfumato.workloads.base import MOST_ENTRIES, MOST_GRAM_CELLS
+from sfumato.questions.asking import parse
+from sfumato.questions.given import Given
+from sfumato.questions.language import quoted
+from sfumato.questions.lines import Identity, Prefixes, Ranges, Total
+from sfumato.questions.products import Kronecker, KWay, Marginals, Stacked
+from sfumato.questions.trees import Haar, Hierarchy
+from sfumato.questions.workload import MOST_ENTRIES, MOST_GRAM_CELLS, Labels, Workload
 
 SIZES = [1, 2, 3, 4, 5, 7, 8, 9, 16, 17]
 
@@ -167,7 +156,7 @@ def test_strategies_can_express_everything(m: int) -> None:
 
 
 def test_the_tree_is_that_of_the_channels() -> None:
-    from sfumato.channels.trees import Tree
+    from sfumato.channels.trees.tree import Tree
 
     for m, branching in itertools.product([2, 9, 10, 16, 30], [2, 3, 4]):
         tree = Tree.branching(m, branching)

@@ -5,29 +5,26 @@ Start with `Study`; everything else follows from it.
 
 from __future__ import annotations
 
-from sfumato import central, workloads
-from sfumato.allocation import Allocation, allocate
-from sfumato.auditing import Audit, AxisAudit, audit
-from sfumato.axes import Axis, categories, dates, integers, reals, times
-from sfumato.channels import (
-    HRR,
-    OLH,
-    OUE,
-    Binary,
-    Comb,
-    Exponential,
-    Extremal,
-    Geometric,
-    HaarHRR,
-    Hadamard,
-    Hierarchical,
-    KaryResponse,
-    MatrixResponse,
-    Optimised,
-    SquareWave,
-    Thermometer,
-)
-from sfumato.error_region import ErrorRegion
+from sfumato import central, questions
+from sfumato.auditing.audit import Audit, AxisAudit, audit
+from sfumato.channels.binary import Binary
+from sfumato.channels.comb import Comb
+from sfumato.channels.exponential import Exponential
+from sfumato.channels.geometric import Geometric
+from sfumato.channels.hadamard import Hadamard
+from sfumato.channels.hashing import OLH
+from sfumato.channels.hrr import HRR
+from sfumato.channels.response import KaryResponse
+from sfumato.channels.searched.extremal import Extremal
+from sfumato.channels.searched.matrix_response import MatrixResponse
+from sfumato.channels.searched.optimised import Optimised
+from sfumato.channels.square_wave import SquareWave
+from sfumato.channels.thermometer import Thermometer
+from sfumato.channels.trees.haar import HaarHRR
+from sfumato.channels.trees.hierarchy import Hierarchical
+from sfumato.channels.unary import OUE
+from sfumato.collect.matrix_mechanism import MatrixMechanism
+from sfumato.collect.tally import Tally
 from sfumato.errors import (
     DataError,
     FormatError,
@@ -38,47 +35,27 @@ from sfumato.errors import (
     StudyError,
     TooLargeError,
 )
-from sfumato.estimation import (
-    Answer,
-    Answers,
-    Estimate,
-    difference,
-    distribution,
-    l2_error,
-    tv_error,
-)
-from sfumato.geography import Grid
-from sfumato.guarantee import Guarantee
-from sfumato.mechanisms.matrix import MatrixMechanism
-from sfumato.metrics import (
-    Blocks,
-    Distance,
-    HighLow,
-    Lp,
-    Matrix,
-    Points,
-    PolicyGraph,
-    SensitiveSet,
-    Sum,
-    Uniform,
-    Within,
-    closure,
-)
-from sfumato.planning import (
-    BinPlan,
-    Comparison,
-    DistributionPlan,
-    Plan,
-    epsilon_for,
-    expected_tv,
-    people_for,
-    people_for_tv,
-    plan_bins,
-)
-from sfumato.randomness import SecureBits, SeededBits
-from sfumato.reports import Reports
-from sfumato.study import Study
-from sfumato.tally import Tally
+from sfumato.estimation.answers import Answer, Answers, difference
+from sfumato.estimation.distribution import distribution, l2_error, tv_error
+from sfumato.estimation.estimate import Estimate
+from sfumato.geography.grid import Grid
+from sfumato.metrics.closing import closure
+from sfumato.metrics.labelled import Blocks, HighLow, SensitiveSet
+from sfumato.metrics.shapes import Matrix, Points, PolicyGraph
+from sfumato.metrics.statements import Distance, Lp, Sum, Uniform
+from sfumato.metrics.within import Within
+from sfumato.noise.allocate import Allocation, allocate
+from sfumato.planning.bins import BinPlan, plan_bins
+from sfumato.planning.compare import Comparison
+from sfumato.planning.distribution import DistributionPlan, expected_tv, people_for_tv
+from sfumato.planning.inverse import epsilon_for, people_for
+from sfumato.planning.plan import Plan
+from sfumato.randomness.bits import SecureBits, SeededBits
+from sfumato.study.axis import Axis, categories, dates, integers, reals, times
+from sfumato.study.error_region import ErrorRegion
+from sfumato.study.guarantee import Guarantee
+from sfumato.study.reports import Reports
+from sfumato.study.study import Study
 
 __version__ = "0.1.0"
 
@@ -153,8 +130,8 @@ __all__ = [
     "people_for",
     "people_for_tv",
     "plan_bins",
+    "questions",
     "reals",
     "times",
     "tv_error",
-    "workloads",
 ]

@@ -6,8 +6,8 @@ import contextlib
 import os
 from pathlib import Path
 
-from sfumato import wire
 from sfumato.errors import FormatError
+from sfumato.files import write_whole
 
 
 def folder() -> Path:
@@ -31,4 +31,4 @@ def keep(name: str, text: str) -> None:
     """Keep a text, whole or not at all; where nothing can be written, nothing is kept."""
     with contextlib.suppress(OSError, FormatError):
         folder().mkdir(parents=True, exist_ok=True)
-        wire.write_whole(folder() / name, lambda file: file.write_text(text, encoding="ascii"))
+        write_whole(folder() / name, lambda file: file.write_text(text, encoding="ascii"))

@@ -15,7 +15,7 @@ import pytest
 import sfumato as sf
 from sfumato.cli import people
 from sfumato.errors import DataError
-from sfumato.study import Study
+from sfumato.study.study import Study
 
 COUNT = 5_000
 Write = Callable[[list[str], Path], Path]

@@ -17,12 +17,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sfumato.allocation import Allocation, allocate, check
 from sfumato.errors import StudyError
 from sfumato.exact import rational
-from sfumato.metrics import BlockMetric, LineMetric, UniformMetric
-from sfumato.metrics.edges import Edges, Group
-from sfumato.workloads import Lattice
+from sfumato.metrics.cells import UniformMetric
+from sfumato.metrics.contexts import BlockMetric
+from sfumato.metrics.lines import LineMetric
+from sfumato.metrics.pairs import Edges, Group
+from sfumato.noise.allocate import Allocation, allocate, check
+from sfumato.questions.lattice import Lattice
 
 pytestmark = pytest.mark.soak
 

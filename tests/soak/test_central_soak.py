@@ -31,13 +31,15 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import sfumato as sf
-from sfumato import central, sampling
+from sfumato import central
 from sfumato.central.multiplicative_weights import PreparedMWEM
 from sfumato.central.small_database import small_databases
 from sfumato.exact import at_most_exp
-from sfumato.metrics import LineMetric
-from sfumato.questions import weights
-from sfumato.randomness import SeededBits
+from sfumato.metrics.lines import LineMetric
+from sfumato.questions.language import weights
+from sfumato.randomness import laplace as sampling
+from sfumato.randomness.bits import SeededBits
+from sfumato.randomness.exponential import choose_by_exp, choose_by_scores
 
 pytestmark = pytest.mark.soak
 
@@ -123,8 +125,8 @@ def test_choices_have_their_law(name: str, seed: int, record_property: Record) -
     options, bits, runs = CHOICES[name], SeededBits(seed), 16_000
     scores = [int((3 * x).numerator) for x in options]
     ways: dict[str, Callable[[], int]] = {
-        "weights": lambda: sampling.choose_by_exp(options, bits),
-        "scores": lambda: sampling.choose_by_scores(scores, Fraction(1, 3), bits),
+        "weights": lambda: choose_by_exp(options, bits),
+        "scores": lambda: choose_by_scores(scores, Fraction(1, 3), bits),
     }
     least = max(options)
     for way, choose in ways.items():
@@ -346,7 +348,7 @@ def test_small_databases_keep_every_distance(seed: int, record_property: Record)
     """Four cells and five people, 56 tables and 84 databases. The twin: six times the rate."""
     rng = np.random.default_rng(seed)
     space = fresh_space(rng, 4)
-    questions = sf.workloads.Given(rng.integers(0, 3, (4, 4)) + np.eye(4, dtype=int))
+    questions = sf.questions.Given(rng.integers(0, 3, (4, 4)) + np.eye(4, dtype=int))
     prepared = central.SmallDB(questions, alpha=0.49).prepare(space, 5)
     assert prepared.records == 6
     found = {}
@@ -418,7 +420,7 @@ def test_one_round_of_mwem_keeps_every_distance(
     rng, spent = np.random.default_rng(seed), []
     for _ in range(2):
         space = fresh_space(rng, 4)
-        rows = sf.workloads.Given(rng.integers(0, 3, (3, 4)) + np.eye(3, 4, dtype=int))
+        rows = sf.questions.Given(rng.integers(0, 3, (3, 4)) + np.eye(3, 4, dtype=int))
         prepared = central.MWEM(rows, 1, variant=variant, check="1/5").prepare(space, 4)
         kept, worst = one_round_keeps(prepared, space, 4, 1)
         assert kept
@@ -456,7 +458,7 @@ def test_matrix_mechanisms_are_covered(strategy: str, seed: int, record_property
     people, runs = 60, 4_000
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 6, people)
-    asked = sf.workloads.Ranges(6)
+    asked = sf.questions.Ranges(6)
     mechanism = sf.MatrixMechanism(LineMetric.equal(Fraction(1, 2), 6), strategy, asked)
     reports = mechanism.encode(np.tile(values, runs), SeededBits(seed))
     found = []

@@ -30,7 +30,7 @@ from helpers_statistics import (
 )
 
 import sfumato as sf
-from sfumato.questions import weights
+from sfumato.questions.language import weights
 
 pytestmark = pytest.mark.soak
 

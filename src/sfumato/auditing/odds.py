@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exact import at_most_exp, exp_bounds, log
-from sfumato.metrics import CellMetric
+from sfumato.metrics.cells import CellMetric
 
 Method = Literal["all pairs, exactly", "by structure", "not checked"]
 

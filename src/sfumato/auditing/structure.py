@@ -10,30 +10,23 @@ from typing import TypeAlias
 
 import numpy as np
 
-from sfumato.allocation import check
 from sfumato.auditing.odds import Bound, Findings, logs_of
-from sfumato.channels import (
-    CappedGeometricChannel,
-    Channel,
-    GeometricChannel,
-    HadamardChannel,
-    HRRChannel,
-    KaryResponseChannel,
-    LevelsChannel,
-    MatrixResponseChannel,
-    OLHChannel,
-    OUEChannel,
-    ThermometerChannel,
-)
-from sfumato.metrics import (
-    BlockMetric,
-    CappedLineMetric,
-    CellMetric,
-    HighLowMetric,
-    LineMetric,
-    UniformMetric,
-)
+from sfumato.channels.base import Channel
+from sfumato.channels.capped import CappedGeometricChannel
+from sfumato.channels.geometric import GeometricChannel
+from sfumato.channels.hadamard import HadamardChannel
+from sfumato.channels.hashing import OLHChannel
+from sfumato.channels.hrr import HRRChannel
+from sfumato.channels.response import KaryResponseChannel
+from sfumato.channels.searched.flipped_codes import MatrixResponseChannel
+from sfumato.channels.thermometer import ThermometerChannel
+from sfumato.channels.trees.levels import LevelsChannel
+from sfumato.channels.unary import OUEChannel
+from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.metrics.contexts import BlockMetric, HighLowMetric
 from sfumato.metrics.edges import edges_of
+from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.noise.allocate import check
 
 # Channels that tell every two cells apart alike.
 Alike: TypeAlias = KaryResponseChannel | OUEChannel | OLHChannel | HRRChannel

@@ -7,22 +7,22 @@ from itertools import accumulate
 
 import numpy as np
 
-from sfumato.axes import Axis
-from sfumato.channels import (
-    CappedGeometricChannel,
-    Channel,
-    ExponentialChannel,
-    GeometricChannel,
-    HadamardChannel,
-    HRRChannel,
-    LevelsChannel,
-    MatrixResponseChannel,
-    OUEChannel,
-    RoundedChannel,
-    ThermometerChannel,
-)
-from sfumato.metrics import BlockMetric, CappedLineMetric, CellMetric, HighLowMetric, LineMetric
-from sfumato.randomness import WordTable
+from sfumato.channels.base import Channel
+from sfumato.channels.capped import CappedGeometricChannel
+from sfumato.channels.exponential import ExponentialChannel
+from sfumato.channels.geometric import GeometricChannel
+from sfumato.channels.hadamard import HadamardChannel
+from sfumato.channels.hrr import HRRChannel
+from sfumato.channels.rounding import RoundedChannel
+from sfumato.channels.searched.flipped_codes import MatrixResponseChannel
+from sfumato.channels.thermometer import ThermometerChannel
+from sfumato.channels.trees.levels import LevelsChannel
+from sfumato.channels.unary import OUEChannel
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.contexts import BlockMetric, HighLowMetric
+from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.randomness.tables import WordTable
+from sfumato.study.axis import Axis
 
 
 def misfits(axis: Axis, channel: Channel, metric: CellMetric) -> Iterator[str]:

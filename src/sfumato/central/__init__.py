@@ -7,7 +7,6 @@ and the cost is entered before the data are touched.
 
 from __future__ import annotations
 
-from sfumato.central import accuracy
 from sfumato.central.base import Expected, Mechanism, Outcome, Prepared
 from sfumato.central.data import Data
 from sfumato.central.exponential import Exponential

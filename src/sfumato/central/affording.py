@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.metrics import CappedLineMetric, CellMetric, LineMetric, UniformMetric
-from sfumato.metrics.cells import integer_table, refuse_large_table
+from sfumato.metrics.cells import CellMetric, UniformMetric, integer_table, refuse_large_table
+from sfumato.metrics.lines import CappedLineMetric, LineMetric
 
 
 def worst_share(parts: Sequence[CellMetric], whole: CellMetric) -> Fraction | None:

@@ -10,11 +10,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.arrays import Floats
 from sfumato.central.space import Space
 from sfumato.estimation.answers import Answers
-from sfumato.randomness import BitSource
+from sfumato.randomness.bits import BitSource
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from sfumato.allocation import allocate
-from sfumato.central.base import Floats
+from sfumato.arrays import Floats
 from sfumato.errors import TooLargeError
-from sfumato.metrics.edges import Edges
+from sfumato.metrics.pairs import Edges
+from sfumato.noise.allocate import allocate
 
 MOST_CELLS = 2048
 MOST_TERMS = 1 << 22

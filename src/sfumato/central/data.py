@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.collect.simulation import as_counts
+from sfumato.domains.tables import columns
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.simulation import as_counts
-from sfumato.study import Study
-from sfumato.tables import columns
+from sfumato.study.study import Study
 
 MOST_CELLS = 1 << 26
 MOST_PEOPLE = 1 << 52

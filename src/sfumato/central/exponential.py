@@ -19,11 +19,12 @@ from sfumato.central.space import Space
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.estimation.answers import normal_quantile
 from sfumato.exact import rational
-from sfumato.metrics.edges import Edges
-from sfumato.randomness import BitSource
-from sfumato.sampling import choose_by_exp, choose_by_scores
-from sfumato.workloads import Lattice, Workload
-from sfumato.workloads.given import Given
+from sfumato.metrics.pairs import Edges
+from sfumato.questions.given import Given
+from sfumato.questions.lattice import Lattice
+from sfumato.questions.workload import Workload
+from sfumato.randomness.bits import BitSource
+from sfumato.randomness.exponential import choose_by_exp, choose_by_scores
 
 _MOST_ENTRIES = 1 << 28  # pairs × candidates whose ranges are looked at one by one
 _CHUNK = 1 << 22

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from sfumato.central.base import Floats
+from sfumato.arrays import Floats
 from sfumato.errors import QuestionError
 from sfumato.estimation.answers import normal_quantile
 

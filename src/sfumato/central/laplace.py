@@ -9,10 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sfumato.allocation import allocate
-from sfumato.axes import Axis
+from sfumato.arrays import Floats
 from sfumato.central import strategies
-from sfumato.central.base import Counts, Expected, Floats, Outcome, question_answers
+from sfumato.central.base import Counts, Expected, Outcome, question_answers
 from sfumato.central.biasing import bend
 from sfumato.central.margins import AboutQuestions, Margin, in_words, margin
 from sfumato.central.measuring import Measurements, checked_weights, worst_bias
@@ -20,8 +19,11 @@ from sfumato.central.space import Space
 from sfumato.central.strategies import BEST, FIXED, NAMES, QUESTIONS, Design
 from sfumato.errors import StudyError, TooLargeError, near
 from sfumato.estimation.answers import Answers, normal_quantile
-from sfumato.randomness import BitSource
-from sfumato.workloads import Lattice, Workload
+from sfumato.noise.allocate import allocate
+from sfumato.questions.lattice import Lattice
+from sfumato.questions.workload import Workload
+from sfumato.randomness.bits import BitSource
+from sfumato.study.axis import Axis
 
 METHODS = ("exact", "equal", "shared", "psa")
 _MOST_BENT = 1 << 24

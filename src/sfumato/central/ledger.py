@@ -17,17 +17,18 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfumato import wire
 from sfumato.central.affording import worst_share
 from sfumato.central.chain import locked, seal, start, verified
 from sfumato.central.data import refuse_unread
 from sfumato.central.spending import Spend, Spending
 from sfumato.errors import FormatError, LedgerError, MismatchError, SfumatoError
 from sfumato.exact import positive, to_plain
-from sfumato.metrics import Metric
+from sfumato.files import write_whole
+from sfumato.metrics.statements import Metric
 
 if TYPE_CHECKING:
-    from sfumato.study import Study
+    from sfumato.study.study import Study
+
 
 FORMAT = 1
 KIND = "sfumato ledger"
@@ -92,7 +93,7 @@ class Ledger:
 
     def __init__(self, path: Path, document: Mapping[str, Any]) -> None:
         """Used by `create` and `load`."""
-        from sfumato.study import Study
+        from sfumato.study.study import Study
 
         self.path = path
         self.study: Study = Study.from_toml(document["study"], what=f"the study in {path.name!r}")
@@ -400,7 +401,7 @@ def _write(file: Path, document: Mapping[str, Any]) -> None:
     file = Path(os.path.realpath(file))  # not a link to it, which would be replaced by a copy
     try:
         _refuse_hard_links(file)
-        wire.write_whole(file, fill)
+        write_whole(file, fill)
     except OSError as error:
         raise LedgerError(
             f"cannot write {str(file)!r} ({error.strerror}), and the ledger stays as it was; let "

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sfumato.axes import Axis
 from sfumato.central.base import FromMargins
 from sfumato.central.space import Space
 from sfumato.errors import QuestionError
 from sfumato.estimation.answers import PRORATED
-from sfumato.metrics.edges import Edges
-from sfumato.workloads import Asked, Kronecker, Stacked, Total, Workload, parse
+from sfumato.metrics.pairs import Edges
+from sfumato.questions.asking import parse
+from sfumato.questions.given import Asked
+from sfumato.questions.lines import Total
+from sfumato.questions.products import Kronecker, Stacked
+from sfumato.questions.workload import Workload
+from sfumato.study.axis import Axis
 
 _MOST_NAMED = 1 << 16
 

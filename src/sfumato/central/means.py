@@ -15,16 +15,17 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from sfumato.allocation import allocate
-from sfumato.axes import Axis
-from sfumato.central.base import Counts, Expected, Floats, FromMargins, Outcome, question_answers
+from sfumato.arrays import Floats
+from sfumato.central.base import Counts, Expected, FromMargins, Outcome, question_answers
 from sfumato.central.biasing import bend_one
 from sfumato.central.measuring import Measurements, checked_weights, worst_bias
 from sfumato.central.space import Space
 from sfumato.errors import StudyError, near
 from sfumato.estimation.answers import normal_quantile
-from sfumato.randomness import BitSource
-from sfumato.workloads import Lattice
+from sfumato.noise.allocate import allocate
+from sfumato.questions.lattice import Lattice
+from sfumato.randomness.bits import BitSource
+from sfumato.study.axis import Axis
 
 #: An axis for the mean of its own values, or an axis and a function of one value or a list by cell.
 Function: TypeAlias = "str | tuple[str, Callable[[Any], float] | Sequence[float]]"

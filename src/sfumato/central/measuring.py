@@ -9,13 +9,14 @@ from functools import cached_property
 
 import numpy as np
 
-from sfumato.central.base import Counts, Floats
+from sfumato.arrays import Floats
+from sfumato.central.base import Counts
 from sfumato.central.intervals import LEVELS, quick_reaches
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.laplace_sums import laplace_variance, sum_quantile
-from sfumato.randomness import BitSource
-from sfumato.sampling import discrete_laplaces
-from sfumato.workloads import Lattice
+from sfumato.questions.lattice import Lattice
+from sfumato.randomness.bits import BitSource
+from sfumato.randomness.laplace import discrete_laplaces
+from sfumato.randomness.laplace_sums import laplace_variance, sum_quantile
 
 MOST_EXACT = 512  # terms of different sums whose law is found exactly
 _LEAST_RATE = Fraction(1, 1 << 48)

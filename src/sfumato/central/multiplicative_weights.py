@@ -17,8 +17,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from sfumato.arrays import Floats
 from sfumato.central.accuracy import multiplicative_weights_error, multiplicative_weights_rounds
-from sfumato.central.base import Counts, Expected, Floats, Outcome, question_answers
+from sfumato.central.base import Counts, Expected, Outcome, question_answers
 from sfumato.central.margins import AboutQuestions, in_words, margin
 from sfumato.central.measuring import refuse_low_rates
 from sfumato.central.reweighting import Averaged, Replayed
@@ -28,9 +29,11 @@ from sfumato.central.space import Space
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.estimation.answers import normal_quantile
 from sfumato.exact import rational
-from sfumato.randomness import BitSource
-from sfumato.sampling import choose_by_scores, discrete_laplace
-from sfumato.workloads import Lattice, Workload
+from sfumato.questions.lattice import Lattice
+from sfumato.questions.workload import Workload
+from sfumato.randomness.bits import BitSource
+from sfumato.randomness.exponential import choose_by_scores
+from sfumato.randomness.laplace import discrete_laplace
 
 _GRID_BITS = 12  # the synthetic table is rounded to this part of a person
 _MOST_ROUNDS = 1000

@@ -20,7 +20,8 @@ from sfumato.estimation.answers import format_to
 from sfumato.planning.plan import text_table
 
 if TYPE_CHECKING:
-    from sfumato.study import Study
+    from sfumato.study.study import Study
+
 
 THEMSELVES = "the questions themselves"
 

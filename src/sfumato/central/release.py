@@ -13,16 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from sfumato import wire
-from sfumato.central.base import Floats, Mechanism, OnMargins, Prepared, question_answers
+from sfumato.arrays import Floats
+from sfumato.central.base import Mechanism, OnMargins, Prepared, question_answers
 from sfumato.central.data import Data, refuse_large
 from sfumato.central.ledger import Ledger
 from sfumato.central.space import Space
 from sfumato.central.spending import Spending
 from sfumato.errors import FormatError, QuestionError, SfumatoError, StudyError, near
 from sfumato.estimation.answers import Answer, Answers, format_to
+from sfumato.files import write_whole
 from sfumato.planning.plan import text_table
-from sfumato.randomness import BitSource, SecureBits
+from sfumato.randomness.bits import BitSource, SecureBits
 
 FORMAT = 1
 KIND = "sfumato release"
@@ -146,7 +147,7 @@ class Release:
     def save(self, path: str | Path) -> None:
         """Write a JSON file."""
         text = json.dumps(self.to_dict(), ensure_ascii=False, indent=1) + "\n"
-        wire.write_whole(path, lambda file: file.write_text(text, encoding="utf-8"))
+        write_whole(path, lambda file: file.write_text(text, encoding="utf-8"))
 
     @classmethod
     def load(cls, path: str | Path) -> Release:

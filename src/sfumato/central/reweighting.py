@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from sfumato.central.base import Floats
+from sfumato.arrays import Floats
 
 _PASSES = 10  # over all measurements after each round of replay
 _LAST_PASSES = 100  # after the last one

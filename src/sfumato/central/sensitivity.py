@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sfumato.allocation.problem import Problem, caps, read_problem
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.metrics.edges import Edges
-from sfumato.workloads.lattice import Lattice
+from sfumato.metrics.pairs import Edges
+from sfumato.noise.problem import Problem, caps, read_problem
+from sfumato.questions.lattice import Lattice
 
 Integers = NDArray[np.int64]
 

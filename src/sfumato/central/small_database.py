@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.arrays import Floats
 from sfumato.central.accuracy import small_database_size, worst_shortfall
-from sfumato.central.base import Counts, Expected, Floats, Outcome, question_answers
+from sfumato.central.base import Counts, Expected, Outcome, question_answers
 from sfumato.central.margins import AboutQuestions, in_words, margin
 from sfumato.central.sensitivity import Integers, alone, common_steps, dense
 from sfumato.central.space import Space
 from sfumato.errors import TooLargeError
 from sfumato.estimation.answers import normal_quantile
-from sfumato.randomness import BitSource
-from sfumato.sampling import choose_by_scores
-from sfumato.workloads import Lattice, Workload
+from sfumato.questions.lattice import Lattice
+from sfumato.questions.workload import Workload
+from sfumato.randomness.bits import BitSource
+from sfumato.randomness.exponential import choose_by_scores
 
 MOST_DATABASES = 10**6
 _CHUNK = 1 << 22

@@ -14,12 +14,13 @@ import numpy as np
 from sfumato.central.data import refuse_rounding
 from sfumato.central.spending import Spend, Spending
 from sfumato.errors import StudyError
-from sfumato.metrics import CellMetric
-from sfumato.metrics.edges import Edges, grid_edges
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.edges import grid_edges
+from sfumato.metrics.pairs import Edges
 
 if TYPE_CHECKING:
-    from sfumato.study import Study
-    from sfumato.workloads import Workload
+    from sfumato.questions.workload import Workload
+    from sfumato.study.study import Study
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -93,7 +94,8 @@ class Space:
 
     def workload(self, questions: str | Mapping[str, Any] | Sequence[Any] | Workload) -> Workload:
         """Questions in the study's own language as rows over the cells."""
-        from sfumato.workloads import Workload, parse
+        from sfumato.questions.asking import parse
+        from sfumato.questions.workload import Workload
 
         if isinstance(questions, Workload):
             if questions.shape[1] != self.size:

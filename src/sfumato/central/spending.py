@@ -9,20 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sfumato.errors import FormatError, SfumatoError, StudyError, near
 from sfumato.exact import positive, to_plain
-from sfumato.metrics import (
-    BlockMetric,
-    CappedLineMetric,
-    CellMetric,
-    HighLowMetric,
-    LineMetric,
-    Metric,
-    UniformMetric,
-    metric_from_dict,
-)
-from sfumato.metrics.cells import fractions_table
+from sfumato.metrics.cells import CellMetric, UniformMetric, fractions_table
+from sfumato.metrics.contexts import BlockMetric, HighLowMetric
+from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.metrics.registry import metric_from_dict
+from sfumato.metrics.statements import Metric
 
 if TYPE_CHECKING:
-    from sfumato.study import Study
+    from sfumato.study.study import Study
+
 
 Share: TypeAlias = Fraction | float | str
 #: A share of E such as "1/4" or 0.25, or for some axes a share or a metric of its own.

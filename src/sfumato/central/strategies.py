@@ -9,25 +9,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import sparse
 
-from sfumato.allocation import Allocation, allocate, check
-from sfumato.central.base import Floats
+from sfumato.arrays import Floats
 from sfumato.central.margins import Margin
 from sfumato.central.measuring import Measurements
 from sfumato.errors import StudyError, TooLargeError, near
-from sfumato.workloads import (
-    Given,
-    Haar,
-    Hierarchy,
-    Identity,
-    Kronecker,
-    Lattice,
-    Prefixes,
-    Reader,
-    Workload,
-)
+from sfumato.noise.allocate import Allocation, allocate, check
+from sfumato.questions.given import Given
+from sfumato.questions.lattice import Lattice
+from sfumato.questions.lines import Identity, Prefixes
+from sfumato.questions.products import Kronecker
+from sfumato.questions.reconstruction import Reader
+from sfumato.questions.trees import Haar, Hierarchy
+from sfumato.questions.workload import Workload
 
 if TYPE_CHECKING:
-    from sfumato.axes import Axis
+    from sfumato.study.axis import Axis
+
 
 FIXED = ("identity", "prefix", "hierarchical", "haar")
 QUESTIONS, BEST = "questions", "best"
@@ -127,7 +124,7 @@ def fixed(
 
 def searched(margin: Margin, axes: Sequence[Axis], weights: Floats) -> Design:
     """Rows chosen for these questions and distances, among theirs and those of all strategies."""
-    from sfumato.strategies import search_gram  # here, as that module is not needed otherwise
+    from sfumato.noise.search import search_gram
 
     if margin.workload.cells > MOST_SEARCHED:
         raise TooLargeError(

@@ -11,36 +11,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.arrays import DENSE_CELLS, Cells, Floats, Layout, Outputs
 from sfumato.bitcolumns import BitColumns
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.metrics import CellMetric, UniformMetric
-from sfumato.randomness import WORD_BITS, BitSource
+from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.randomness.bits import WORD_BITS, BitSource
 
-Floats = NDArray[np.float64]
-Cells = NDArray[np.integer[Any]]
-Outputs: TypeAlias = NDArray[np.integer[Any]] | BitColumns
-
-DENSE_CELLS = 4096  # beyond this many cells no matrix of cells by outputs is built
-PEOPLE_AT_ONCE = 1 << 16
 _ENTRIES_AT_ONCE = 1 << 17  # of coefficients: what stays in nearer memory is faster
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How an output is written: one of `count` symbols, or `count` bits."""
-
-    kind: Literal["symbols", "bits"]
-    count: int
-
-    @property
-    def features(self) -> int:
-        """Length of a coefficient vector: one a symbol, or the constant and one a bit."""
-        return self.count if self.kind == "symbols" else self.count + 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,11 +23,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.channels.base import PEOPLE_AT_ONCE, Cells, Choice, Floats, SymbolChannel
+from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
+from sfumato.channels.base import Choice, SymbolChannel
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor, log, to_plain
-from sfumato.metrics import CellMetric
-from sfumato.randomness import BitSource, leading
+from sfumato.metrics.cells import CellMetric
+from sfumato.randomness.bits import BitSource
+from sfumato.randomness.tables import leading
 
 _TIGHT = 1 - 2.0**-30
 

@@ -13,18 +13,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.arrays import Cells, Floats, Layout
 from sfumato.bitcolumns import LANES, BitColumns, words_for
-from sfumato.channels.base import (
-    BitFunctional,
-    Cells,
-    Channel,
-    Floats,
-    Layout,
-    as_weights,
-    signs,
-)
+from sfumato.channels.base import BitFunctional, Channel, as_weights, signs
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.randomness import BitSource, FlipTable
+from sfumato.randomness.bits import BitSource
+from sfumato.randomness.tables import FlipTable
 
 MOST_PATTERN_BITS = 20
 WORDS_AT_ONCE = 1 << 15

@@ -26,7 +26,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from sfumato.channels.base import PEOPLE_AT_ONCE, Cells, Floats, SymbolChannel, refuse_dense
+from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
+from sfumato.channels.base import SymbolChannel, refuse_dense
 from sfumato.channels.noise import (
     averaged,
     gathered,
@@ -38,8 +39,9 @@ from sfumato.channels.noise import (
 )
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor, to_plain
-from sfumato.metrics import CappedLineMetric
-from sfumato.randomness import BitSource, WordTable
+from sfumato.metrics.lines import CappedLineMetric
+from sfumato.randomness.bits import BitSource
+from sfumato.randomness.tables import WordTable
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -36,11 +36,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import fft
 
+from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import (
-    PEOPLE_AT_ONCE,
-    Cells,
     Choice,
-    Floats,
     SymbolChannel,
     as_weights,
     claimed_tightness,
@@ -51,8 +49,9 @@ from sfumato.channels.base import (
 from sfumato.channels.comb_tables import all_teeth, comb_weights, moduli_of, too_many, turn_words
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.exact import exp_floor
-from sfumato.metrics import CellMetric, UniformMetric
-from sfumato.randomness import BitSource, WordTable
+from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.randomness.bits import BitSource
+from sfumato.randomness.tables import WordTable
 
 _MOST_ENTRIES = 1 << 25
 _MOST_RUNS = 128  # for decoding, turns are joined to so many runs a comb …

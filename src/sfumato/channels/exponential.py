@@ -19,10 +19,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.channels.base import PEOPLE_AT_ONCE, Cells, Choice, Floats, SymbolChannel
+from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
+from sfumato.channels.base import Choice, SymbolChannel
 from sfumato.errors import StudyError
-from sfumato.metrics import CappedLineMetric, CellMetric, closure
-from sfumato.randomness import BitSource, leading
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.closing import closure
+from sfumato.metrics.lines import CappedLineMetric
+from sfumato.randomness.bits import BitSource
+from sfumato.randomness.tables import leading
 
 MOST_CELLS = 1024
 _WORST_CONDITION = 1e12

@@ -14,8 +14,8 @@ from fractions import Fraction
 from sfumato.channels.base import Channel, claimed_tightness
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
-from sfumato.metrics import UniformMetric
-from sfumato.randomness import FlipTable
+from sfumato.metrics.cells import UniformMetric
+from sfumato.randomness.tables import FlipTable
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -18,15 +18,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from sfumato.channels.base import (
-    PEOPLE_AT_ONCE,
-    Cells,
-    Choice,
-    Floats,
-    SymbolChannel,
-    claimed_tightness,
-    refuse_dense,
-)
+from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
+from sfumato.channels.base import Choice, SymbolChannel, claimed_tightness, refuse_dense
 from sfumato.channels.capped import CappedGeometricChannel
 from sfumato.channels.noise import (
     averaged,
@@ -39,8 +32,10 @@ from sfumato.channels.noise import (
 )
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
-from sfumato.metrics import CappedLineMetric, CellMetric, LineMetric
-from sfumato.randomness import BitSource, WordTable
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.randomness.bits import BitSource
+from sfumato.randomness.tables import WordTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,252 +1,330 @@
-"""One random column of a Hadamard matrix, and the cell's sign there, told with noise (HRR).
+"""Hadamard response: a random column of a Hadamard matrix, oftener one with the cell's own +1.
+
+For plain local privacy, within blocks, and for sensitive cells alone (Acharya et al. 2020).
 
 Guarantee:
-    E(x, x') = ε for every pair, exact for the integer table, and tight. The column is drawn without
-    looking at the cell, and the sign is flipped with a chance rounded up.
+    One ε for all pairs, or within blocks, or from sensitive cells, exact for the integer table and
+    tight. Between blocks, and from cells that are not sensitive, E is infinite: the block is told,
+    and so is often a cell that is not sensitive. A cell alone in its block is told as it is.
 
 Estimator:
-    With r(x) the row of cell x, H[x, j] = (−1)^popcount(r(x) & j), s = (e^ε + 1)/(e^ε − 1), and w̃
-    the weights less their mean c, f(j, ±) = c ± s·Σ_x w̃[x]·H[x, j] is unbiased, with
-    E[(f − c)² | x] = s²·Σ_y w̃[y]² for every x. All values of f come from one fast transform. Rows
-    are `scattered` over cells, so that no range is read from a few columns only.
+    With c = (e^ε + 1)/(e^ε − 1), a row H[x] of a matrix of order K for every cell of a block, and
+    w̃ the weights less their mean m in the block, f(y) = m + c·Σ_x w̃[x]·H[x, y]. This is the
+    paper's reading (15), (16), (19) but for m, which it lacks: as the block is told, f is unbiased
+    with any m, and with the mean the block as a whole is read without error. With sensitive cells,
+    another cell that is told by its own symbol reads c·w − (c − 1)·m, m their mean weight.
 
 References:
-    Cormode et al. 2019, §3, whose aggregation lacks a factor K/N, and where r(x) = x.
+    Acharya et al. 2020, (13)–(16) and (19), with the all-ones row of (13) left out and the others
+    scattered over cells; Acharya, Sun and Zhang 2019 for one block.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from sfumato.arrays import Cells, Floats, Outputs
 from sfumato.bitcolumns import BitColumns, words_for
-from sfumato.channels.base import (
-    Cells,
-    Choice,
-    Floats,
-    Outputs,
-    SymbolChannel,
-    as_weights,
-    needs_uniform,
-    refuse_dense,
-    uniform_fitted,
-    with_known_total,
-)
-from sfumato.channels.flips import UniformFlips
-from sfumato.channels.matrices import scattered
+from sfumato.channels.base import Choice, SymbolChannel, claimed_tightness, refuse_dense
+from sfumato.channels.flips import flips_within
+from sfumato.channels.hadamard_blocks import Matrices, matrices_of
 from sfumato.channels.transforms import walsh_hadamard
-from sfumato.metrics import CellMetric
-from sfumato.randomness import BitSource
+from sfumato.errors import StudyError
+from sfumato.exact import exp_floor
+from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.metrics.contexts import BlockMetric, HighLowMetric
+from sfumato.randomness.bits import BitSource
+from sfumato.randomness.tables import FlipTable
 
-MOST_CELLS = 1 << 22
-_PEOPLE_AT_ONCE = 1 << 17  # a multiple of 64: flips are drawn 64 to a word
+Context = UniformMetric | BlockMetric | HighLowMetric
+
+MOST_CELLS = 1 << 30  # columns are told by four bytes
+_PEOPLE_AT_ONCE = 1 << 16  # a multiple of 64
+_MOST_LISTED = 1 << 24  # entries of a matrix of cells by outputs
 
 
 @dataclass(frozen=True, slots=True)
-class HRR(Choice):
-    """Choose Hadamard randomised response; it fits `Uniform`.
+class Hadamard(Choice):
+    """Choose Hadamard response; it fits `Uniform`, `Blocks` and `HighLow`, with millions of cells.
 
-    A report is one bit about a random column of a Hadamard matrix, and the column's number. For
-    small ε its error is nearly the smallest there is, however many cells; encoding and reading are
-    the fastest of the channels for many cells.
+    A report is a column's number, ⌈log2⌉ of at most twice as many symbols as there are cells. Where
+    only places within a city must be hidden, or only some answers, the error is that of the city,
+    or of these answers alone.
 
     Example:
         >>> import sfumato as sf
-        >>> axis = sf.integers("code", 0, 65_535, protect=sf.Uniform(2), channel=sf.HRR())
-        >>> study = sf.Study("codes", [axis])
-        >>> tally = study.simulate({"code": [7] * 6_000 + [40_000] * 4_000}, seed=2)
-        >>> answer = tally.estimate("unbiased").count({"code": 7})
-        >>> answer.low < 6_000 < answer.high
+        >>> towns = sf.Blocks(epsilon=1, blocks=[["Leith", "Niddrie", "Granton"], ["Govan"]])
+        >>> names = ["Leith", "Niddrie", "Granton", "Govan"]
+        >>> study = sf.Study("towns", [sf.categories("home", names, protect=towns)])
+        >>> study.channels[0].id, study.channels[0].outputs
+        ('hadamard', 5)
+        >>> tally = study.simulate({"home": ["Leith"] * 3_000 + ["Govan"] * 1_000}, seed=5)
+        >>> est = tally.estimate("unbiased")
+        >>> print(est.count({"home": "Govan"}))
+        1,000 ± 0
+        >>> leith = est.count({"home": "Leith"})
+        >>> leith.low < 3_000 < leith.high
         True
     """
 
-    id: ClassVar[str] = "hrr"
+    id: ClassVar[str] = "hadamard"
     revision: ClassVar[int] = 2
 
     def misfit(self, metric: CellMetric) -> str | None:
-        """It needs one ε for all pairs, and cells that one transform can take."""
+        """It needs one ε, for all pairs, within blocks, or from sensitive cells."""
+        if not isinstance(metric, Context):
+            return "it needs protect=Uniform(...), Blocks(...) or HighLow(...)"
         if metric.size > MOST_CELLS:
-            return (
-                f"it takes up to {MOST_CELLS} cells, and there are {metric.size}, which need about "
-                f"{metric.size * 8 * 8 / 2**30:.1f} GiB to read one answer. Use KaryResponse(), "
-                "which takes more at a larger error, or fewer cells (bins=..., step=...)"
-            )
-        return needs_uniform(metric)
+            return f"it takes up to {MOST_CELLS} cells, and there are {metric.size}"
+        return None
 
-    def bind(self, metric: CellMetric, *, precision: int = 64, rounded: bool = False) -> HRRChannel:
-        """Build the chance of a flip."""
-        return HRRChannel(metric=uniform_fitted(self, metric, rounded), precision=precision)
+    def bind(
+        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+    ) -> HadamardChannel:
+        """Build the chance of a column without the cell's +1."""
+        if not isinstance(metric, Context) or rounded or self.misfit(metric):
+            raise StudyError(
+                f"Hadamard does not fit this axis: {self.misfit(metric) or 'it cannot round'}"
+            )
+        return HadamardChannel(metric=metric, precision=precision)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class HRRChannel(UniformFlips, SymbolChannel):
-    """Symbol 2·j + b: column j of `order`, and the sign there, b = 0 for +1 and 1 for −1."""
+class HadamardChannel(SymbolChannel):
+    """Columns of every block's matrix side by side, then one symbol for each cell without."""
 
-    id: ClassVar[str] = "hrr"
+    id: ClassVar[str] = "hadamard"
+    metric: Context
+    precision: int = 64
+    matrices: Matrices = field(init=False, repr=False)
+    flips: int = field(init=False)
+    _flips: FlipTable = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Round the chance of a wrong column up, so that the odds stay within bounds."""
+        matrices = matrices_of(self.metric)
+        flips = flips_within(self.metric.epsilon, self.precision) if matrices.hides else 0
+        chances = [flips, 2 * flips] if matrices.covered else [flips]
+        object.__setattr__(self, "matrices", matrices)
+        object.__setattr__(self, "flips", flips)
+        object.__setattr__(self, "_flips", FlipTable(chances, self.precision))
 
     @property
-    def order(self) -> int:
-        """K, the columns of the Hadamard matrix: a power of two, no fewer than cells."""
-        return 1 << (self.size - 1).bit_length()
-
-    @cached_property
-    def row(self) -> NDArray[np.int64]:
-        """Every cell's row."""
-        found = scattered(np.arange(self.size), np.array(self.order))
-        found.setflags(write=False)
-        return found
+    def tightness(self) -> float:  # type: ignore[override]
+        """Pairs that must be hidden are told apart by all of ε but for the rounding of a chance."""
+        if not self.matrices.hides:
+            return 0.0
+        return claimed_tightness(exp_floor(self.metric.epsilon), self.precision)
 
     @property
     def outputs(self) -> int:
-        """Two for each column."""
-        return 2 * self.order
+        """Columns of all matrices, and cells that have a symbol of their own."""
+        return self.matrices.outputs
 
     @property
-    def scale(self) -> float:
-        """By what a sign is multiplied: s = 1/(1 − 2·chance of a flip)."""
+    def gain(self) -> float:
+        """1/c = (e^ε − 1)/(e^ε + 1), of the integer table."""
         total = 1 << self.precision
-        return total / (total - 2 * self.flips)
+        return (total - 2 * self.flips) / total
 
     def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
-        """Columns from as many leading bits as they need, then packed flips of the signs."""
+        """A random column; where it has the wrong sign for the cell, one bit of it is changed.
+
+        Changing a bit that is set in the row's number changes the sign there and pairs columns up,
+        so that every column of the wanted sign is equally likely.
+        """
         out = np.empty(len(cells), dtype=self.symbol_type())
+        matrices = self.matrices
         for start in range(0, len(cells), _PEOPLE_AT_ONCE):
-            part = cells[start : start + _PEOPLE_AT_ONCE]
-            column = self._columns(bits, len(part))
-            flips = self._flips.draw(bits, slice(0, 1), words_for(len(part)))
+            part = np.asarray(cells[start : start + _PEOPLE_AT_ONCE], dtype=np.int64)
+            place = matrices.place[part]
+            if not matrices.hides:
+                out[start : start + len(part)] = place
+                continue
+            row = matrices.row[part]
+            column = _lanes(bits, len(part), matrices.largest) & matrices.mask[part]
+            flips = self._flips.draw(bits, slice(0, 1 + matrices.covered), words_for(len(part)))
             packed = flips.astype("<u8", copy=False).view(np.uint8)
-            sign = np.bitwise_count(self._rows(part) & column)
-            sign &= 1
-            sign ^= np.unpackbits(packed, count=len(part), bitorder="little", axis=1)[0]
-            symbol = out[start : start + len(part)]
-            np.left_shift(column, 1, out=symbol, dtype=out.dtype, casting="unsafe")
-            symbol |= sign
+            flip = np.unpackbits(packed, count=len(part), bitorder="little", axis=1)
+            wrong = (np.bitwise_count(row & column) & 1) ^ flip[0]
+            column ^= (row & (~row + np.uint32(1))) * wrong
+            symbol = place - row + column
+            if matrices.covered:
+                # Without luck in the second draw, any column of the sensitive cells' matrix.
+                told = (row == 0) & (flip[1] == 0)
+                symbol = np.where(told, place, np.where(row == 0, column, symbol))
+            out[start : start + len(part)] = symbol
         return out
 
-    def _rows(self, cells: Cells) -> NDArray[np.unsignedinteger[Any]]:
-        """The rows of people's cells, from a table if that takes less than to find each."""
-        if len(cells) < self.size:
-            found = scattered(cells.astype(np.int64, copy=False), np.array(self.order))
-            return found.astype(self._lane)
-        return np.take(self._narrow_row, cells)
-
-    @cached_property
-    def _narrow_row(self) -> NDArray[np.unsignedinteger[Any]]:
-        """Every cell's row in as few bytes as columns are drawn in."""
-        return self.row.astype(self._lane)
-
-    @property
-    def _lane(self) -> np.dtype[np.unsignedinteger[Any]]:
-        """The bytes that a column is drawn from: one, two or four."""
-        needed = self.order.bit_length() - 1
-        return np.dtype(f"<u{1 if needed <= 8 else 2 if needed <= 16 else 4}")
-
-    def _columns(self, bits: BitSource, count: int) -> NDArray[np.unsignedinteger[Any]]:
-        """Uniform columns: the leading bits of a lane a person."""
-        lane = self._lane
-        spare = 8 * lane.itemsize - (self.order.bit_length() - 1)
-        words = bits.words(-(-count * lane.itemsize // 8)).astype("<u8", copy=False)
-        lanes = words.view(lane)[:count]
-        return lanes >> lane.type(spare) if spare else lanes
-
     def words(self) -> tuple[list[list[int]], int]:
-        """Exact word counts; every column stands for 2^precision of them."""
-        refuse_dense(self.size, "the likelihood")
-        total = 1 << self.precision
-        right = total - self.flips
+        """Exact word counts; half a matrix's columns together stand for 2^precision of them."""
+        self._refuse_large()
+        matrices, each = self.matrices, 1 << self.precision
+        scale = max(1, matrices.largest // 2)
         rows = []
-        for odd in self._odd(np.arange(self.order)).T.tolist():
-            row = []
-            for minus in odd:
-                row += [self.flips, right] if minus else [right, self.flips]
-            rows.append(row)
-        return rows, self.order * total
+        for x in range(self.size):
+            words = [0] * self.outputs
+            place, row = int(matrices.place[x]), int(matrices.row[x])
+            if row:
+                order = int(matrices.mask[x]) + 1
+                for y in range(order):
+                    wrong = (row & y).bit_count() & 1
+                    share = self.flips if wrong else each - self.flips
+                    words[place - row + y] = share * (2 * scale // order)
+            elif matrices.covered:
+                words[: matrices.largest] = [self.flips] * matrices.largest
+                words[place] = scale * (each - 2 * self.flips)
+            else:
+                words[place] = scale * each
+            rows.append(words)
+        return rows, scale * each
+
+    def worst_ratio(self) -> Fraction | None:
+        """A column of the cell's sign against one of the other; None where nothing is hidden."""
+        return Fraction((1 << self.precision) - self.flips, self.flips) if self.flips else None
 
     def likelihood(self) -> Floats:
         """P(output | cell)."""
-        refuse_dense(self.size, "the likelihood")
-        right, wrong = self._chances()
-        minus = self._odd(np.arange(self.order)).T
-        both = np.stack([np.where(minus, wrong, right), np.where(minus, right, wrong)], axis=-1)
-        return both.reshape(self.size, self.outputs) / self.order
+        self._refuse_large()
+        return self.mix(np.eye(self.size))
 
     def report_likelihood(self, outputs: Outputs) -> Floats:
-        """The chance of the sign, whatever the chance of its column."""
+        """The chance of the column's sign, or of the symbol; none in other blocks."""
         if isinstance(outputs, BitColumns):
             raise TypeError("this channel puts out symbols")
-        symbols = np.asarray(outputs, dtype=np.int64)
-        right, wrong = self._chances()
-        agrees = self._odd(symbols >> 1) == (symbols & 1)[:, None]
-        return np.where(agrees, right, wrong)
+        matrices, symbols = self.matrices, np.asarray(outputs, dtype=np.int64)[:, None]
+        start = matrices.place - matrices.row
+        column = symbols - start
+        inside = (column >= 0) & (column <= matrices.mask)
+        odd = np.bitwise_count(column & matrices.row) & 1
+        found = np.where(inside, 1 + self.gain * np.where(odd, -1.0, 1.0), 0.0)
+        if matrices.covered:
+            own = np.where(symbols == matrices.place, self.gain, 0.0)
+            low = np.where(symbols < matrices.largest, 1 - self.gain, own)
+            found = np.where(matrices.row == 0, low, found)
+        return found
 
     def coefficients(self, weights: Floats) -> Floats:
-        """Both signs of a column side by side: c ± s·(transform of the centred weights)."""
-        centre = weights.mean(axis=-1, keepdims=True)
-        along = self.scale * self.to_columns(weights - centre)
-        return self._both(centre, along)
+        """Block by block c·(transform of the centred weights) about their mean."""
+        matrices = self.matrices
+        result = np.zeros((*weights.shape[:-1], self.outputs))
+        centre = matrices.means(weights)
+        result[..., matrices.place] = weights - centre[..., matrices.block]
+        self._transform(result, 1 / self.gain)
+        if matrices.hides:
+            result[..., : matrices.columns] += matrices.spread(centre)
+        alone = weights[..., matrices.lone]
+        if matrices.covered:
+            alone = (alone - (1 - self.gain) * centre) / self.gain
+        result[..., matrices.columns :] = alone
+        return result
 
     def gather(self, profile: Floats) -> Floats:
-        """The transform of what plus has more than minus; cells together count everybody."""
-        along = self.scale * self.to_cells(profile[..., 0::2] - profile[..., 1::2])
-        return with_known_total(along, profile.sum(axis=-1))
+        """The transforms of what columns got; cells of a block together count all of it."""
+        matrices = self.matrices
+        told = profile[..., matrices.columns :]
+        if not matrices.hides:
+            return self._to_cells(profile)
+        along = np.array(profile)
+        self._transform(along, 1 / self.gain)
+        if matrices.covered:
+            along[..., matrices.columns :] = told / self.gain
+        found = self._to_cells(along)
+        inside = matrices.row != 0
+        left = matrices.sums(profile[..., : matrices.columns]) - matrices.totals(found)
+        if matrices.covered:
+            left -= (1 / self.gain - 1) * told.sum(axis=-1, keepdims=True)
+        found += (left / matrices.counts)[..., matrices.block] * inside
+        return found
 
-    def second_moment(self, weights: ArrayLike) -> Floats:
-        """(f − c)² has the same mean for everyone, so only 2c(f − c) + c² tells cells apart."""
-        w = as_weights(weights, self.size)
-        centre = w.mean(axis=-1, keepdims=True)
-        off = w - centre
-        spread = self.scale**2 * np.sum(off**2, axis=-1, keepdims=True)
-        result: Floats = spread + centre * (2 * off + centre)
-        return result
+    def cell_squares(self, profile: Floats) -> Floats:
+        """Σ_y profile[y]·f_x(y)² for every cell x, f_x the reading of the cell alone.
+
+        Within a block of s cells with R = Σ_x H[x], f_x = (1 − c·R)/s + c·H[x], so that the
+        square is a constant and one transform.
+        """
+        matrices, c = self.matrices, 1 / self.gain
+        if not matrices.hides:
+            return self._to_cells(profile)
+        off = np.zeros(self.outputs)
+        off[matrices.place[matrices.row != 0]] = 1.0
+        self._transform(off, -c)
+        counts = matrices.spread(matrices.counts.astype(np.float64))
+        off[: matrices.columns] = (off[: matrices.columns] + 1.0) / counts
+        seen, told = profile[..., : matrices.columns], profile[..., matrices.columns :]
+        even = matrices.sums(seen * (off[: matrices.columns] ** 2 + c**2))
+        along = profile * off
+        self._transform(along, 2 * c)
+        if matrices.covered:
+            even += ((c - 1) / matrices.counts) ** 2 * told.sum(axis=-1, keepdims=True)
+            along[..., matrices.columns :] = c**2 * told
+        else:
+            along[..., matrices.columns :] = told
+        found = self._to_cells(along)
+        found += even[..., matrices.block] * (matrices.row != 0)
+        return found
 
     def mix(self, law: Floats) -> Floats:
-        """Every column alike, and its sign from the transform of the law."""
-        even = law.sum(axis=-1, keepdims=True) / self.outputs
-        return self._both(even, self.to_columns(law) / (self.scale * self.outputs))
+        """All columns of a block alike, and signs from the transform of the law."""
+        matrices = self.matrices
+        result = np.zeros((*law.shape[:-1], self.outputs))
+        result[..., matrices.place] = law
+        self._transform(result, self.gain)
+        alone = law[..., matrices.lone]
+        if matrices.hides:
+            mass = matrices.totals(law)
+            if matrices.covered:
+                mass += (1 - self.gain) * alone.sum(axis=-1, keepdims=True)
+                alone = self.gain * alone
+            result[..., : matrices.columns] += matrices.spread(mass)
+            result[..., : matrices.columns] /= matrices.orders
+        result[..., matrices.columns :] = alone
+        return result
 
     def expect(self, table: Floats) -> Floats:
-        """The mean over all outputs, and what the sign adds at each cell."""
-        plus, minus = table[..., 0::2], table[..., 1::2]
-        along = self.to_cells(plus - minus) / self.scale
-        result: Floats = (table.sum(axis=-1, keepdims=True) + along) / self.outputs
-        return result
+        """The mean over all columns of the block, and what the signs add at each cell."""
+        matrices = self.matrices
+        if not matrices.hides:
+            return self._to_cells(table)
+        along = np.array(table)
+        along[..., : matrices.columns] /= matrices.orders
+        mean = matrices.sums(along[..., : matrices.columns])
+        self._transform(along, self.gain)
+        if matrices.covered:
+            along[..., matrices.columns :] = (
+                self.gain * table[..., matrices.columns :] + (1 - self.gain) * mean
+            )
+        found = self._to_cells(along)
+        found += mean[..., matrices.block] * (matrices.row != 0)
+        return found
 
-    def _both(self, centre: Floats, along: Floats) -> Floats:
-        """Values centre ± along, the two signs of each column side by side."""
-        result = np.empty((*along.shape[:-1], self.outputs))
-        np.add(centre, along, out=result[..., 0::2])
-        np.subtract(centre, along, out=result[..., 1::2])
-        return result
+    def _to_cells(self, table: Floats) -> Floats:
+        """What stands at each cell's row, or at its own symbol."""
+        found: Floats = table[..., self.matrices.place]
+        return found
 
-    def to_columns(self, values: Floats) -> Floats:
-        """Σ_x values[x]·H[x, j] for every column j, along the last axis."""
-        cell, nobodys = self._cell
-        by_row = np.take(values, cell, axis=-1)
-        by_row[..., nobodys] = 0.0
-        return walsh_hadamard(by_row)
+    def _transform(self, table: Floats, factor: float) -> None:
+        """Transform every block in place, and multiply; symbols of single cells stay."""
+        for start, count, order in self.matrices.groups:
+            span = slice(start, start + count * order)
+            split = table[..., span].reshape(*table.shape[:-1], count, order)
+            found = walsh_hadamard(split).reshape(*table.shape[:-1], count * order)
+            np.multiply(found, factor, out=table[..., span])
 
-    def to_cells(self, values: Floats) -> Floats:
-        """Σ_j values[j]·H[x, j] for every cell x, along the last axis."""
-        return np.take(walsh_hadamard(values), self.row, axis=-1)
+    def _refuse_large(self) -> None:
+        """Refuse a matrix of cells by outputs beyond the stated size."""
+        if self.size * self.outputs > _MOST_LISTED:
+            refuse_dense(self.size, "the likelihood")
 
-    @cached_property
-    def _cell(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The cell of every row, any where it is nobody's, and the rows that are."""
-        cell = np.full(self.order, -1)
-        cell[self.row] = np.arange(self.size)
-        return cell, np.flatnonzero(cell < 0)
 
-    def _odd(self, columns: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Where the sign is −1: one row a column of the matrix, one entry a cell."""
-        both = columns[:, None] & self.row
-        odd: NDArray[np.uint8] = np.bitwise_count(both) & np.uint8(1)
-        return odd
-
-    def _chances(self) -> tuple[float, float]:
-        """P(the true sign) and P(the other)."""
-        total = 1 << self.precision
-        return (total - self.flips) / total, self.flips / total
+def _lanes(bits: BitSource, count: int, order: int) -> NDArray[np.uint32]:
+    """Uniform numbers of at least as many bits as columns of the largest matrix have."""
+    needed = order.bit_length() - 1
+    width = 1 if needed <= 8 else 2 if needed <= 16 else 4
+    words = bits.words(-(-count * width // 8)).astype("<u8", copy=False)
+    return words.view(f"<u{width}")[:count].astype(np.uint32)

@@ -34,27 +34,24 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.arrays import DENSE_CELLS, PEOPLE_AT_ONCE, Cells, Floats, Outputs
 from sfumato.bitcolumns import BitColumns
 from sfumato.channels.base import (
-    DENSE_CELLS,
-    PEOPLE_AT_ONCE,
-    Cells,
     Choice,
-    Floats,
-    Outputs,
     SymbolChannel,
     needs_uniform,
     uniform_fitted,
     with_known_total,
 )
-from sfumato.channels.hadamard import MOST_CELLS
-from sfumato.channels.matrices import scattered
+from sfumato.channels.hadamard_blocks import scattered
+from sfumato.channels.hrr import MOST_CELLS
 from sfumato.channels.response import KaryResponse, KaryResponseChannel
 from sfumato.channels.transforms import digit_products
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.exact import exp_floor
-from sfumato.metrics import CellMetric, UniformMetric
-from sfumato.randomness import BitSource, leading
+from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.randomness.bits import BitSource
+from sfumato.randomness.tables import leading
 
 MOST_OUTPUTS = 1 << 22
 MOST_ENTRIES = 1 << 27

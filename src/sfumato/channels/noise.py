@@ -10,7 +10,7 @@ from itertools import accumulate
 import numpy as np
 from scipy.signal import lfilter
 
-from sfumato.channels.base import Floats
+from sfumato.arrays import Floats
 from sfumato.errors import StudyError
 
 

@@ -17,11 +17,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import (
-    PEOPLE_AT_ONCE,
-    Cells,
     Choice,
-    Floats,
     SymbolChannel,
     claimed_tightness,
     refuse_dense,
@@ -29,8 +27,9 @@ from sfumato.channels.base import (
 )
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
-from sfumato.metrics import CellMetric, UniformMetric
-from sfumato.randomness import BitSource, leading
+from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.randomness.bits import BitSource
+from sfumato.randomness.tables import leading
 
 
 @dataclass(frozen=True, slots=True)

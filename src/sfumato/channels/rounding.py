@@ -15,9 +15,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.channels.base import Cells, Channel, Floats, Functional, Layout, Outputs
-from sfumato.metrics import CellMetric
-from sfumato.randomness import BitSource, leading
+from sfumato.arrays import Cells, Floats, Layout, Outputs
+from sfumato.channels.base import Channel, Functional
+from sfumato.metrics.cells import CellMetric
+from sfumato.randomness.bits import BitSource
+from sfumato.randomness.tables import leading
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -27,21 +27,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import (
-    PEOPLE_AT_ONCE,
-    Cells,
     Choice,
-    Floats,
     claimed_tightness,
     needs_uniform,
     refuse_dense,
     uniform_fitted,
 )
-from sfumato.channels.linear import MOST_READ_CELLS, LeastSquaresChannel
+from sfumato.channels.least_squares import MOST_READ_CELLS, LeastSquaresChannel
 from sfumato.errors import StudyError
 from sfumato.exact import exp_bounds, exp_floor
-from sfumato.metrics import CellMetric, UniformMetric
-from sfumato.randomness import BitSource, leading
+from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.randomness.bits import BitSource
+from sfumato.randomness.tables import leading
 
 _NEVER_BEYOND = 64  # e^64 against 1: no window pays, and exact numbers stay short
 

@@ -22,18 +22,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.arrays import Cells, Floats, Outputs
 from sfumato.bitcolumns import BitColumns
-from sfumato.channels.base import (
-    Cells,
-    Choice,
-    Floats,
-    Outputs,
-    claimed_tightness,
-)
+from sfumato.channels.base import Choice, claimed_tightness
 from sfumato.channels.bits import FlippedCode
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
-from sfumato.metrics import CappedLineMetric, CellMetric, LineMetric
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.lines import CappedLineMetric, LineMetric
 
 MOST_CELLS = 1 << 16
 

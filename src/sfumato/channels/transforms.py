@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import fft
 
-Floats = NDArray[np.float64]
+from sfumato.arrays import Floats
 
 _FEWEST_VALUES, _FEWEST_ENTRIES = 5, 1 << 11  # from these on waves are faster
 

@@ -24,12 +24,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sfumato.arrays import Cells, Floats, Outputs
 from sfumato.bitcolumns import LANES, BitColumns, words_for
 from sfumato.channels.base import (
-    Cells,
     Choice,
-    Floats,
-    Outputs,
     as_weights,
     needs_uniform,
     signs,
@@ -38,8 +36,8 @@ from sfumato.channels.base import (
 )
 from sfumato.channels.bits import WORDS_AT_ONCE, BitChannel
 from sfumato.channels.flips import UniformFlips
-from sfumato.metrics import CellMetric
-from sfumato.randomness import BitSource, Words
+from sfumato.metrics.cells import CellMetric
+from sfumato.randomness.bits import BitSource, Words
 
 MOST_CELLS = 1 << 16
 

@@ -10,11 +10,14 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from sfumato import Answer, Answers, Estimate, Tally, wire
 from sfumato.cli import pictures, showing
 from sfumato.cli.collecting import load_tally
 from sfumato.cli.failing import CommandError
 from sfumato.cli.files import AsJson, Force, StudyFile, TallyFile, load_study, target
+from sfumato.collect.tally import Tally
+from sfumato.estimation.answers import Answer, Answers
+from sfumato.estimation.estimate import Estimate
+from sfumato.files import write_whole
 
 Where = Annotated[
     str | None, typer.Option(metavar="QUESTION", help="Only people who satisfy this as well.")
@@ -247,7 +250,7 @@ def draw_answers(found: Answers, plot: Path | None) -> dict[str, str]:
     """Draw a picture if one is asked for, all of it or none."""
     if plot is None:
         return {}
-    from sfumato import plots
+    from sfumato.plots import draw as plots
 
     def draw(file: Path) -> None:
         # The suffix says what to draw, and a temporary name has none.
@@ -258,7 +261,7 @@ def draw_answers(found: Answers, plot: Path | None) -> dict[str, str]:
         finally:
             part.unlink(missing_ok=True)
 
-    wire.write_whole(plot, draw)
+    write_whole(plot, draw)
     return {"plot": str(plot)}
 
 

@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sfumato.axes import Axis
-from sfumato.channels import Choice
+from sfumato.channels.base import Choice
 from sfumato.cli.choice_language import CHOICE, parse_choice
 from sfumato.cli.failing import CommandError
-from sfumato.domains import domain_from_dict
+from sfumato.domains.registry import domain_from_dict
 from sfumato.errors import StudyError, TooLargeError, near
-from sfumato.metrics import Distance, Metric, Uniform
+from sfumato.metrics.statements import Distance, Metric, Uniform
+from sfumato.study.axis import Axis
 
 FORM = "write an axis as 'age: integers 0..99, distance 0.2'"
 FORMS = {

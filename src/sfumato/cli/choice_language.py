@@ -9,10 +9,11 @@ import dataclasses
 import re
 from typing import Any
 
-from sfumato.channels import REGISTRY, Choice, choice_from_dict
+from sfumato.channels.base import Choice
+from sfumato.channels.registry import REGISTRY, choice_from_dict
 from sfumato.cli.failing import CommandError
 from sfumato.errors import near
-from sfumato.metrics import Uniform
+from sfumato.metrics.statements import Uniform
 
 CHOICE = "NAME [OPTION=VALUE ...]"
 PROTECTION = "uniform EPSILON"

@@ -10,12 +10,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
-from sfumato import Reports, SecureBits, SeededBits, Study, Tally, wire
 from sfumato.cli import people, showing
 from sfumato.cli.failing import CommandError
 from sfumato.cli.files import AsJson, Force, StudyFile, load_study, suffix, target
 from sfumato.cli.showing import Seen
+from sfumato.collect import parquet as wire
+from sfumato.collect.tally import Tally
 from sfumato.errors import FormatError
+from sfumato.files import write_whole
+from sfumato.randomness.bits import SecureBits, SeededBits
+from sfumato.study.reports import Reports
+from sfumato.study.study import Study
 
 _REPORTS_AT_ONCE = 1 << 20
 
@@ -58,7 +63,7 @@ def encode(
                 count += len(reports)
 
     with showing.progress(f"Encoding {table.name}") as seen:
-        wire.write_whole(out, write)
+        write_whole(out, write)
     if as_json:
         showing.show_json(
             {

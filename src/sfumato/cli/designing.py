@@ -11,15 +11,18 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from sfumato import Axis, Study, Uniform
-from sfumato.channels import Choice, choice_to_dict
+from sfumato.channels.base import Choice
+from sfumato.channels.registry import choice_to_dict
 from sfumato.cli import interview, showing
 from sfumato.cli.axis_language import parse_axis
 from sfumato.cli.choice_language import PROTECTION, parse_choice, parse_protection
 from sfumato.cli.failing import CommandError
 from sfumato.cli.files import AsJson, Force, StudyFile, load_study, target
-from sfumato.metrics import UniformMetric
-from sfumato.planning.choice import checked_expected
+from sfumato.metrics.cells import UniformMetric
+from sfumato.metrics.statements import Uniform
+from sfumato.study.axis import Axis
+from sfumato.study.choose import checked_expected
+from sfumato.study.study import Study
 
 
 def new(
@@ -133,7 +136,7 @@ def explain(study: StudyFile, as_json: AsJson = False) -> None:
 def audit(study: StudyFile, as_json: AsJson = False) -> None:
     """Check exactly that a study keeps its promise; exit code 1 if it does not."""
     loaded = load_study(study)
-    from sfumato.auditing import audit as check
+    from sfumato.auditing.audit import audit as check
 
     found = check(loaded)
     if as_json:

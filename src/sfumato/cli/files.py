@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from sfumato import Study
 from sfumato.cli.failing import CommandError
+from sfumato.study.study import Study
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file, .toml.")]
 TallyFile = Annotated[Path, typer.Argument(metavar="TALLY", help="Tally file, .parquet.")]

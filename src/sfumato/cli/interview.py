@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import typer
 
-from sfumato.axes import Axis
-from sfumato.channels import REGISTRY
+from sfumato.channels.registry import REGISTRY
 from sfumato.cli.axis_language import FORMS, parse_axis, quoted
 from sfumato.cli.choice_language import parse_protection
 from sfumato.errors import SfumatoError, near
-from sfumato.metrics import Uniform
+from sfumato.metrics.statements import Uniform
+from sfumato.study.axis import Axis
 
 _KINDS = {
     "integers": "whole numbers, such as ages",

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from sfumato import Reports, Study
 from sfumato.cli.files import suffix
 from sfumato.cli.showing import Seen
+from sfumato.domains.tables import columns
 from sfumato.errors import DataError, rows
-from sfumato.randomness import BitSource
-from sfumato.study import PEOPLE_AT_ONCE
-from sfumato.tables import columns
+from sfumato.randomness.bits import BitSource
+from sfumato.study.reports import Reports
+from sfumato.study.study import PEOPLE_AT_ONCE, Study
 
 CSV_BLOCK = 1 << 23
 _PARQUET_ROWS = 1 << 16

@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sfumato.cli.showing import bar, between, level_text, table
-from sfumato.estimation import Answers
-from sfumato.estimation.answers import NO_REPORTS, format_to
+from sfumato.estimation.answers import NO_REPORTS, Answers, format_to
 
 _SHADES = "░▒▓█"
 _ASCII_SHADES = ".:*#"

@@ -11,20 +11,21 @@ import typer
 from numpy.typing import NDArray
 from rich.text import Text
 
-from sfumato import Study
 from sfumato.cli import showing
 from sfumato.cli.asking import PLOTS
 from sfumato.cli.failing import CommandError
 from sfumato.cli.files import AsJson, Force, StudyFile, load_study, target
 from sfumato.cli.trying import read_counts
-from sfumato.domains import Reals
+from sfumato.domains.reals import Reals
 from sfumato.errors import StudyError
-from sfumato.mechanisms.joint import COLUMN
-from sfumato.metrics import Distance
-from sfumato.planning import BinPlan, Plan, epsilon_for, people_for, plan_bins
-from sfumato.planning.comparing import COLUMNS, METHODS
-from sfumato.planning.expecting import RUNS
-from sfumato.planning.plan import percent
+from sfumato.metrics.statements import Distance
+from sfumato.planning.bins import BinPlan, plan_bins
+from sfumato.planning.compare import COLUMNS, METHODS
+from sfumato.planning.expected_error import RUNS
+from sfumato.planning.inverse import epsilon_for, people_for
+from sfumato.planning.plan import Plan, percent
+from sfumato.study.joint import COLUMN
+from sfumato.study.study import Study
 
 People = Annotated[int, typer.Option("--people", metavar="N", help="How many people will answer.")]
 PriorOption = Annotated[

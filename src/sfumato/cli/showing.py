@@ -16,8 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from sfumato.estimation import Answer
-from sfumato.estimation.answers import format_to
+from sfumato.estimation.answers import Answer, format_to
 
 # How much of how much is done.
 Seen = Callable[..., None]

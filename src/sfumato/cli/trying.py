@@ -13,19 +13,23 @@ from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
-from sfumato import Axis, SeededBits, Study, Tally
 from sfumato.cli import people, showing
 from sfumato.cli.asking import Method, answer_all, answers_document, opened, show_answers
 from sfumato.cli.collecting import add_up
 from sfumato.cli.failing import CommandError
 from sfumato.cli.files import AsJson, Force, StudyFile, load_study, target
+from sfumato.collect.tally import Tally
 from sfumato.domains.reading import read_numbers
+from sfumato.domains.tables import read_table
 from sfumato.errors import DataError, TooLargeError, rows
 from sfumato.estimation.answers import format_to
-from sfumato.tables import read_table
+from sfumato.randomness.bits import SeededBits
+from sfumato.study.axis import Axis
+from sfumato.study.study import Study
 
 if TYPE_CHECKING:
-    from sfumato.demo import DemoRow
+    from sfumato.demo.run import DemoRow
+
 
 _MOST_CELLS = 1 << 26
 _DEMO_FILES = ("study.toml", "tally.parquet", "index.html")
@@ -95,7 +99,7 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Run a whole study on made-up people, and compare the answers with the truth."""
-    from sfumato import demo as story
+    from sfumato.demo import run as story
 
     if number < 1:
         raise CommandError(f"--people must be a positive whole number, got {number}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sfumato.demo import draw_picture, run
+from sfumato.demo.run import draw_picture, run
 
 
 def main(arguments: list[str] | None = None) -> None:

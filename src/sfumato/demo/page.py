@@ -9,16 +9,16 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
+from sfumato.arrays import Floats
 from sfumato.demo.template import TEMPLATE
-from sfumato.estimation import Answer, Answers
-from sfumato.estimation.answers import format_to
-from sfumato.guarantee import odds
+from sfumato.estimation.answers import Answer, Answers, format_to
 from sfumato.plots import interactive, wording
-from sfumato.plots.wording import Floats
+from sfumato.study.guarantee import odds
 
 if TYPE_CHECKING:
-    from sfumato.demo import DemoResult, DemoRow, Sample
-    from sfumato.study import Study
+    from sfumato.demo.run import DemoResult, DemoRow, Sample
+    from sfumato.study.study import Study
+
 
 _UNITS = {"people": "", "share": "%", "years": "", "minutes": ""}
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from sfumato.estimation import Answers
+from sfumato.arrays import Floats
+from sfumato.estimation.answers import Answers
+from sfumato.files import write_whole
 from sfumato.plots import still, wording
-from sfumato.plots.wording import FAINT, INK, Floats
-from sfumato.wire import write_whole
+from sfumato.plots.wording import FAINT, INK
 
 
 def save(pictures: Mapping[str, tuple[Answers, Floats]], path: str | Path) -> None:

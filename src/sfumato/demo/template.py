@@ -1,5 +1,7 @@
 """The frame of the demo's page; [[name]] marks what a run fills in."""
 
+from __future__ import annotations
+
 TEMPLATE = """<!doctype html>
 <html lang="en">
 <head>

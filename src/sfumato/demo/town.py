@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.estimation import Answer, Estimate
+from sfumato.estimation.answers import Answer
+from sfumato.estimation.estimate import Estimate
 
 People = Mapping[str, NDArray[np.float64]]
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from sfumato.arrays import Floats
 from sfumato.errors import MismatchError, QuestionError
 
 if TYPE_CHECKING:
@@ -19,9 +20,8 @@ if TYPE_CHECKING:
 
     from sfumato.estimation.bands import Joint
     from sfumato.estimation.estimate import Estimate
-    from sfumato.questions import Question
+    from sfumato.questions.language import Question
 
-Floats = NDArray[np.float64]
 
 Terms: TypeAlias = "tuple[tuple[float, Question], ...]"
 
@@ -409,7 +409,7 @@ class Answers:
 
     def plot(self, **options: Any) -> Any:
         """A matplotlib figure; needs the extra `plots`."""
-        from sfumato import plots
+        from sfumato.plots import draw as plots
 
         return plots.figure(self, **options)
 

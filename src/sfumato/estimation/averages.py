@@ -6,16 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.arrays import Floats
 from sfumato.errors import QuestionError
 from sfumato.estimation.answers import Answer, Combination
-from sfumato.questions import Question
+from sfumato.questions.language import Question
 
 if TYPE_CHECKING:
     from sfumato.estimation.estimate import Ask, Estimate
-
-Floats = NDArray[np.float64]
 
 
 def mean(

@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.channels import Channel
+from sfumato.arrays import Floats
+from sfumato.channels.base import Channel
 from sfumato.errors import QuestionError
 from sfumato.estimation.answers import Answers, normal_quantile
 from sfumato.estimation.rows import (
@@ -37,12 +37,11 @@ from sfumato.estimation.rows import (
     product_of,
     value_of,
 )
-from sfumato.questions import Question
+from sfumato.questions.language import Question
 
 if TYPE_CHECKING:
     from sfumato.estimation.estimate import Estimate
 
-Floats = NDArray[np.float64]
 
 MOST_SIMULATED = 1024
 DRAWS = 20_000

@@ -20,15 +20,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
+from sfumato.arrays import Floats
 from sfumato.errors import QuestionError
 
 if TYPE_CHECKING:
     from sfumato.estimation.answers import Answers
 
-Floats = NDArray[np.float64]
 
 CELLS = ("histogram", "heatmap")
 # Below this share of the largest variance an answer is certain, and its error rounding.

@@ -14,16 +14,15 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from sfumato.channels import Channel, HadamardChannel
-from sfumato.channels.base import refuse_dense
+from sfumato.arrays import Floats
+from sfumato.channels.base import Channel, refuse_dense
+from sfumato.channels.hadamard import HadamardChannel
 from sfumato.errors import QuestionError
 from sfumato.estimation.answers import Answers
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.likelihood import LikelihoodEstimate
-
-Floats = NDArray[np.float64]
 
 _ROWS_AT_ONCE = 64
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.arrays import Floats
+from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.errors import QuestionError, TooLargeError, near
 from sfumato.estimation import averages, quantiles
 from sfumato.estimation.answers import (
@@ -23,14 +25,13 @@ from sfumato.estimation.answers import (
 )
 from sfumato.estimation.bands import Joint
 from sfumato.estimation.rows import Rows, group_edges, group_labels
-from sfumato.mechanisms.statistics import BitReports, SymbolCounts
-from sfumato.questions import Question, weights
+from sfumato.questions.language import Question, weights
 
 if TYPE_CHECKING:
-    from sfumato.axes import Axis
-    from sfumato.study import Study
+    from sfumato.study.axis import Axis
+    from sfumato.study.study import Study
 
-Floats = NDArray[np.float64]
+
 Ask = str | Mapping[str, Any] | None
 
 MOST_ROWS = 4096

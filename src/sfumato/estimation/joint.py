@@ -7,18 +7,17 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.arrays import Floats
 from sfumato.estimation.answers import Terms
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.rows import Rows, grid_rows
-from sfumato.questions import Question
+from sfumato.questions.language import Question
 
 if TYPE_CHECKING:
-    from sfumato.mechanisms.statistics import BitReports, SymbolCounts
-    from sfumato.study import Study
+    from sfumato.collect.statistics import BitReports, SymbolCounts
+    from sfumato.study.study import Study
 
-Floats = NDArray[np.float64]
 
 _ENTRIES_AT_ONCE = 1 << 22
 

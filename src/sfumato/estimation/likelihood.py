@@ -10,24 +10,24 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.arrays import Floats
+from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.estimation.answers import Terms
-from sfumato.estimation.em import decode
+from sfumato.estimation.decoding.em import decode
+from sfumato.estimation.decoding.mixture import Mixture, joint_mixture, mixture_of
+from sfumato.estimation.decoding.posterior import Decoder, PlainDecoder, settle, smoothed
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.joint import JointUnbiasedEstimate, outer, row_tables
-from sfumato.estimation.mixture import Mixture, joint_mixture, mixture_of
-from sfumato.estimation.posterior import Decoder, PlainDecoder, settle, smoothed
 from sfumato.estimation.rows import Rows
 from sfumato.estimation.unbiased import UnbiasedEstimate
-from sfumato.mechanisms.statistics import BitReports, SymbolCounts
-from sfumato.questions import Question
+from sfumato.questions.language import Question
 
 if TYPE_CHECKING:
-    from sfumato.study import Study
+    from sfumato.study.study import Study
 
-Floats = NDArray[np.float64]
+
 Progress = Callable[[float], None]
 
 MOST_ROW_ENTRIES = 1 << 30

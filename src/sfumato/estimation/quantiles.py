@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
+from sfumato.arrays import Floats
 from sfumato.channels.thermometer import ThermometerChannel
 from sfumato.errors import QuestionError, near
 from sfumato.estimation.answers import (
@@ -41,15 +42,14 @@ from sfumato.estimation.answers import (
 )
 from sfumato.estimation.rows import Rows
 from sfumato.estimation.rulers import Ruler
-from sfumato.questions import Question
+from sfumato.questions.language import Question
 
 if TYPE_CHECKING:
-    from sfumato.axes import Axis
-    from sfumato.domains import Domain
+    from sfumato.domains.base import Domain
     from sfumato.estimation.estimate import Ask, Estimate
-    from sfumato.study import Study
+    from sfumato.study.axis import Axis
+    from sfumato.study.study import Study
 
-Floats = NDArray[np.float64]
 
 MOST_CELLS = 2048  # beyond this many cells quantiles are searched for by bisection
 BISECTED = "found by bisection"

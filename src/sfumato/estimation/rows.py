@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.channels import Channel
-from sfumato.mechanisms.statistics import BitReports, SymbolCounts
+from sfumato.arrays import Floats
+from sfumato.channels.base import Channel
+from sfumato.collect.statistics import BitReports, SymbolCounts
 
 if TYPE_CHECKING:
-    from sfumato.axes import Axis
+    from sfumato.study.axis import Axis
 
-Floats = NDArray[np.float64]
+
 Statistics = SymbolCounts | BitReports
 Reading = Callable[[Channel, Floats | None, Floats | None], Any]
 Part = tuple[tuple[int, ...], Floats]

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domains import Domain
-
-Floats = NDArray[np.float64]
+from sfumato.arrays import Floats
+from sfumato.domains.base import Domain
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,9 +8,9 @@ choice in hindsight.
 
 from __future__ import annotations
 
+from sfumato.collect.grids import LOOK_UP_COST, Grid, PrefixGrid, build_grid, grid_size
+from sfumato.collect.statistics import MOST_GRID, BitReports, Statistic, SymbolCounts, Vectors
 from sfumato.errors import StudyError
-from sfumato.mechanisms.grids import LOOK_UP_COST, Grid, PrefixGrid, build_grid, grid_size
-from sfumato.mechanisms.statistics import MOST_GRID, BitReports, Statistic, SymbolCounts, Vectors
 
 WAYS = ("auto", "direct", "cells", "prefix")
 

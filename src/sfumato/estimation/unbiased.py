@@ -11,8 +11,9 @@ import math
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sfumato.arrays import Floats
+from sfumato.collect.statistics import BitReports, SymbolCounts, Vectors
 from sfumato.estimation.answers import Terms
 from sfumato.estimation.bands import row_covariance
 from sfumato.estimation.estimate import Estimate
@@ -28,13 +29,10 @@ from sfumato.estimation.rows import (
     read_pairs,
 )
 from sfumato.estimation.sums import Sums
-from sfumato.mechanisms.statistics import BitReports, SymbolCounts, Vectors
-from sfumato.questions import Question
+from sfumato.questions.language import Question
 
 if TYPE_CHECKING:
-    from sfumato.study import Study
-
-Floats = NDArray[np.float64]
+    from sfumato.study.study import Study
 
 
 class UnbiasedEstimate(Estimate):

@@ -1,7 +1,1 @@
-"""Places on a map: a grid of cells, ways to protect them, and answers laid out again."""
-
-from __future__ import annotations
-
-from sfumato.geography.grid import Grid
-
-__all__ = ["Grid"]
+"""Places on a map: grids of cells, and answers laid out again."""

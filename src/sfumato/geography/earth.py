@@ -7,13 +7,11 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
+from sfumato.arrays import Floats
 from sfumato.errors import StudyError, near
 from sfumato.exact import positive
-
-Floats = NDArray[np.float64]
 
 _LENGTHS = {"m": Fraction(1), "km": Fraction(1000), "mile": Fraction("1609.344")}
 _LENGTH = re.compile(r"([0-9./]*)\s*([a-zA-Z]+)")

@@ -15,23 +15,23 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from sfumato.axes import Axis, categories
-from sfumato.channels import Choice
-from sfumato.domains import Reals
+from sfumato.arrays import Floats
+from sfumato.channels.base import Choice
+from sfumato.domains.reals import Reals
+from sfumato.domains.tables import columns as columns_of
 from sfumato.errors import DataError, StudyError
-from sfumato.estimation import Answers
+from sfumato.estimation.answers import Answers
 from sfumato.exact import rational, to_plain
 from sfumato.geography.earth import exact_places, metres
 from sfumato.geography.maps import heatmap, to_geojson
-from sfumato.metrics import Blocks, Metric, Points
 from sfumato.metrics.cells import refuse_large_table
+from sfumato.metrics.labelled import Blocks
 from sfumato.metrics.labels import some
 from sfumato.metrics.quantities import Number
-from sfumato.tables import columns as columns_of
-
-Floats = NDArray[np.float64]
+from sfumato.metrics.shapes import Points
+from sfumato.metrics.statements import Metric
+from sfumato.study.axis import Axis, categories
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

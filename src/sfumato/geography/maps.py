@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.domains import NO_ANSWER, Reals
+from sfumato.arrays import Floats
+from sfumato.domains.categories import NO_ANSWER
+from sfumato.domains.reals import Reals
 from sfumato.errors import QuestionError
-from sfumato.estimation import Answers
-
-Floats = NDArray[np.float64]
+from sfumato.estimation.answers import Answers
 
 _KEPT = ("axes", "unit", "question", "level", "method", "n", "notes")
 

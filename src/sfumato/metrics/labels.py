@@ -13,7 +13,8 @@ from sfumato.errors import StudyError, near
 from sfumato.metrics.cells import refuse_large_table
 
 if TYPE_CHECKING:
-    from sfumato.domains import Domain
+    from sfumato.domains.base import Domain
+
 
 NO_ANSWER = "no answer"
 

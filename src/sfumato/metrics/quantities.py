@@ -14,7 +14,8 @@ from sfumato.errors import StudyError, near
 from sfumato.exact import positive, rational, to_plain
 
 if TYPE_CHECKING:
-    from sfumato.domains import Domain
+    from sfumato.domains.base import Domain
+
 
 Number = int | float | str | Decimal | Fraction
 Quantity = Number | timedelta

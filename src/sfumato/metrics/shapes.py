@@ -31,7 +31,7 @@ from sfumato.metrics.quantities import Number
 from sfumato.metrics.statements import Metric, set_fields
 
 if TYPE_CHECKING:
-    from sfumato.domains import Domain
+    from sfumato.domains.base import Domain
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)

@@ -13,19 +13,14 @@ import numpy as np
 
 from sfumato.errors import StudyError
 from sfumato.exact import positive, to_plain
-from sfumato.metrics.cells import (
-    CellMetric,
-    UniformMetric,
-    add_cells,
-    table,
-)
+from sfumato.metrics.cells import CellMetric, UniformMetric, add_cells, table
 from sfumato.metrics.labels import NO_ANSWER, cell_names, label_of
 from sfumato.metrics.lines import LineMetric, capped_line
 from sfumato.metrics.norms import distance_table, read_order, share_of_axis
 from sfumato.metrics.quantities import Number, Quantity, gap, length, plain, ratio, read_quantity
 
 if TYPE_CHECKING:
-    from sfumato.domains import Domain
+    from sfumato.domains.base import Domain
 
 
 @runtime_checkable

@@ -22,7 +22,8 @@ from sfumato.metrics.shapes import Points, refuse_same_place
 from sfumato.metrics.statements import Metric, set_fields
 
 if TYPE_CHECKING:
-    from sfumato.domains import Domain
+    from sfumato.domains.base import Domain
+
 
 Beyond = Literal["steps", "smooth"]
 

@@ -18,23 +18,24 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from sfumato.axes import Axis
-from sfumato.channels import Channel
-from sfumato.domains import Reals
+from sfumato.arrays import Floats
+from sfumato.channels.base import Channel
+from sfumato.domains.reals import Reals
 from sfumato.errors import StudyError
-from sfumato.estimation import LikelihoodEstimate
 from sfumato.estimation.answers import format_to
+from sfumato.estimation.likelihood import LikelihoodEstimate
 from sfumato.exact import rational
-from sfumato.metrics import Metric
-from sfumato.planning.expecting import Method, checked_people
+from sfumato.metrics.statements import Metric
+from sfumato.planning.expected_error import Method, checked_people
 from sfumato.planning.plan import percent, text_table
+from sfumato.study.axis import Axis
 
 if TYPE_CHECKING:
-    from sfumato.study import Study
+    from sfumato.study.study import Study
 
-Floats = NDArray[np.float64]
+
 Number = float | Fraction
 
 #: Steps of ×1.5 and ×1.33 in turn: 2, 3, 4, 6, 8, 12, …
@@ -340,7 +341,7 @@ def _below_real(ends: Floats, bins: int) -> Floats:
 
 def _study_maker(low: Number, high: Number, protect: Metric, people: int) -> Callable[[int], Study]:
     """A study of the axis alone, by its number of bins."""
-    from sfumato.study import Study
+    from sfumato.study.study import Study
 
     def make(bins: int) -> Study:
         domain = Reals.equal_bins(low, high, bins)

@@ -14,19 +14,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from sfumato.axes import Axis
+from sfumato.arrays import Floats
 from sfumato.errors import StudyError
 from sfumato.estimation.distribution import cell_squares
-from sfumato.metrics import BlockMetric, CellMetric, HighLowMetric, UniformMetric
-from sfumato.planning.expecting import checked_people
+from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.metrics.contexts import BlockMetric, HighLowMetric
+from sfumato.planning.expected_error import checked_people
 from sfumato.planning.priors import prior_of
+from sfumato.study.axis import Axis
 
 if TYPE_CHECKING:
-    from sfumato.study import Study
+    from sfumato.study.study import Study
 
-Floats = NDArray[np.float64]
+
 PriorLike = str | ArrayLike | Mapping[str, ArrayLike]
 
 MOST_PEOPLE = 10**15
@@ -187,7 +189,7 @@ def _variances(study: Study, law: Floats, population: bool) -> Floats:
 
 def _study(given: Any) -> Study:
     """A study, of an axis alone if that is given."""
-    from sfumato.study import Study as Made  # which imports this package
+    from sfumato.study.study import Study as Made
 
     made = Made(given.name, [given]) if isinstance(given, Axis) else given
     if not isinstance(made, Made):

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sfumato.arrays import Floats
 from sfumato.errors import StudyError, TooLargeError, near
 
 if TYPE_CHECKING:
-    from sfumato.axes import Axis
-    from sfumato.study import Study
+    from sfumato.study.axis import Axis
+    from sfumato.study.study import Study
 
-Floats = NDArray[np.float64]
 
 MOST_CELLS = 1 << 24
 

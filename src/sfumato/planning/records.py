@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.channels import Channel
+from sfumato.arrays import Floats
+from sfumato.channels.base import Channel
 from sfumato.planning.priors import Prior
-from sfumato.planning.workloads import Listed, Workload
+from sfumato.planning.typical import Listed, Workload
 
 if TYPE_CHECKING:
-    from sfumato.study import Study
+    from sfumato.study.study import Study
 
-Floats = NDArray[np.float64]
 
 _MOST_ROWS = 512
 _FEWEST_ROWS = 16

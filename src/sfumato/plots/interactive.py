@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.arrays import Floats
 from sfumato.errors import QuestionError, TooLargeError
-from sfumato.estimation import Answers
-from sfumato.estimation.answers import format_to
+from sfumato.estimation.answers import Answers, format_to
 from sfumato.plots import wording
-from sfumato.plots.wording import ERROR, ESTIMATE, FAINT, INK, TRUTH, Floats
+from sfumato.plots.wording import ERROR, ESTIMATE, FAINT, INK, TRUTH
 
 MOST_CELLS = 250_000
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import StudyError
-from sfumato.planning import Plan, PlanRow
+from sfumato.files import write_whole
+from sfumato.planning.plan import Plan, PlanRow
 from sfumato.plots import wording
 from sfumato.plots.wording import ESTIMATE, FAINT, INK, TRUTH
-from sfumato.wire import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 STILL = (".png", ".svg", ".pdf")
 

@@ -7,13 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfumato.error_region import ErrorRegion
 from sfumato.plots import wording
 from sfumato.plots.planning import whole_page, write
 from sfumato.plots.wording import ESTIMATE, FAINT, INK, TRUTH
+from sfumato.study.error_region import ErrorRegion
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 _SHADE = "#e4e9ed"
 _HIDDEN = "no test comes here"

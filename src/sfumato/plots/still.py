@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.arrays import Floats
 from sfumato.errors import QuestionError
-from sfumato.estimation import Answers
+from sfumato.estimation.answers import Answers
 from sfumato.plots import wording
-from sfumato.plots.wording import ERROR, ESTIMATE, FAINT, INK, TRUTH, Floats
+from sfumato.plots.wording import ERROR, ESTIMATE, FAINT, INK, TRUTH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+
 
 _MOST_ROWS_OF_BARS = 80
 

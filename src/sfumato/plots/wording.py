@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.arrays import Floats
 from sfumato.errors import QuestionError, SfumatoError
-from sfumato.estimation import Answers
-
-Floats = NDArray[np.float64]
+from sfumato.estimation.answers import Answers
 
 INK, FAINT = "#22303c", "#6b7a86"
 ESTIMATE, TRUTH = "#2f6f9f", "#c8553d"

@@ -1,0 +1,1 @@
+"""Channels whose tables are found by search, and travel with the study."""

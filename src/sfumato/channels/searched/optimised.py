@@ -1,0 +1,342 @@
+"""A channel made for the questions that will be asked: weighted sets of cells, found by descent.
+
+An output y is a set of cells with a weight z: P(y | x) is z, times e^ε if x is in the set. One more
+output, the blank, takes what rounding leaves over. Which sets are best for a workload is found by
+numerical descent (`channels/optimising.py`), which no two machines repeat bit for bit: so the study
+file holds the sets and weights themselves, and both ends derive the same words from them.
+
+Guarantee:
+    E(x, x') = ε for every pair, whatever the sets and weights. Words inside a set are at most e^ε
+    times those outside, rounded down, and those of the blank are checked when they are counted.
+
+Estimator:
+    Weighted least squares (`channels/linear.py`), unbiased.
+
+References:
+    McKenna2020, whose projected gradient over all of Q is replaced by sets and weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato import cache
+from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
+from sfumato.channels.base import Choice, claimed_tightness, needs_uniform
+from sfumato.channels.least_squares import LeastSquaresChannel
+from sfumato.channels.searched import descent as optimising
+from sfumato.channels.searched.sets import (
+    MOST_CELLS,
+    MOST_OUTPUTS,
+    Sets,
+    sets_from_text,
+    sets_to_text,
+)
+from sfumato.errors import StudyError, TooLargeError, near
+from sfumato.exact import exp_floor
+from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.randomness.bits import BitSource
+from sfumato.randomness.tables import leading
+
+USUAL_OUTPUTS = 512  # four a cell, but no more than this unless asked for
+WORKLOADS: dict[str, Callable[[int], Floats]] = {
+    "ranges": optimising.ranges_gram,
+    "prefixes": optimising.prefixes_gram,
+    "cells": optimising.cells_gram,
+}
+OWN = "own"  # the name of a workload that was given as a matrix, once its sets are found
+
+_METHOD = 1  # raised when the descent changes, so that no older result is taken from the cache
+_LEAST_EPSILON, _MOST_EPSILON = Fraction(1, 20), Fraction(16)  # sets are searched between these
+_EVERY_CELL = 1e-3  # share of single cells in a workload given as a matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Optimised(Choice):
+    """Choose a channel made for a workload; it fits `Uniform` on up to 256 cells.
+
+    Making a study finds the sets: seconds for 64 cells, a minute or two for 256. They are kept in
+    the study and its file, and in a cache on this machine (`$SFUMATO_CACHE`, by default `sfumato`
+    in the user's cache folder).
+
+    Args:
+        workload: Which questions should have a small error: "ranges", "prefixes", "cells", or a
+            matrix of weights, one row a question and one column a cell.
+        outputs: How many sets, at least one a cell; by default four a cell, at most 512.
+        table: The sets and weights, as `settled` writes them; not for people.
+
+    Example:
+        >>> import sfumato as sf
+        >>> axis = sf.integers("grade", 1, 6, protect=sf.Uniform(1), channel=sf.Optimised("cells"))
+        >>> study = sf.Study("grades", [axis])
+        >>> tally = study.simulate({"grade": [1] * 6_000 + [4] * 4_000}, seed=1)
+        >>> answer = tally.estimate("unbiased").count({"grade": 1})
+        >>> answer.low < 6_000 < answer.high
+        True
+        >>> sf.Study.from_toml(study.to_toml()).fingerprint == study.fingerprint
+        True
+    """
+
+    id: ClassVar[str] = "optimised"
+    slow: ClassVar[bool] = True
+    workload: str | ArrayLike = "ranges"
+    outputs: int | None = None
+    table: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check what can be checked before the axis is known."""
+        object.__setattr__(self, "workload", _checked_workload(self.workload, self.table))
+        if self.outputs is not None and (
+            isinstance(self.outputs, bool)
+            or not isinstance(self.outputs, int)
+            or not 2 <= self.outputs <= MOST_OUTPUTS
+        ):
+            raise StudyError(
+                f"outputs must be a whole number from 2 to {MOST_OUTPUTS}, got "
+                f"outputs={self.outputs!r}; leave it out for four a cell"
+            )
+        if self.table is not None:
+            sets_from_text(self.table)
+
+    def misfit(self, metric: CellMetric) -> str | None:
+        """It needs one ε for all pairs, and not too many cells."""
+        if not isinstance(metric, UniformMetric):
+            return needs_uniform(metric)
+        if metric.size > MOST_CELLS:
+            return _too_large(metric.size)
+        if self.table is not None:
+            cells = sets_from_text(self.table).members.shape[1]
+            if cells != metric.size:
+                return (
+                    f"its table is for {cells} cells and the axis has {metric.size}; make it anew"
+                )
+        elif not isinstance(self.workload, str):
+            columns = np.shape(self.workload)[1]
+            if columns != metric.size:
+                return (
+                    f"its workload has {columns} columns and the axis has {metric.size} cells; "
+                    "give one column a cell"
+                )
+        if self.table is None and self.outputs is not None and self.outputs < metric.size:
+            return (
+                f"outputs must be at least the number of cells, {metric.size}, got "
+                f"outputs={self.outputs}; leave it out for four a cell"
+            )
+        return None
+
+    def settled(
+        self, metric: CellMetric, *, progress: Callable[[float], None] | None = None
+    ) -> Optimised:
+        """The choice with its sets and weights: found now, or earlier on this machine.
+
+        Raises:
+            TooLargeError: If there are more than 256 cells.
+        """
+        if isinstance(metric, UniformMetric) and metric.size > MOST_CELLS:
+            raise TooLargeError(f"Optimised does not fit this axis: {_too_large(metric.size)}")
+        if self.table is not None or self.misfit(metric) or not isinstance(metric, UniformMetric):
+            return self
+        epsilon = min(max(metric.epsilon, _LEAST_EPSILON), _MOST_EPSILON)
+        count = self.outputs or min(4 * metric.size, max(USUAL_OUTPUTS, metric.size))
+        gram = self._gram(metric.size)
+        key = hashlib.sha256(f"{_METHOD} {epsilon} {count} {gram.shape} ".encode())
+        key.update(np.ascontiguousarray(gram, dtype="<f8").tobytes())
+        name = f"optimised-{key.hexdigest()[:40]}.txt"
+        text = cache.read(name)
+        if text is None or not _is_whole(text, metric.size):
+            found = optimising.fit(gram, float(exp_floor(epsilon)), count, progress=progress)
+            text = sets_to_text(found)
+            cache.keep(name, text)
+        workload = self.workload if isinstance(self.workload, str) else OWN
+        return Optimised(workload, table=text)
+
+    def _gram(self, size: int) -> Floats:
+        """WᵀW over the number of questions; with a few single cells where W is given."""
+        if isinstance(self.workload, str):
+            return WORKLOADS[self.workload](size)
+        matrix = np.asarray(self.workload, dtype=np.float64)
+        gram = matrix.T @ matrix / len(matrix)
+        # Every question may be asked later: none may be given up for those named here.
+        result: Floats = gram + _EVERY_CELL * np.trace(gram) / size * np.eye(size)
+        return result
+
+    def bind(
+        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+    ) -> OptimisedChannel:
+        """Find the sets if need be, and count their words."""
+        choice = self.settled(metric)
+        problem = choice.misfit(metric)
+        if not isinstance(metric, UniformMetric) or rounded or problem or choice.table is None:
+            raise StudyError(f"Optimised does not fit this axis: {problem or 'it cannot round'}")
+        sets = sets_from_text(choice.table)
+        return OptimisedChannel(metric=metric, sets=sets, precision=precision)
+
+    def options(self) -> dict[str, Any]:
+        """The workload, and the sets once they are found."""
+        found: dict[str, Any] = {"workload": self.workload}
+        if not isinstance(self.workload, str):
+            found["workload"] = np.asarray(self.workload).tolist()
+        if self.outputs is not None:
+            found["outputs"] = self.outputs
+        if self.table is not None:
+            found["table"] = self.table
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OptimisedChannel(LeastSquaresChannel):
+    """One symbol a set, and a last one for the blank.
+
+    Attributes:
+        sets: Which cells each output speaks for, and how often it is put out.
+        low: Words of each output for cells outside its set.
+        high: Words of each output for cells inside its set.
+        blank: Words of the last output, one entry a cell.
+    """
+
+    id: ClassVar[str] = "optimised"
+    metric: UniformMetric
+    sets: Sets = field(repr=False)
+    precision: int = 64
+    low: tuple[int, ...] = field(init=False, repr=False)
+    high: tuple[int, ...] = field(init=False, repr=False)
+    blank: tuple[int, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Round to words with as little slack as keeps the blank within bounds, and try to read."""
+        odds = exp_floor(min(self.metric.epsilon, _MOST_EPSILON))
+        for spare in range(min(40, self.precision), 0, -1):
+            found = _words(self.sets, odds, self.precision, spare)
+            if found is not None:
+                break
+        else:
+            raise StudyError(
+                f"a table of 2^{self.precision} words is too coarse for {self.size} cells at "
+                "this epsilon; use a larger epsilon"
+            )
+        for name, words in zip(("low", "high", "blank"), found, strict=True):
+            object.__setattr__(self, name, words)
+        self._reading  # noqa: B018 - refuses sets that do not tell all cells apart
+
+    @property
+    def outputs(self) -> int:
+        """One for each set, and the blank."""
+        return len(self.sets.weights) + 1
+
+    @property
+    def tightness(self) -> float:  # type: ignore[override]
+        """Cells that some set parts are told apart by all of ε but for rounding."""
+        if self.metric.epsilon > _MOST_EPSILON:
+            return 0.0
+        return claimed_tightness(exp_floor(self.metric.epsilon), self.precision)
+
+    def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
+        """Search each person's word in the row of their cell, all people of a cell at once."""
+        out = np.empty(len(cells), dtype=self.symbol_type())
+        for start in range(0, len(cells), PEOPLE_AT_ONCE):
+            part = np.asarray(cells[start : start + PEOPLE_AT_ONCE], dtype=np.int64)
+            word = leading(bits.words(len(part)), self.precision)
+            order = np.argsort(part, kind="stable")
+            ends = np.cumsum(np.bincount(part, minlength=self.size))
+            for cell in np.unique(part):
+                people = order[ends[cell - 1] if cell else 0 : ends[cell]]
+                found = np.searchsorted(self._bounds[cell], word[people], side="right")
+                out[start + people] = found
+        return out
+
+    @cached_property
+    def _bounds(self) -> NDArray[np.uint64]:
+        """Cumulative words of each row, up to the blank, which takes all others."""
+        low, high = (np.array(words, dtype=np.uint64) for words in (self.low, self.high))
+        rows = np.where(self.sets.members.T, high, low)
+        return np.cumsum(rows, axis=1, dtype=np.uint64)
+
+    def words(self) -> tuple[list[list[int]], int]:
+        """Exact word counts."""
+        rows = []
+        for inside, blank in zip(self.sets.members.T.tolist(), self.blank, strict=True):
+            named = zip(inside, self.low, self.high, strict=True)
+            rows.append([high if member else low for member, low, high in named] + [blank])
+        return rows, 1 << self.precision
+
+    def likelihood(self) -> Floats:
+        """P(output | cell)."""
+        low, high = (np.array(words, dtype=np.float64) for words in (self.low, self.high))
+        blank = np.array(self.blank, dtype=np.float64)[:, None]
+        table = np.concatenate([np.where(self.sets.members.T, high, low), blank], axis=1)
+        law: Floats = table / 2.0**self.precision
+        return law
+
+
+def _words(
+    sets: Sets, odds: Fraction, precision: int, spare: int
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
+    """Words outside and inside of each set and of each cell's blank, None if that one is uneven."""
+    weights = [int(weight) for weight in sets.weights]
+    inside = [
+        sum(w for w, member in zip(weights, row, strict=True) if member)
+        for row in sets.members.T.tolist()
+    ]
+    most, least = max(inside), min(inside)
+    # Rows differ by (odds − 1)(most − least); a blank between that/(odds − 1) and odds times as
+    # much takes it up.
+    whole = sum(weights) + (odds - 1) * most + (most - least)
+    scale = (1 << precision) * (1 - Fraction(1, 1 << spare)) / whole
+    low = [math.floor(scale * weight) for weight in weights]
+    high = [math.floor(odds * words) for words in low]
+    gaps = [inner - outer for inner, outer in zip(high, low, strict=True)]
+    blank = []
+    for row in sets.members.T.tolist():
+        raised = sum(gap for gap, member in zip(gaps, row, strict=True) if member)
+        blank.append((1 << precision) - sum(low) - raised)
+    if min(blank) < 1 or max(blank) > odds * min(blank) or not any(gaps):
+        return None
+    return tuple(low), tuple(high), tuple(blank)
+
+
+def _is_whole(text: str, cells: int) -> bool:
+    """Whether a text from the cache can be used."""
+    try:
+        return bool(sets_from_text(text).members.shape[1] == cells)
+    except StudyError:
+        return False
+
+
+def _checked_workload(workload: Any, table: str | None) -> Any:
+    """A workload by name, or its weights as numbers."""
+    if isinstance(workload, str):
+        if workload not in WORKLOADS and not (workload == OWN and table is not None):
+            raise StudyError(
+                f"workload must be one of these or a matrix, got workload={workload!r}: "
+                f"{near(workload, WORKLOADS)}"
+            )
+        return workload
+    try:
+        matrix = np.asarray(workload, dtype=np.float64)
+    except (TypeError, ValueError):
+        matrix = np.zeros(0)
+    if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all() or not matrix.any():
+        raise StudyError(
+            "workload must be a matrix of finite weights, one row a question and one column a "
+            f"cell, not all zero, or one of {', '.join(map(repr, WORKLOADS))}; got shape "
+            f"{matrix.shape}"
+        )
+    return tuple(tuple(float(weight) for weight in row) for row in matrix)
+
+
+def _too_large(size: int) -> str:
+    """Why so many cells are too many, and what would do."""
+    return (
+        f"finding its sets takes time with the cube of the cells, and {size} are more than the "
+        f"limit of {MOST_CELLS}. Use Comb() for ranges of up to 2,048 cells, Hierarchical() of "
+        "more, HRR() for single cells, or wider bins"
+    )

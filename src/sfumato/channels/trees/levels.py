@@ -1,0 +1,304 @@
+"""A person speaks about one level only, drawn at random, with all of ε.
+
+The cells are seen at several levels of detail. Each person draws a level, with chances that do not
+depend on their cell, and tells the node of their cell at that level by a channel of its own.
+
+Guarantee:
+    E(x, x') = ε for every pair, exact for the integer tables. The level is part of the report, but
+    it is drawn without looking at the cell, so it costs nothing: P(level, y | x) is the level's
+    chance times P(y | node of x), and the first factor is the same for all cells.
+
+References:
+    Cormode et al. 2019, §4, whose level l has B^l nodes (printed as 2^l).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.arrays import DENSE_CELLS, Cells, Floats, Outputs
+from sfumato.bitcolumns import BitColumns
+from sfumato.channels.base import Choice, SymbolChannel, needs_grid, needs_uniform
+from sfumato.channels.trees.tree import Levels, Tree, level_tuples
+from sfumato.errors import StudyError, TooLargeError
+from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.randomness.bits import BitSource
+from sfumato.randomness.tables import WordTable
+
+MOST_CELLS = 1 << 22
+MOST_TUPLES = 1 << 10
+MOST_OUTPUTS = 1 << 24
+MOST_ENTRIES = 1 << 27
+ENTRIES_AT_ONCE = 1 << 22
+_PEOPLE_AT_ONCE = 1 << 17
+
+
+class LevelsChoice(Choice):
+    """A channel of levels before it meets an axis: it fits `Uniform`, on one axis or several."""
+
+    def misfit(self, metric: CellMetric) -> str | None:
+        """It needs one ε for all pairs, and no more cells than can be read."""
+        if not isinstance(metric, UniformMetric):
+            return needs_uniform(metric)
+        return None if metric.size <= MOST_CELLS else self._too_large(metric.size)
+
+    def bind(
+        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+    ) -> LevelsChannel:
+        """The channel of one ordered axis."""
+        if not isinstance(metric, UniformMetric) or rounded:
+            raise StudyError(
+                f"{type(self).__name__} does not fit this axis: "
+                f"{self.misfit(metric) or 'it cannot round'}"
+            )
+        return self.bind_grid(metric, (metric.size,), (True,), precision=precision)
+
+    @abstractmethod
+    def bind_grid(
+        self,
+        metric: UniformMetric,
+        shape: tuple[int, ...],
+        ordered: tuple[bool, ...],
+        *,
+        precision: int = 64,
+    ) -> LevelsChannel:
+        """Build the channel of every level, and the chances of levels."""
+
+    def _check_grid(
+        self, metric: UniformMetric, shape: Sequence[int], ordered: Sequence[bool]
+    ) -> None:
+        """Whether shape and order speak of the metric's cells, and these can be read."""
+        needs_grid(metric, shape, ordered)
+        if metric.size > MOST_CELLS:
+            raise TooLargeError(self._too_large(metric.size))
+
+    def _too_large(self, cells: int) -> str:
+        """Why so many cells are too many."""
+        return (
+            f"{type(self).__name__} on {cells:,} cells needs about {cells * 8 * 16 / 2**30:.0f} "
+            f"GiB to read one answer; the limit is {MOST_CELLS:,} cells. Use fewer cells "
+            "(bins=..., step=...), or KaryResponse(), which takes more at a larger error"
+        )
+
+
+class Level(ABC):
+    """What is said about one level: a channel from all cells, by way of their nodes there.
+
+    Attributes:
+        levels: The level on each axis.
+        inner: The channel that nodes go through.
+    """
+
+    levels: Levels
+    inner: SymbolChannel
+
+    @property
+    def outputs(self) -> int:
+        """Symbols of this level."""
+        return self.inner.outputs
+
+    @abstractmethod
+    def encode(self, cells: NDArray[np.int64], bits: BitSource) -> Cells:
+        """Symbols, counted from this level's first."""
+
+    @abstractmethod
+    def mix(self, law: Floats) -> Floats:
+        """The law of this level's symbols."""
+
+    @abstractmethod
+    def expect(self, table: Floats) -> Floats:
+        """The mean at every cell of a function of this level's symbols."""
+
+    @abstractmethod
+    def rows(self) -> tuple[list[list[int]], int]:
+        """The exact law of this level's symbols, one row a cell, and its total."""
+
+    @abstractmethod
+    def report_likelihood(self, symbols: NDArray[np.int64]) -> Floats:
+        """P(symbol | cell) up to a factor a report."""
+
+
+class LevelsChannel(SymbolChannel):
+    """Symbols of all levels one after the other.
+
+    Attributes:
+        parts: The levels.
+        level_words: Of 2^precision words, how many draw each level.
+    """
+
+    parts: tuple[Level, ...]
+    level_words: tuple[int, ...]
+
+    @cached_property
+    def outputs(self) -> int:
+        """Symbols of all levels."""
+        return sum(part.outputs for part in self.parts)
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """The first symbol of each level, and one past the last of all."""
+        return np.cumsum([0, *(part.outputs for part in self.parts)])
+
+    @property
+    def chances(self) -> list[float]:
+        """With which chance each level is drawn."""
+        total = 1 << self.precision
+        return [words / total for words in self.level_words]
+
+    @cached_property
+    def _draw(self) -> WordTable:
+        """The sampler of levels."""
+        return WordTable(self.level_words, self.precision)
+
+    @property
+    def tightness(self) -> float:  # type: ignore[override]
+        """Some pair is told apart by all that the sharpest level claims."""
+        return max(part.inner.tightness for part in self.parts)
+
+    def worst_ratio(self) -> Fraction | None:
+        """That of the sharpest level: its chance is the same for all cells."""
+        ratios = [part.inner.worst_ratio() for part in self.parts]
+        return None if None in ratios else max(ratio for ratio in ratios if ratio is not None)
+
+    def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
+        """One word a person draws the level; then each level's people by their own channel."""
+        out = np.empty(len(cells), dtype=self.symbol_type())
+        for start in range(0, len(cells), _PEOPLE_AT_ONCE):
+            held = np.asarray(cells[start : start + _PEOPLE_AT_ONCE], dtype=np.int64)
+            level = self._draw.draw(bits, len(held))
+            here = out[start : start + len(held)]
+            for number, part in enumerate(self.parts):
+                people = np.flatnonzero(level == number)
+                if people.size:
+                    symbols = part.encode(held[people], bits).astype(np.int64, copy=False)
+                    here[people] = symbols + self.starts[number]
+        return out
+
+    def words(self) -> tuple[list[list[int]], int]:
+        """Exact word counts: those of the level times those of its symbol."""
+        self._refuse_entries()
+        found = [part.rows() for part in self.parts]
+        common = math.lcm(*(total for _, total in found))
+        rows: list[list[int]] = [[] for _ in range(self.size)]
+        for chance, (inner, total) in zip(self.level_words, found, strict=True):
+            factor = chance * (common // total)
+            for row, words in zip(rows, inner, strict=True):
+                row += [factor * word for word in words]
+        return rows, common << self.precision
+
+    def likelihood(self) -> Floats:
+        """P(output | cell)."""
+        self._refuse_entries()
+        return self.mix(np.eye(self.size))
+
+    def report_likelihood(self, outputs: Outputs) -> Floats:
+        """Each report's by its own level."""
+        if isinstance(outputs, BitColumns):
+            raise TypeError("this channel puts out symbols")
+        symbols = np.asarray(outputs, dtype=np.int64)
+        level = np.searchsorted(self.starts, symbols, side="right") - 1
+        result = np.empty((len(symbols), self.size))
+        for number, part in enumerate(self.parts):
+            reports = np.flatnonzero(level == number)
+            if reports.size:
+                inside = symbols[reports] - self.starts[number]
+                result[reports] = part.report_likelihood(inside)
+        return result
+
+    def mix(self, law: Floats) -> Floats:
+        """Level by level, each with its chance."""
+        result = np.empty((*law.shape[:-1], self.outputs))
+        for number, (part, chance) in enumerate(zip(self.parts, self.chances, strict=True)):
+            result[..., self._symbols(number)] = chance * part.mix(law)
+        return result
+
+    def expect(self, table: Floats) -> Floats:
+        """Level by level, each with its chance."""
+        total: Floats = np.zeros((*table.shape[:-1], self.size))
+        for number, (part, chance) in enumerate(zip(self.parts, self.chances, strict=True)):
+            total += chance * part.expect(table[..., self._symbols(number)])
+        return total
+
+    def coefficients(self, weights: Floats) -> Floats:
+        """Level by level, a few questions at a time."""
+        flat = weights.reshape(-1, self.size)
+        result = np.empty((len(flat), self.outputs))
+        for rows in self.batches(len(flat)):
+            for number, values in enumerate(self._readings(flat[rows])):
+                result[rows, self._symbols(number)] = values
+        return result.reshape(*weights.shape[:-1], self.outputs)
+
+    @abstractmethod
+    def _readings(self, weights: Floats) -> Iterator[Floats]:
+        """The values of f at the symbols of each level, one row a question."""
+
+    def _symbols(self, number: int) -> slice:
+        """The symbols of one level."""
+        return slice(int(self.starts[number]), int(self.starts[number + 1]))
+
+    @property
+    def _row_entries(self) -> int:
+        """How many numbers one question takes."""
+        return max(self.outputs, self.size)
+
+    def batches(self, count: int) -> Iterator[slice]:
+        """Rows to work on at once, so that memory is bounded."""
+        at_once = max(1, ENTRIES_AT_ONCE // self._row_entries)
+        for start in range(0, count, at_once):
+            yield slice(start, min(start + at_once, count))
+
+    def _refuse_entries(self) -> None:
+        """Refuse to build a cells-by-outputs matrix beyond the stated size."""
+        if self.size > DENSE_CELLS or self.size * self.outputs > MOST_ENTRIES:
+            raise TooLargeError(
+                f"the likelihood of {self.size} cells would need {self.size} × {self.outputs} "
+                f"entries; the limit is {DENSE_CELLS} cells and {MOST_ENTRIES} entries. Use "
+                "functional() and second_moment(), which need no matrix"
+            )
+
+
+def checked_tuples(trees: Sequence[Tree]) -> list[Levels]:
+    """All tuples of levels, if they are not too many."""
+    count = math.prod(tree.depth + 1 for tree in trees) - 1
+    if count > MOST_TUPLES:
+        raise TooLargeError(
+            f"{len(trees)} axes have {count:,} combinations of levels, and each person speaks "
+            f"about one of them; the limit is {MOST_TUPLES:,}. Use a larger branching or fewer axes"
+        )
+    return level_tuples(trees)
+
+
+def level_words(trees: Sequence[Tree], shape: Sequence[int]) -> str:
+    """What levels are counted for, in a message."""
+    if len(trees) == 1:
+        return f"{shape[0]:,} cells"
+    grid = " × ".join(f"{size:,}" for size in shape)
+    return f"the combinations of levels of {grid} cells, that of all roots left out"
+
+
+def refuse_outputs(name: str, cells: int, outputs: int, remedy: str) -> None:
+    """Refuse reports of more kinds than can be counted."""
+    if outputs > MOST_OUTPUTS:
+        raise TooLargeError(
+            f"{name} on {cells:,} cells has reports of {outputs:,} kinds, whose counts and "
+            f"readings need {3 * 8 * outputs / 2**30:.1f} GiB; the limit is {MOST_OUTPUTS:,} "
+            f"kinds. {remedy}"
+        )
+
+
+def axis_codes(cells: NDArray[np.int64], shape: Sequence[int]) -> list[NDArray[np.int64]]:
+    """The place along every axis of cells that are flat in C order."""
+    codes = []
+    for size in reversed(shape[1:]):
+        above = cells // size
+        codes.append(cells - above * size)
+        cells = above
+    return [cells, *reversed(codes)]

@@ -1,0 +1,1 @@
+"""From reports to tallies: what a collector holds."""

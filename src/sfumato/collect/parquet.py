@@ -1,0 +1,161 @@
+"""Reports and tallies as Arrow tables and Parquet files, versioned and tied to their study."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from sfumato.arrays import Layout, Outputs
+from sfumato.bitcolumns import BitColumns
+from sfumato.errors import FormatError
+from sfumato.files import write_whole
+
+VERSION = 1
+_KEY = b"sfumato"
+
+Kind = Literal["reports", "tally"]
+
+
+def to_table(
+    kind: Kind,
+    fingerprint: str,
+    names: Sequence[str],
+    layouts: Sequence[Layout],
+    columns: Sequence[Outputs],
+    people: Any = None,
+) -> pa.Table:
+    """One row a report, or with `people` one row a combination and how many sent it."""
+    arrays = [_to_arrow(layout, column) for layout, column in zip(layouts, columns, strict=True)]
+    fields = [
+        pa.field(name, array.type, nullable=False)
+        for name, array in zip(names, arrays, strict=True)
+    ]
+    if people is not None:
+        arrays.append(pa.array(people, type=pa.int64()))
+        fields.append(pa.field(count_name(names), pa.int64(), nullable=False))
+    head = {
+        "version": VERSION,
+        "kind": kind,
+        "study": fingerprint,
+        "axes": [
+            {"name": name, "outputs": layout.kind, "count": layout.count}
+            for name, layout in zip(names, layouts, strict=True)
+        ],
+    }
+    metadata = {_KEY: json.dumps(head, ensure_ascii=False).encode()}
+    return pa.table(arrays, schema=pa.schema(fields, metadata=metadata))
+
+
+def count_name(names: Sequence[str]) -> str:
+    """The name of a tally's last column, which no axis has."""
+    name = "people"
+    while name in names:
+        name += "_"
+    return name
+
+
+def read_head(table: pa.Table, kind: Kind, what: str) -> dict[str, Any]:
+    """What a table says of itself, refused unless it is ours and not newer."""
+    raw = (table.schema.metadata or {}).get(_KEY)
+    try:
+        head = json.loads(raw) if raw else None
+        good = (
+            isinstance(head, dict)
+            and isinstance(head["version"], int)
+            and isinstance(head["study"], str)
+            and isinstance(head["axes"], list)
+            and head["kind"] in ("reports", "tally")
+        )
+    except (ValueError, KeyError):
+        head, good = None, False
+    if head is None or not good:
+        raise FormatError(
+            f"{what} holds no sfumato {kind}: its metadata is missing or damaged; "
+            f"use a file that 'sfumato {'encode' if kind == 'reports' else 'tally'}' wrote"
+        )
+    if head["version"] > VERSION:
+        raise FormatError(
+            f"{what} has format version {head['version']}, newer than this package's {VERSION}; "
+            "update sfumato"
+        )
+    if head["kind"] != kind:
+        raise FormatError(f"{what} holds a sfumato {head['kind']}, where {kind} was expected")
+    return dict(head)
+
+
+def read_layouts(head: dict[str, Any], what: str) -> tuple[list[str], list[Layout]]:
+    """Names and layouts of the axes, from a table's metadata."""
+    try:
+        names = [str(axis["name"]) for axis in head["axes"]]
+        layouts = [Layout(axis["outputs"], int(axis["count"])) for axis in head["axes"]]
+    except (KeyError, TypeError, ValueError):
+        raise FormatError(f"{what} has damaged metadata; write it anew") from None
+    if any(layout.kind not in ("symbols", "bits") or layout.count < 1 for layout in layouts):
+        raise FormatError(f"{what} has damaged metadata; write it anew")
+    return names, layouts
+
+
+def read_outputs(
+    table: pa.Table, names: Sequence[str], layouts: Sequence[Layout], what: str
+) -> list[Outputs]:
+    """The outputs of every axis, each checked against its layout."""
+    outputs = []
+    for name, layout in zip(names, layouts, strict=True):
+        if name not in table.column_names:
+            raise FormatError(f"{what} lacks the column {name!r}; write it anew")
+        column = table.column(name)
+        if column.null_count:
+            raise FormatError(f"column {name!r} of {what} has empty cells; write it anew")
+        outputs.append(_from_arrow(layout, column, f"column {name!r} of {what}"))
+    return outputs
+
+
+def _to_arrow(layout: Layout, column: Outputs) -> pa.Array:
+    """One axis' outputs as an Arrow array."""
+    if isinstance(column, BitColumns):
+        width = (layout.count + 7) // 8
+        data = pa.py_buffer(np.ascontiguousarray(column.to_rows()))
+        return pa.Array.from_buffers(pa.binary(width), len(column), [None, data])
+    return pa.array(column.astype(np.min_scalar_type(layout.count - 1), copy=False))
+
+
+def _from_arrow(layout: Layout, column: pa.ChunkedArray, what: str) -> Outputs:
+    """One axis' outputs from an Arrow column."""
+    merged = column.combine_chunks()
+    if isinstance(merged, pa.ChunkedArray):  # no chunk at all, or too long for one
+        merged = pa.concat_arrays(merged.chunks) if merged.num_chunks else pa.array([], merged.type)
+    if layout.kind == "bits":
+        width = (layout.count + 7) // 8
+        if merged.type != pa.binary(width):
+            raise FormatError(f"{what} must hold {width} bytes a report, got {merged.type}")
+        raw = np.frombuffer(merged.buffers()[1] or b"", dtype=np.uint8)
+        rows = raw[merged.offset * width :][: len(merged) * width].reshape(len(merged), width)
+        return BitColumns.from_rows(rows, layout.count)
+    if not pa.types.is_integer(merged.type):
+        raise FormatError(f"{what} must hold whole numbers, got {merged.type}")
+    symbols: NDArray[np.integer[Any]] = merged.to_numpy(zero_copy_only=False)
+    if symbols.size and (symbols.min() < 0 or symbols.max() >= layout.count):
+        raise FormatError(f"{what} must hold numbers from 0 to {layout.count - 1}; some do not")
+    return symbols.astype(np.min_scalar_type(layout.count - 1), copy=False)
+
+
+def write_parquet(table: pa.Table, path: str | Path) -> None:
+    """Write a Parquet file all at once or not at all."""
+    write_whole(path, lambda file: pq.write_table(table, file, compression="zstd"))
+
+
+def read_parquet(path: str | Path) -> pa.Table:
+    """Read a Parquet file, with an error that says what to do."""
+    try:
+        return pq.read_table(path)
+    except FileNotFoundError:
+        raise FormatError(f"there is no file {str(path)!r}; check the path") from None
+    except (pa.ArrowInvalid, OSError):
+        raise FormatError(f"{str(path)!r} is damaged or not a Parquet file") from None

@@ -1,0 +1,94 @@
+"""Experiments: the tally that a known population would have sent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.arrays import DENSE_CELLS
+from sfumato.channels.base import Channel
+from sfumato.channels.rounding import RoundedChannel
+from sfumato.collect.statistics import BitReports, SymbolCounts
+from sfumato.errors import StudyError
+from sfumato.randomness.bits import SeededBits
+from sfumato.study.product import Product
+
+_PEOPLE_AT_ONCE = 1 << 20
+_MOST_ENTRIES = 1 << 27  # of one axis' matrix of cells by outputs
+# A multinomial draw of one cell costs about as much as this many people encoded one by one.
+_DRAW_COST = 4.0
+
+
+def as_counts(counts: ArrayLike, shape: Sequence[int]) -> NDArray[np.int64]:
+    """A true histogram over all cells, checked."""
+    given = np.asarray(counts)
+    if given.size != math.prod(shape) or (given.ndim > 1 and given.shape != tuple(shape)):
+        raise StudyError(
+            f"counts must have one entry a cell, shape {' × '.join(map(str, shape))} or flat in C "
+            f"order, got shape {given.shape}"
+        )
+    whole = given.astype(np.float64)
+    if not np.isfinite(whole).all() or (whole < 0).any() or (whole != np.floor(whole)).any():
+        raise StudyError("counts must be whole numbers of people, zero or more; some are not")
+    return given.astype(np.int64).reshape(tuple(shape))
+
+
+def draw_tally(
+    mechanism: Product, counts: NDArray[np.int64], seed: int
+) -> SymbolCounts | BitReports:
+    """A statistically exact draw of the tally: by cells where that is cheaper, else by person."""
+    people = int(counts.sum())
+    symbols = all(layout.kind == "symbols" for layout in mechanism.layouts)
+    sizes = [channel.size for channel in mechanism.channels]
+    counts = counts.reshape(sizes)
+    draws = sum(math.prod(sizes) * layout.count for layout in mechanism.layouts)
+    entries = [channel.size * channel.layout.count for channel in mechanism.channels]
+    small = max(sizes) <= DENSE_CELLS and max(entries) <= _MOST_ENTRIES
+    if symbols and small and draws < _DRAW_COST * people:
+        return _draw_by_cell(mechanism, counts, seed)
+    return _draw_by_person(mechanism, counts, seed)
+
+
+def _draw_by_cell(mechanism: Product, counts: NDArray[np.int64], seed: int) -> SymbolCounts:
+    """Split every cell's people over the outputs, axis after axis."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    table = counts
+    for axis, channel in enumerate(mechanism.channels):
+        law = channel.likelihood()
+        law /= law.sum(axis=1, keepdims=True)
+        cells = np.moveaxis(table, axis, -1)
+        out = np.zeros((*cells.shape[:-1], law.shape[1]), dtype=np.int64)
+        for cell in range(channel.size):
+            out += rng.multinomial(cells[..., cell], law[cell])
+        table = np.moveaxis(out, -1, axis)
+    found = np.nonzero(table)
+    return SymbolCounts.of(mechanism.layouts, found, table[found])
+
+
+def _draw_by_person(
+    mechanism: Product, counts: NDArray[np.int64], seed: int
+) -> SymbolCounts | BitReports:
+    """Encode every person, a chunk at a time."""
+    bits = SeededBits(seed)
+    cells = np.flatnonzero(counts)
+    people = counts.ravel()[cells]
+    ends = np.cumsum(people)
+    parts: list[Any] = []
+    total = int(ends[-1]) if len(ends) else 0
+    for start in range(0, total, _PEOPLE_AT_ONCE):
+        which = np.arange(start, min(start + _PEOPLE_AT_ONCE, total))
+        chunk = cells[np.searchsorted(ends, which, side="right")]
+        places = np.unravel_index(chunk, counts.shape)
+        codes = [_code(c, p) for c, p in zip(mechanism.channels, places, strict=True)]
+        parts.append(mechanism.tally(mechanism.perturb(codes, bits)))
+    return mechanism.merge(parts)
+
+
+def _code(channel: Channel, cells: NDArray[np.intp]) -> NDArray[np.int64]:
+    """The code of a cell's own place: on a grid point, where rounding has nothing to do."""
+    codes = cells.astype(np.int64)
+    return codes << channel.resolution if isinstance(channel, RoundedChannel) else codes

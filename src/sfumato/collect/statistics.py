@@ -1,0 +1,397 @@
+"""What a collector keeps of many reports, and the one thing it is asked for: sums of products.
+
+Every answer is a sum over people of a product over axes of a function of that axis' output. The
+function is a vector of coefficients: one a symbol, or for bits read as +1 and −1 the constant and
+one a bit. Four keepers can compute such sums; they differ in what they store and what a sum costs:
+
+- `SymbolCounts`: a sparse contingency table of distinct outputs, if every output is a symbol;
+- `BitReports`: the reports themselves as packed columns, if some outputs are bits;
+- `grids.Grid` and `grids.PrefixGrid`: tables made from either, for small enough grids.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.arrays import Floats, Layout, Outputs
+from sfumato.bitcolumns import BitColumns, popcount, words_for
+from sfumato.errors import TooLargeError
+
+Vectors: TypeAlias = Sequence[Floats | None]
+_Term: TypeAlias = tuple[NDArray[np.uint64] | None, float]
+_Group: TypeAlias = tuple[int, float, NDArray[np.uint64] | None, int]
+
+MOST_GRID = 1 << 24
+_MOST_KEYS = 1 << 62
+_MOST_GROUPS = 64
+_PEOPLE_AT_ONCE = 1 << 16
+
+
+class Statistic(Protocol):
+    """Anything that can sum products over people."""
+
+    @property
+    def count(self) -> int:
+        """Number of reports."""
+        ...
+
+    def sum(self, vectors: Vectors) -> float:
+        """Sum over people of the product over axes; None stands for the constant one."""
+        ...
+
+    def cost(self, vectors: Vectors) -> float:
+        """Roughly how many memory accesses `sum` would take."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SymbolCounts:
+    """How many people sent each combination of symbols; combinations nobody sent are left out.
+
+    Where people have weights, `people` holds their sums in floats, and `count` still the reports.
+    """
+
+    layouts: tuple[Layout, ...]
+    symbols: tuple[NDArray[np.integer[Any]], ...]
+    people: NDArray[np.int64] | Floats
+    count: int
+
+    @classmethod
+    def of(
+        cls,
+        layouts: tuple[Layout, ...],
+        columns: Sequence[NDArray[np.integer[Any]]],
+        people: NDArray[np.int64] | Floats | None = None,
+        count: int | None = None,
+    ) -> SymbolCounts:
+        """Count combinations; with `people` given, rows already stand for that many.
+
+        Args:
+            layouts: How each axis' output is written.
+            columns: The symbols, one column an axis.
+            people: Whole numbers, or weights in floats.
+            count: Number of reports, where `people` are weights.
+        """
+        shape = tuple(layout.count for layout in layouts)
+        if people is not None and people.dtype.kind == "f":
+            # Without weight nothing is left of a report but its number.
+            columns, people = [c[people > 0] for c in columns], people[people > 0]
+        rows = len(columns[0])
+        if math.prod(shape) <= max(4 * rows, 1 << 12):
+            key = np.ravel_multi_index(tuple(columns), shape)
+            if people is None:
+                dense = np.bincount(key, minlength=math.prod(shape))
+            else:
+                dense = np.zeros(math.prod(shape), dtype=people.dtype)
+                np.add.at(dense, key, people)
+            found = np.flatnonzero(dense)
+            symbols: tuple[NDArray[Any], ...] = np.unravel_index(found, shape)
+            totals: NDArray[Any] = dense[found]
+        else:
+            symbols, totals = _distinct(shape, columns, people)
+        kinds = [np.min_scalar_type(size - 1) for size in shape]
+        packed = tuple(s.astype(kind) for s, kind in zip(symbols, kinds, strict=True))
+        return cls(layouts, packed, totals, int(totals.sum()) if count is None else count)
+
+    def sum(self, vectors: Vectors) -> float:
+        """One pass over the distinct combinations."""
+        return float(self._weights(vectors).sum())
+
+    def cost(self, vectors: Vectors) -> float:
+        """Distinct combinations times axes asked about."""
+        return 2.0 * len(self.people) * (1 + sum(v is not None for v in vectors))
+
+    def _weights(self, vectors: Vectors) -> Floats:
+        """Each combination's people times the product of the functions."""
+        weights = self.people.astype(np.float64)
+        for symbol, vector in zip(self.symbols, vectors, strict=True):
+            if vector is not None:
+                weights *= vector[symbol]
+        return weights
+
+    def profile(self, axes: Sequence[int], vectors: Vectors) -> Floats:
+        """Sums split by the outputs of some axes, as a dense array over those axes."""
+        shape = tuple(self.layouts[axis].count for axis in axes)
+        _refuse_grid(shape)
+        weights = self._weights([None if d in axes else v for d, v in enumerate(vectors)])
+        key = np.ravel_multi_index(tuple(self.symbols[axis] for axis in axes), shape)
+        split = np.bincount(key, weights, minlength=math.prod(shape))
+        return split.astype(np.float64).reshape(shape)
+
+    def profile_cost(self, axes: Sequence[int]) -> float:
+        """One pass, and the array."""
+        return len(self.people) * 3.0 + math.prod(self.layouts[axis].count for axis in axes)
+
+    def __add__(self, other: SymbolCounts) -> SymbolCounts:
+        columns = [np.concatenate(pair) for pair in zip(self.symbols, other.symbols, strict=True)]
+        people = np.concatenate([self.people, other.people])
+        return SymbolCounts.of(self.layouts, columns, people, self.count + other.count)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, SymbolCounts)
+            and self.layouts == other.layouts
+            and self.count == other.count
+            and _same(self.people, other.people)
+            and all(np.array_equal(a, b) for a, b in zip(self.symbols, other.symbols, strict=True))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BitReports:
+    """All reports as columns: packed bits where an axis sends bits, symbols where it does not."""
+
+    layouts: tuple[Layout, ...]
+    columns: tuple[Outputs, ...]
+    count: int
+    #: What each report counts for; None is one for everybody.
+    weights: Floats | None = None
+
+    def sum(self, vectors: Vectors) -> float:
+        """Expand the product into monomials of bits, each one a parity and a count of ones."""
+        terms = self._terms(vectors)
+        by_parity = math.prod(len(t) for t in terms) * words_for(self.count)
+        by_person = 3.0 * self.count * sum(len(t) for t in terms)
+        if terms and by_parity > by_person:
+            return self._sum_by_person(vectors)
+        return float(self._collect((), vectors, [terms])[()])
+
+    def cost(self, vectors: Vectors) -> float:
+        """Monomials times words."""
+        monomials = math.prod(len(terms) for terms in self._terms(vectors))
+        return monomials * words_for(self.count) * 3.0
+
+    def profile(self, axes: Sequence[int], vectors: Vectors) -> Floats:
+        """Sums split by the features of some axes: symbols, or the constant and each bit."""
+        layouts = [self.layouts[axis] for axis in axes]
+        _refuse_grid(tuple(layout.features for layout in layouts))
+        bits = [axis for axis in axes if self.layouts[axis].kind == "bits"]
+        others = self._terms([None if d in axes else v for d, v in enumerate(vectors)])
+        features: list[list[_Term]] = []
+        for axis in bits:
+            every = np.ones(self.layouts[axis].features)
+            features += self._terms([every if d == axis else None for d in range(len(vectors))])
+        questions = [[*([term] for term in p), *others] for p in itertools.product(*features)]
+        symbols = tuple(axis for axis in axes if axis not in bits)
+        split = self._collect(symbols, vectors, questions)
+        # Bits stand first, symbols last: put the axes back in the order asked for.
+        wide = split.reshape(
+            *(self.layouts[axis].features for axis in bits),
+            *(self.layouts[axis].count for axis in symbols),
+        )
+        return np.transpose(wide, [[*bits, *symbols].index(axis) for axis in axes])
+
+    def profile_cost(self, axes: Sequence[int]) -> float:
+        """One sum a combination of features."""
+        return math.prod(self.layouts[axis].features for axis in axes) * words_for(self.count) * 4.0
+
+    def _collect(
+        self, symbols: tuple[int, ...], vectors: Vectors, questions: Sequence[list[list[_Term]]]
+    ) -> Floats:
+        """For each question about bits, its sum over people, split by some symbol axes."""
+        shape = tuple(self.layouts[axis].count for axis in symbols)
+        cells = math.prod(shape)
+        out = np.zeros((len(questions), cells))
+        key, weights = self._symbol_key(symbols), self._symbol_weights(vectors, symbols)
+        groups = _groups(key, weights, self.count)
+        for row, terms in zip(out, questions, strict=True):
+            for coefficient, parity, degree in _walk(terms):
+                if groups is not None:
+                    for cell, level, mask, people in groups:
+                        row[cell] += coefficient * level * _signed(parity, mask, degree, people)
+                else:
+                    signs = self._signs(parity, degree)
+                    signed = signs if weights is None else signs * weights
+                    at = np.zeros(self.count, dtype=np.int64) if key is None else key
+                    row += coefficient * np.bincount(at, signed, minlength=cells)
+        return out.reshape(len(questions), *shape) if symbols or len(questions) > 1 else out[0, 0]
+
+    def _terms(self, vectors: Vectors) -> list[list[_Term]]:
+        """For each bit axis asked about, its columns and coefficients; None is the constant."""
+        found = []
+        for column, vector in zip(self.columns, vectors, strict=True):
+            if vector is None or not isinstance(column, BitColumns):
+                continue
+            terms: list[_Term] = [(None, float(vector[0]))] if vector[0] else []
+            places = np.flatnonzero(vector[1:]).tolist()
+            terms += [(column.words[k], float(vector[k + 1])) for k in places]
+            found.append(terms)
+        return found
+
+    def _symbol_key(self, axes: Sequence[int]) -> NDArray[np.int64] | None:
+        """Each person's combination of symbols on some axes, as one number."""
+        if not axes:
+            return None
+        shape = tuple(self.layouts[axis].count for axis in axes)
+        columns = [self.columns[axis] for axis in axes]
+        return np.ravel_multi_index([np.asarray(column) for column in columns], shape)
+
+    def _symbol_weights(
+        self, vectors: Vectors, left_out: Sequence[int] = (), rows: slice = slice(None)
+    ) -> Floats | None:
+        """Each person's weight times the product over the symbol axes asked about, or None."""
+        weights = None if self.weights is None else self.weights[rows]
+        for axis, (column, vector) in enumerate(zip(self.columns, vectors, strict=True)):
+            if vector is None or isinstance(column, BitColumns) or axis in left_out:
+                continue
+            values = vector[column[rows]]
+            weights = values if weights is None else weights * values
+        return weights
+
+    def _signs(self, parity: NDArray[np.uint64] | None, degree: int) -> Floats:
+        """Each person's product of signs."""
+        if parity is None:
+            return np.ones(self.count)
+        odd = BitColumns(parity[None, :], self.count).to_matrix()[:, 0]
+        return np.where(odd == (degree % 2 == 0), -1.0, 1.0)
+
+    def _sum_by_person(self, vectors: Vectors) -> float:
+        """Evaluate the product for each person, chunk by chunk."""
+        total = 0.0
+        for start in range(0, self.count, _PEOPLE_AT_ONCE):
+            rows = slice(start, min(start + _PEOPLE_AT_ONCE, self.count))
+            weights = self._symbol_weights(vectors, rows=rows)
+            product = np.ones(rows.stop - start) if weights is None else weights
+            for column, vector in zip(self.columns, vectors, strict=True):
+                if vector is not None and isinstance(column, BitColumns):
+                    matrix = column[rows].to_matrix()
+                    product = product * (vector[0] - vector[1:].sum() + 2 * (matrix @ vector[1:]))
+            total += float(product.sum())
+        return total
+
+    def __add__(self, other: BitReports) -> BitReports:
+        columns = [
+            join_outputs(layout, pair)
+            for layout, *pair in zip(self.layouts, self.columns, other.columns, strict=True)
+        ]
+        weights = (
+            None
+            if self.weights is None or other.weights is None
+            else np.concatenate([self.weights, other.weights])
+        )
+        return BitReports(self.layouts, tuple(columns), self.count + other.count, weights)
+
+    def __eq__(self, other: object) -> bool:
+        """The same reports in any order."""
+        return (
+            isinstance(other, BitReports)
+            and self.layouts == other.layouts
+            and self.count == other.count
+            and np.array_equal(self._sorted_rows(), other._sorted_rows())
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _sorted_rows(self) -> NDArray[np.uint8]:
+        """Every report as a row of bytes, in order."""
+        parts = [
+            column.to_rows()
+            if isinstance(column, BitColumns)
+            else column.astype("<u8")[:, None].view(np.uint8)
+            for column in self.columns
+        ]
+        parts += [] if self.weights is None else [self.weights[:, None].view(np.uint8)]
+        rows = np.concatenate(parts, axis=1)
+        return rows[np.lexsort(rows.T)]
+
+
+def join_outputs(layout: Layout, parts: Sequence[Outputs]) -> Outputs:
+    """Outputs of one axis, people after people."""
+    if layout.kind == "bits":
+        packed = [part for part in parts if isinstance(part, BitColumns)]
+        return BitColumns.concatenate(packed, layout.count)
+    return np.concatenate([part for part in parts if not isinstance(part, BitColumns)])
+
+
+def _distinct(
+    shape: tuple[int, ...],
+    columns: Sequence[NDArray[np.integer[Any]]],
+    people: NDArray[np.int64] | Floats | None,
+) -> tuple[tuple[NDArray[Any], ...], NDArray[np.int64] | Floats]:
+    """Distinct rows in order, and how many people each stands for."""
+    if math.prod(shape) < _MOST_KEYS:
+        key = np.ravel_multi_index(tuple(columns), shape)
+        keys, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
+        symbols: tuple[NDArray[Any], ...] = np.unravel_index(keys, shape)
+    else:
+        stacked = np.stack([column.astype(np.int64) for column in columns], axis=1)
+        found, inverse, counts = np.unique(stacked, axis=0, return_inverse=True, return_counts=True)
+        symbols = tuple(found.T)
+    if people is None:
+        return symbols, counts
+    totals: NDArray[Any] = np.zeros(len(counts), dtype=people.dtype)
+    np.add.at(totals, inverse.reshape(-1), people)
+    return symbols, totals
+
+
+def _same(a: NDArray[np.int64] | Floats, b: NDArray[np.int64] | Floats) -> bool:
+    """The same people; sums of weights may differ by rounding, as their order does."""
+    if a.dtype.kind != b.dtype.kind or len(a) != len(b):
+        return False
+    return bool(np.array_equal(a, b) if a.dtype.kind == "i" else np.allclose(a, b, 1e-9, 0.0))
+
+
+def _walk(terms: Sequence[list[_Term]]) -> Iterator[tuple[float, NDArray[np.uint64] | None, int]]:
+    """Every monomial: its coefficient, the parity of its columns, and how many there are."""
+    if not terms:
+        yield 1.0, None, 0
+        return
+    for coefficient, parity, degree in _walk(terms[:-1]):
+        for column, factor in terms[-1]:
+            if column is None:
+                yield coefficient * factor, parity, degree
+            else:
+                joint = column if parity is None else parity ^ column
+                yield coefficient * factor, joint, degree + 1
+
+
+def _groups(
+    key: NDArray[np.int64] | None, weights: Floats | None, count: int
+) -> list[_Group] | None:
+    """People by cell and weight: cell, weight, mask and size of each group; None if too many."""
+    if key is None and weights is None:
+        return [(0, 1.0, None, count)]
+    levels, level = (
+        (np.ones(1), np.zeros(count, dtype=np.int64))
+        if weights is None
+        else np.unique(weights, return_inverse=True)
+    )
+    cell = np.zeros(count, dtype=np.int64) if key is None else key
+    found, group = np.unique(cell * len(levels) + level, return_inverse=True)
+    if len(found) > _MOST_GROUPS:
+        return None
+    masks = BitColumns.from_matrix(group[:, None] == np.arange(len(found))).words
+    return [
+        (int(f) // len(levels), float(levels[int(f) % len(levels)]), mask, popcount(mask))
+        for f, mask in zip(found, masks, strict=True)
+    ]
+
+
+def _signed(
+    parity: NDArray[np.uint64] | None, mask: NDArray[np.uint64] | None, degree: int, people: int
+) -> int:
+    """Sum over people of a product of `degree` signs, from the parity of their bits."""
+    if parity is None:
+        return people
+    odd = popcount(parity if mask is None else parity & mask)
+    balance = people - 2 * odd
+    return balance if degree % 2 == 0 else -balance
+
+
+def _refuse_grid(shape: tuple[int, ...]) -> None:
+    """Refuse arrays beyond the stated size."""
+    if math.prod(shape) > MOST_GRID:
+        raise TooLargeError(
+            f"a table of {' × '.join(map(str, shape))} entries needs "
+            f"{math.prod(shape) * 8 / 2**30:.1f} GiB; the limit is {MOST_GRID} entries. "
+            "Ask about fewer axes at once, or about groups of cells (bins=...)"
+        )

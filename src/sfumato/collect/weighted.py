@@ -1,0 +1,175 @@
+"""Public weights: what each report counts for, where the collector knows it.
+
+Estimator:
+    Σ_i w_i·f(y_i) is unbiased for the weight of those asked about, and its variance given the data
+    is Σ_i w_i²·(Π_d E[f_d² | x_d] − Π_d w_d(x_d)²): sums of the same kind with squared weights. So
+    two statistics are kept, one with weights and one with their squares, and no group a distinct
+    weight, as in Xiang et al. 2020, §4.3.2.
+
+A weight that must be hidden is one more protected axis instead: see `Estimate.total`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.arrays import Floats
+from sfumato.collect.statistics import BitReports, SymbolCounts
+from sfumato.errors import DataError, StudyError, rows
+from sfumato.estimation.weighted import WeightedEstimate
+
+if TYPE_CHECKING:
+    from sfumato.study.reports import Reports
+    from sfumato.study.study import Study
+
+
+# Squares of weights within these bounds neither vanish nor overflow, nor do sums of them.
+LEAST_WEIGHT, MOST_WEIGHT = 1e-100, 1e100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightedTally:
+    """Reports of one study with a public weight each, reduced to what answers need.
+
+    Made by `Study.tally(reports, weights=...)`. Weighted tallies of one study add up. There is no
+    file for them: keep the reports and their weights.
+
+    Example:
+        >>> import sfumato as sf
+        >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+        >>> reports = study.encode({"age": [31, 42, 77] * 1_000}, bits=sf.SeededBits(1))
+        >>> tally = study.tally(reports, weights=[2.0, 0.5, 1.5] * 1_000)
+        >>> tally.weight
+        4000.0
+        >>> print(tally.estimate().count(age=(30, 50)))
+        2,280 ± 130
+    """
+
+    study: Study
+    statistic: SymbolCounts | BitReports
+    squared: SymbolCounts | BitReports
+
+    @property
+    def n(self) -> int:
+        """Number of reports."""
+        return self.statistic.count
+
+    @property
+    def weight(self) -> float:
+        """The weight of all reports together."""
+        return self.statistic.sum([None] * len(self.study.axes))
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return (
+            f"<weighted tally of {self.n:,} reports of study {self.study.name!r}, "
+            f"weight {self.weight:,.6g}>"
+        )
+
+    def __add__(self, other: WeightedTally) -> WeightedTally:
+        if not isinstance(other, WeightedTally):
+            return NotImplemented
+        self.study.refuse_other(other.study.fingerprint, "the other tally")
+        merge = self.study.mechanism.merge
+        return WeightedTally(
+            self.study,
+            merge([self.statistic, other.statistic]),
+            merge([self.squared, other.squared]),
+        )
+
+    def __radd__(self, other: object) -> WeightedTally:
+        """Let `sum(tallies)` start from 0."""
+        return self if other == 0 else NotImplemented
+
+    def __eq__(self, other: object) -> bool:
+        """The same reports and weights; sums of weights are equal up to rounding."""
+        return (
+            isinstance(other, WeightedTally)
+            and self.study.fingerprint == other.study.fingerprint
+            and self.statistic == other.statistic
+            and self.squared == other.squared
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def estimate(self, method: str = "unbiased", *, via: str = "auto") -> WeightedEstimate:
+        """Weighted answers, ready to be asked: counts are sums of weights, shares are of them.
+
+        Args:
+            method: Only "unbiased": a likelihood of the reports does not know their weights.
+            via: How sums are found, as in `Tally.estimate`.
+        """
+        if method != "unbiased":
+            raise StudyError(
+                f"weighted answers are unbiased only, got method={method!r}; leave it out, or "
+                "tally groups of equal weight and estimate each by likelihood"
+            )
+        return WeightedEstimate(self.study, self.statistic, via=via, squared=self.squared)
+
+
+def weighted_tally(study: Study, parts: Iterable[Reports], weights: ArrayLike) -> WeightedTally:
+    """Tally reports, in order, with one weight each."""
+    given = read_weights(weights)
+    first, second = [], []
+    seen = 0
+    for part in parts:
+        share = given[seen : seen + len(part)]
+        seen += len(part)
+        if len(share) == len(part):  # else the lengths differ, which is told once all are known
+            first.append(study.mechanism.tally(part.outputs, share))
+            second.append(study.mechanism.tally(part.outputs, share**2))
+    if seen != len(given):
+        raise DataError(
+            f"weights must be one a report, got {len(given):,} weights for {seen:,} reports; "
+            "give them in the order of the reports"
+        )
+    nobody = study.mechanism.tally(study.mechanism.no_outputs(), np.zeros(0))
+    merge = study.mechanism.merge
+    return WeightedTally(study, merge([nobody, *first]), merge([nobody, *second]))
+
+
+def read_weights(weights: ArrayLike) -> Floats:
+    """Weights as floats; what is not a weight is refused by row number.
+
+    Example:
+        >>> read_weights([1, 2.5]).tolist()
+        [1.0, 2.5]
+    """
+    given = np.asarray(weights)
+    numeric = given.dtype.kind in "iuf" or not given.size
+    if given.dtype.kind == "O":
+        try:
+            given, numeric = given.astype(np.float64), True
+        except (TypeError, ValueError):
+            numeric = False
+    if given.ndim != 1 or not numeric:
+        raise DataError(
+            f"weights must be a list of numbers, one a report, got an array of {given.dtype} with "
+            f"{given.ndim} axes; convert them to numbers first"
+        )
+    found = given.astype(np.float64) + 0.0  # a copy of our own, without negative zeros
+    _refuse(~np.isfinite(found), "must be finite numbers", "leave these reports out, or weigh them")
+    _refuse(found < 0, "must not be negative", "tally such reports by themselves and subtract")
+    outside = (found > 0) & ((found < LEAST_WEIGHT) | (found > MOST_WEIGHT))
+    rule = f"must be 0 or lie between {LEAST_WEIGHT:g} and {MOST_WEIGHT:g}"
+    _refuse(outside, rule, "use other units")
+    return found
+
+
+def _refuse(bad: NDArray[np.bool_], rule: str, remedy: str) -> None:
+    """Refuse weights that break a rule, by row number."""
+    if bad.any():
+        found = (np.flatnonzero(bad) + 1).tolist()
+        raise DataError(
+            f"weights {rule}, and {len(found)} of {len(bad)} break this ({rows(found)}); {remedy}"
+        )

@@ -1,0 +1,1 @@
+"""Likelihood decoding: the population under which the reports are most likely."""

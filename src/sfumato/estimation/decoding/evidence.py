@@ -1,0 +1,224 @@
+"""How much smoothing the reports want: the strengths of the field with the largest evidence.
+
+Two families are tried. In one, cells vary by themselves: that suits spiky populations. In the
+other, neighbours along ordered axes are alike, to first or second order: that suits smooth ones.
+The second is climbed from a few starting points in steps of a decade, the first tried throughout.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from sfumato.estimation.decoding.field import DENSE_CELLS, Field, Fit, Strengths, fit
+from sfumato.estimation.decoding.mixture import JointMixture, Mixture, SymbolMixture
+
+Progress = Callable[[float], None]
+
+_CELLS = tuple(10.0 ** (k / 2) for k in range(-6, 5))
+_FIRST = tuple(10.0**k for k in range(-3, 5))
+_SECOND = (0.0, *(10.0**k for k in range(7)))
+_UNORDERED = 1e-3  # beside smooth axes, how little the levels of unordered cells are held
+_AGAINST_ROUGH = 5.0  # nats: cells are taken to vary by themselves only on good evidence
+_DOUBT = 40.0  # nats: rough fits this much less likely than the best still widen intervals
+COARSE_CELLS = 1 << 12
+_FEW_CELLS = 1 << 8
+_WHOLE_CELLS = 1 << 14
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Posterior:
+    """The fit that answers, and the rough ones that intervals must make room for."""
+
+    mixture: Mixture
+    best: Fit
+    rough: tuple[Fit, ...]
+
+    @property
+    def is_rough(self) -> bool:
+        """Whether the reports show no smoothness along any axis."""
+        return not any(first or second for first, second in self.best.field.strengths.along)
+
+
+def choose(
+    mixture: Mixture, ordered: Sequence[bool], *, progress: Progress | None = None
+) -> Posterior:
+    """Fit the field at the strengths the reports find likeliest."""
+    cells = math.prod(mixture.shape)
+    if isinstance(mixture, SymbolMixture | JointMixture) and any(ordered):
+        if cells > _WHOLE_CELLS:
+            return _by_coarse(mixture, ordered, progress, COARSE_CELLS)
+        if isinstance(mixture, SymbolMixture) and _is_dear(mixture) and all(ordered):
+            return _by_coarse(mixture, ordered, progress, _FEW_CELLS)
+    # Threads fight over products of small matrices: one is faster than many.
+    with threadpool_limits(1):
+        return _search(mixture, ordered, progress)
+
+
+def _search(mixture: Mixture, ordered: Sequence[bool], progress: Progress | None) -> Posterior:
+    """Try both families and settle on what was found."""
+    rough = _rough_fits(mixture, len(ordered))
+    if progress is not None:
+        progress(0.3)
+    smooth: list[Fit] = []
+    if any(ordered):
+        space = _SmoothSpace(ordered)
+        smooth = _climb(mixture, list(space.starts()), space)
+    if progress is not None:
+        progress(1.0)
+    return _settle(mixture, rough, smooth)
+
+
+def _settle(mixture: Mixture, rough: list[Fit], smooth: list[Fit]) -> Posterior:
+    """The likeliest fit, and the rough ones that are not out of the question."""
+    roughest = max(rough, key=lambda f: f.evidence)
+    best = max(smooth, key=lambda f: f.evidence, default=roughest)
+    if roughest.evidence - _AGAINST_ROUGH > best.evidence:
+        best = roughest
+    doubtful = [f for f in rough if f.evidence >= roughest.evidence - _DOUBT]
+    if math.prod(mixture.shape) > DENSE_CELLS and len(doubtful) > 1:
+        doubtful = [doubtful[0], doubtful[-1]]  # where each is dear, the two extremes
+    return Posterior(mixture, best, tuple(doubtful))
+
+
+def _rough_fits(mixture: Mixture, axes: int) -> list[Fit]:
+    """Fits in which cells vary by themselves, outwards from the middle while doubt is left."""
+    seen: dict[int, Fit] = {}
+
+    def visit(level: int, near: int | None) -> float:
+        if level not in seen:
+            strengths = Strengths(_CELLS[level], ((0.0, 0.0),) * axes)
+            start = None if near is None else seen[near].theta()
+            seen[level] = fit(mixture, Field(mixture.shape, strengths), start)
+        return seen[level].evidence
+
+    middle = _CELLS.index(10.0**-1)
+    top = visit(middle, None)
+    stride = 1 if math.prod(mixture.shape) <= DENSE_CELLS else 2  # where fits are dear, decades
+    for step in (stride, -stride):
+        level = middle
+        while 0 <= level + step < len(_CELLS):
+            value = visit(level + step, level)
+            level += step
+            top = max(top, value)
+            if value < top - _DOUBT:
+                break
+    return [seen[level] for level in sorted(seen)]
+
+
+class _SmoothSpace:
+    """Two coordinates an ordered axis: first and second differences."""
+
+    def __init__(self, ordered: Sequence[bool]) -> None:
+        self._ordered = tuple(ordered)
+        self.sizes = (len(_FIRST), len(_SECOND)) * sum(ordered)
+
+    def strengths(self, place: tuple[int, ...]) -> Strengths:
+        """The strengths at a place of the search grid."""
+        levels = iter(place)
+        along = tuple(
+            (_FIRST[next(levels)], _SECOND[next(levels)]) if o else (0.0, 0.0)
+            for o in self._ordered
+        )
+        return Strengths(0.0 if all(self._ordered) else _UNORDERED, along)
+
+    def starts(self) -> Iterator[tuple[int, ...]]:
+        """Mostly first differences, and mostly second ones; both at once where fits are dear."""
+        axes = sum(self._ordered)
+        if axes > 1:
+            yield (_FIRST.index(1e-1), _SECOND.index(10.0)) * axes
+            return
+        yield (_FIRST.index(1.0), 0)
+        yield (_FIRST.index(1e-2), _SECOND.index(100.0))
+
+
+def _climb(mixture: Mixture, starts: list[tuple[int, ...]], space: _SmoothSpace) -> list[Fit]:
+    """Go up in evidence, one coordinate and one step at a time, and keep every fit."""
+    seen: dict[tuple[int, ...], Fit] = {}
+
+    def visit(place: tuple[int, ...], near: Fit | None) -> float:
+        if place not in seen:
+            field = Field(mixture.shape, space.strengths(place))
+            seen[place] = fit(mixture, field, None if near is None else near.theta())
+        return seen[place].evidence
+
+    for start in starts:
+        here, value = start, visit(start, None)
+        moved = True
+        while moved:
+            moved = False
+            for axis in range(len(here)):
+                for step in (1, -1):
+                    there = _shift(here, axis, step, space.sizes)
+                    while there is not None and visit(there, seen[here]) > value:
+                        here, value, moved = there, seen[there].evidence, True
+                        there = _shift(here, axis, step, space.sizes)
+    return [seen[place] for place in sorted(seen)]
+
+
+def _shift(
+    place: tuple[int, ...], axis: int, step: int, sizes: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """The neighbouring place, or None at the border."""
+    level = place[axis] + step
+    if not 0 <= level < sizes[axis]:
+        return None
+    return (*place[:axis], level, *place[axis + 1 :])
+
+
+def _is_dear(mixture: SymbolMixture) -> bool:
+    """Whether one long axis is mixed by a wide matrix: many fits would take minutes."""
+    (cells, *others), (factor, *_) = mixture.shape, mixture.factors
+    return not others and cells > DENSE_CELLS and isinstance(factor, np.ndarray)
+
+
+def _by_coarse(
+    mixture: SymbolMixture | JointMixture,
+    ordered: Sequence[bool],
+    progress: Progress | None,
+    most: int,
+) -> Posterior:
+    """On large grids, choose strengths with cells joined in groups, then fit all cells once.
+
+    No rough fit is made: there the unbiased error is reported.
+    """
+    groups = _group_sizes(mixture.shape, ordered, most)
+    with threadpool_limits(1):
+        held = _search(mixture.coarsened(groups), ordered, None).best
+    if progress is not None:
+        progress(0.2)
+    start = held.theta()
+    for axis, group in enumerate(groups):
+        start = np.repeat(start, group, axis=axis)
+    start = start[tuple(slice(size) for size in mixture.shape)]
+    field = Field(mixture.shape, _finer(held.field.strengths, groups))
+    best = fit(mixture, field, start, weigh=False)
+    if progress is not None:
+        progress(1.0)
+    return Posterior(mixture, best, ())
+
+
+def _group_sizes(shape: Sequence[int], ordered: Sequence[bool], most: int) -> tuple[int, ...]:
+    """How many neighbouring cells of each ordered axis to join so that few are left."""
+    groups = [1] * len(shape)
+    while math.prod(-(-s // g) for s, g in zip(shape, groups, strict=True)) > most:
+        sizes = [-(-s // g) if o else 0 for s, g, o in zip(shape, groups, ordered, strict=True)]
+        longest = int(np.argmax(sizes))
+        if sizes[longest] <= 4:
+            break
+        groups[longest] *= 2
+    return tuple(groups)
+
+
+def _finer(coarse: Strengths, groups: Sequence[int]) -> Strengths:
+    """Strengths on single cells that hold a smooth θ as much as these do on groups."""
+    all_groups = math.prod(groups)
+    along = tuple(
+        (first * group / (all_groups / group), second * group**3 / (all_groups / group))
+        for (first, second), group in zip(coarse.along, groups, strict=True)
+    )
+    return Strengths(coarse.cells / all_groups, along)

@@ -1,0 +1,1 @@
+"""How much noise for which rows: allocation under any metric, and the search for strategies."""

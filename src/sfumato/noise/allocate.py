@@ -1,0 +1,228 @@
+"""Shares of a guarantee for several queries: the least noise that keeps every pair's distance.
+
+Minimise Σ w_k/u_k² subject to Σ_k u_k·|Q_ki − Q_kj| ≤ d_ij for all cells i, j, with u_k = 1/scale
+of the Laplace noise on query k. Choosing s in Xiang et al. 2020 §3.1 and c in Kamalaruban et al.
+2020 §4.2 are this one problem, which is convex.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sfumato.arrays import Floats
+from sfumato.errors import StudyError, near
+from sfumato.exact import rational
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.edges import read_edges
+from sfumato.metrics.pairs import Edges
+from sfumato.noise import published
+from sfumato.noise.certify import Check, verify
+from sfumato.noise.problem import Problem, caps, read_problem
+from sfumato.noise.rationals import certify, even_out, exact_caps
+from sfumato.noise.solve import binding_pairs, solve
+
+_PUBLISHED = {"equal": published.equal, "shared": published.shared, "psa": published.psa}
+_METHODS = ("exact", *_PUBLISHED)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Allocation:
+    """A rate for every query, for which every pair of cells holds exactly.
+
+    Attributes:
+        rates: 1/scale of the noise on each query; None where no noise is needed, since the query
+            is constant or differs only between cells at an infinite distance; 0 where the query
+            has no weight and is not to be asked.
+        scales: Scales of Laplace noise, 0 where none is needed, infinite where not to be asked.
+        units: The lattice step of every query: rates times units are rates per step.
+        objective: Σ w_k·scale_k².
+        gap: How far, relatively, the objective can at most be above the least possible, proved
+            from multipliers without trust in the solver; None for a method that is no optimum.
+        constraints: How many pairs were handed to the solver.
+        pairs: How many pairs imply all others.
+        rounds: How often pairs were generated.
+        binding: Pairs of cells that spend all but a millionth of their distance, at most 1,000.
+        method: How the rates were chosen.
+    """
+
+    rates: tuple[Fraction | None, ...]
+    scales: Floats
+    units: tuple[Fraction, ...]
+    objective: float
+    gap: float | None
+    constraints: int
+    pairs: int
+    rounds: int
+    binding: tuple[tuple[int, int], ...]
+    method: str
+
+    @property
+    def step_rates(self) -> tuple[Fraction | None, ...]:
+        """Rates of noise in whole lattice steps, for `sampling.discrete_laplace`."""
+        return tuple(
+            None if rate is None else rate * unit
+            for rate, unit in zip(self.rates, self.units, strict=True)
+        )
+
+    def __str__(self) -> str:
+        """The gist in one line."""
+        noisy = sum(rate is not None for rate in self.rates)
+        near_ = "" if self.gap is None else f", within {self.gap:.1e} of the least possible"
+        return (
+            f"{noisy} of {len(self.rates)} queries with noise ({self.method}): sum of squared "
+            f"scales {self.objective:.6g}{near_}; {self.constraints:,} of {self.pairs:,} pairs used"
+        )
+
+
+def allocate(
+    queries: Any,
+    distances: Edges | CellMetric | ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    method: str = "exact",
+    tolerance: float = 1e-7,
+    progress: Callable[[float], None] | None = None,
+    cells: Sequence[str] | None = None,
+) -> Allocation:
+    """Choose the noise of every query so that all together keep every pair's distance.
+
+    Guarantee:
+        With Laplace noise of scale 1/rate on every query, discrete on its lattice or continuous,
+        the odds of any answers change by at most e^d(i, j) when one record moves from cell i to
+        cell j. It is checked in exact arithmetic for every pair before anything is returned.
+
+    Args:
+        queries: A `Lattice`, a `Workload`, or a matrix with a row for every query.
+        distances: `Edges`, a metric of cells, or a square array; zeros and infinities are allowed,
+            and what is not closed under shortest paths is closed first.
+        weights: How much the variance of every query counts, 1 unless given; 0 leaves it out.
+        method: "exact" for the optimum; "equal", "shared" and "psa" for strategies 1, 2 and 3 of
+            Kamalaruban et al. 2020 (corrected where they divide 0 by 0), to compare.
+        tolerance: Relative gap to the least possible at which "exact" stops.
+        progress: Called with the share done.
+        cells: What to call the cells in an error.
+
+    Raises:
+        StudyError: If a query tells apart two cells at distance 0, or shapes do not fit.
+
+    Example:
+        >>> both = allocate([[1, 0, 0], [0, 1, 0]], [[0, 1, 1], [1, 0, 1], [1, 1, 0]])
+        >>> both.rates, both.scales.tolist(), both.objective
+        ((Fraction(1, 2), Fraction(1, 2)), [2.0, 2.0], 8.0)
+    """
+    if method not in _METHODS:
+        raise StudyError(f"method must be known, got {method!r}: {near(method, _METHODS)}")
+    if not 0 < tolerance < 1:
+        raise StudyError(f"tolerance must be between 0 and 1, got tolerance={tolerance}")
+    problem = read(queries, distances, cells)
+    counts = _read_weights(weights, problem.queries)
+    most, first, second = caps(problem)
+    rates: list[Fraction | None] = [None if math.isinf(cap) else Fraction(0) for cap in most]
+    asked = np.flatnonzero(np.isfinite(most) & (counts > 0))
+    bound, constraints, rounds = 0.0, 0, 0
+    binding: tuple[tuple[int, int], ...] = ()
+    if len(asked):
+        part, alone, ends = problem.only(asked), most[asked], (first[asked], second[asked])
+        units = np.array([float(unit) for unit in part.units])
+        cost = counts[asked] * units**2
+        if method == "exact":
+            found = solve(part, alone, ends, cost, tolerance, progress)
+            bound, constraints, rounds = found.bound, found.constraints, found.rounds
+            steps = even_out(part, found.rates, alone, cost)
+        else:
+            steps, rounds = _PUBLISHED[method](part, alone, units)
+        exact = certify(part, steps, exact_caps(part, *ends), cost)
+        for k, rate in zip(asked.tolist(), exact, strict=True):
+            rates[k] = rate / problem.units[k]
+        binding = binding_pairs(part, np.array([float(rate) for rate in exact]))
+    scales = np.array([_scale(rate) for rate in rates])
+    objective = float((counts[asked] * scales[asked] ** 2).sum())
+    return Allocation(
+        rates=tuple(rates),
+        scales=scales,
+        units=problem.units,
+        objective=objective,
+        gap=None if method != "exact" else max(0.0, objective / bound - 1) if bound else 0.0,
+        constraints=constraints,
+        pairs=problem.edges.pairs,
+        rounds=rounds,
+        binding=binding,
+        method=method,
+    )
+
+
+def check(
+    queries: Any,
+    distances: Edges | CellMetric | ArrayLike,
+    rates: Sequence[Fraction | None],
+) -> Check:
+    """Whether noise at given rates keeps every pair's distance, decided in exact arithmetic.
+
+    Xiang et al. 2020, Proposition 2, and Kamalaruban et al. 2020, Theorem 2: the guarantee holds
+    exactly when Σ_k u_k·|Q_ki − Q_kj| ≤ d_ij for every pair.
+
+    Args:
+        queries: A `Lattice`, a `Workload`, or a matrix with a row for every query.
+        distances: As in `allocate`.
+        rates: 1/scale of every query; None where it is answered without noise.
+
+    Example:
+        >>> flat = [[0, 1, 1], [1, 0, 1], [1, 1, 0]]
+        >>> rows = [[1, 0, 0], [0, 1, 0]]
+        >>> bool(check(rows, flat, [Fraction(1, 2)] * 2)), check(rows, flat, [1, 1]).pair
+        (True, (0, 1))
+    """
+    problem = read(queries, distances, None)
+    if len(rates) != problem.queries:
+        raise StudyError(
+            f"rates must be one for each of {problem.queries} queries, got {len(rates)}"
+        )
+    steps = [
+        None if rate is None else rational(rate, "rate") * unit
+        for rate, unit in zip(rates, problem.units, strict=True)
+    ]
+    if any(rate is not None and rate < 0 for rate in steps):
+        raise StudyError("rates must be 0 or more, got a negative one")
+    return verify(problem, steps)
+
+
+def read(
+    queries: Any, distances: Edges | CellMetric | ArrayLike, cells: Sequence[str] | None
+) -> Problem:
+    """Queries and distances in any of their forms as one problem."""
+    from sfumato.questions.lattice import Lattice
+
+    lattice = queries if isinstance(queries, Lattice) else Lattice.of(queries)
+    names = getattr(queries, "labels", None)
+    return read_problem(lattice, read_edges(distances), names, cells)
+
+
+def _scale(rate: Fraction | None) -> float:
+    """The scale of the noise at a rate."""
+    if rate is None:
+        return 0.0
+    return float(1 / rate) if rate else math.inf
+
+
+def _read_weights(weights: ArrayLike | None, queries: int) -> Floats:
+    """One nonnegative number a query."""
+    if weights is None:
+        return np.ones(queries)
+    counts = np.asarray(weights, dtype=np.float64)
+    if counts.shape != (queries,):
+        raise StudyError(
+            f"weights must be one for each of {queries} queries, got shape {counts.shape}"
+        )
+    bad = np.flatnonzero(~((counts >= 0) & np.isfinite(counts)))
+    if len(bad):
+        raise StudyError(
+            f"weights must be 0 or more and finite, got {counts[bad[0]]} for query {bad[0]}"
+        )
+    return counts

@@ -1,0 +1,157 @@
+"""Rates as rationals for which every pair holds exactly, and the check that says so.
+
+Doubles only sort out pairs that hold by more than any rounding could hide; every other pair is
+decided in integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from sfumato.arrays import Floats
+from sfumato.noise.problem import Problem, Weighted
+
+_EPS = 2.0**-52
+_EXACT = 1 << 52  # integers below it, and their sums, are exact as doubles
+_WIDEST = 48  # bits of a sum of steps that 64-bit arithmetic has room for
+_UNDECIDED = 1 << 14  # pairs taken to integers at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Whether every pair of cells keeps its distance, decided exactly; true where all do.
+
+    Attributes:
+        holds: Whether all pairs keep it.
+        pair: The first pair found that does not.
+    """
+
+    holds: bool
+    pair: tuple[int, int] | None = None
+
+    def __bool__(self) -> bool:
+        """Whether all pairs hold."""
+        return self.holds
+
+
+HOLDS = Check(True)
+
+
+def verify(problem: Problem, rates: Sequence[Fraction | None]) -> Check:
+    """Whether Σ_k v_k·|steps_ki − steps_kj| ≤ d_ij for every pair, in exact arithmetic.
+
+    Args:
+        problem: The queries and pairs.
+        rates: Rates per step; None for a query that is answered without noise, which must be
+            constant wherever cells are at a finite distance.
+    """
+    silent = np.array([k for k, rate in enumerate(rates) if rate is None], dtype=np.intp)
+    noisy = np.array([k for k, rate in enumerate(rates) if rate], dtype=np.intp)
+    found = _constant(problem.only(silent)) if len(silent) else HOLDS
+    if found and len(noisy):
+        sums = Sums([rate for rate in rates if rate])
+        chosen = problem.only(noisy)
+        found = _listed(chosen, sums)
+        if found and problem.edges.groups:
+            found = _grouped(chosen, sums)
+    return found
+
+
+class Sums:
+    """Σ_k v_k·n_k over whole numbers n_k: as doubles with a bound on the error, or exactly."""
+
+    def __init__(self, rates: Sequence[Fraction]) -> None:
+        """Bring the rates over one denominator."""
+        self.denominator = math.lcm(*(rate.denominator for rate in rates))
+        self.numerators = [int(rate * self.denominator) for rate in rates]
+        self.floats = np.array([float(rate) for rate in rates])
+        self.error = (len(rates) + 8) * _EPS  # relative, of a sum of terms of one sign
+
+    def exactly(self, apart: Any) -> list[int]:
+        """Sums over rows of whole numbers, times the denominator.
+
+        Numerators are cut into digits so small that sums over them fit 64 bits.
+        """
+        widest = int(np.asarray(apart.sum(axis=1)).max(initial=0)).bit_length()
+        if widest > _WIDEST:
+            rows = apart.toarray() if hasattr(apart, "toarray") else apart
+            pairs = [zip(row, self.numerators, strict=True) for row in rows.tolist()]
+            return [sum(int(steps) * number for steps, number in pair) for pair in pairs]
+        whole = apart.astype(np.int64)
+        digit = 62 - widest
+        totals = [0] * whole.shape[0]
+        for shift in range(0, max(n.bit_length() for n in self.numerators), digit):
+            digits = [number >> shift & (1 << digit) - 1 for number in self.numerators]
+            part = (whole @ np.array(digits, dtype=np.int64)).tolist()
+            totals = [total + (value << shift) for total, value in zip(totals, part, strict=True)]
+        return totals
+
+    def as_doubles(self, spread: Floats) -> Floats | None:
+        """The numerators as doubles, if all sums over steps so far apart are exact in them."""
+        total = sum(n * int(most) for n, most in zip(self.numerators, spread, strict=True))
+        return np.array(self.numerators, dtype=np.float64) if 4 * total < _EXACT else None
+
+
+def _listed(problem: Problem, sums: Sums) -> Check:
+    """Check the listed pairs."""
+    unit = problem.edges.unit
+    for i, j, lengths, apart in problem.listed():
+        spent = (apart @ sums.floats) * (1 + sums.error)
+        allowed = lengths.astype(np.float64) * float(unit) * (1 - 4 * _EPS)
+        doubtful = np.flatnonzero(~(spent <= allowed))
+        for start in range(0, len(doubtful), _UNDECIDED):
+            part = doubtful[start : start + _UNDECIDED]
+            bad = _beyond(sums, apart[part], [int(n) * unit for n in lengths[part]])
+            if bad is not None:
+                return Check(False, (int(i[part[bad]]), int(j[part[bad]])))
+    return HOLDS
+
+
+def _grouped(problem: Problem, sums: Sums) -> Check:
+    """Check the pairs of groups, block by block."""
+    whole = sums.as_doubles(problem.spread(np.arange(problem.edges.size)))
+    weighted = Weighted.of(problem, sums.floats if whole is None else whole)
+    for group in problem.edges.groups:
+        for part, cells, spent in weighted.tiles(group):
+            if whole is not None:  # integers without any rounding, so that this decides
+                a, b = np.nonzero(spent > min(_EXACT, math.floor(group.length * sums.denominator)))
+            else:
+                sizes = weighted.sums[part][:, None] + weighted.sums[cells]
+                least = float(group.length) * (1 - 4 * _EPS)
+                a, b = np.nonzero(~(spent + 2 * sums.error * sizes <= least))
+            for start in range(0, len(a), _UNDECIDED):
+                i, j = part[a[start : start + _UNDECIDED]], cells[b[start : start + _UNDECIDED]]
+                bad = _beyond(sums, problem.differences(i, j), [group.length] * len(i))
+                if bad is not None:
+                    return Check(False, (int(i[bad]), int(j[bad])))
+    return HOLDS
+
+
+def _beyond(sums: Sums, apart: Any, lengths: Sequence[Fraction]) -> int | None:
+    """The first row whose sum exceeds its length, in integers."""
+    for row, (total, length) in enumerate(zip(sums.exactly(apart), lengths, strict=True)):
+        if total * length.denominator > length.numerator * sums.denominator:
+            return row
+    return None
+
+
+def _constant(problem: Problem) -> Check:
+    """Whether no pair at a finite distance is told apart at all."""
+    for i, j, _, apart in problem.listed():
+        rows = apart.nonzero()[0]
+        if len(rows):
+            return Check(False, (int(i[rows[0]]), int(j[rows[0]])))
+    for group in problem.edges.groups:
+        for cells in group.members():
+            differs = np.flatnonzero(problem.spread(cells))
+            if len(differs):
+                some = problem.steps[cells][:, differs[:1]]
+                values = some.toarray() if hasattr(some, "toarray") else some
+                return Check(False, (int(cells[values.argmax()]), int(cells[values.argmin()])))
+    return HOLDS

@@ -1,0 +1,244 @@
+"""From questions in a study's own words to a workload.
+
+Beside single questions, as `Estimate.count` reads them, there are words for many at once:
+``identity``, ``total``, ``cells of age``, ``prefixes of age``, ``ranges of age``, ``marginal age,
+sex``, ``2-way``. Commas join conditions on different axes here too: ``ranges of age, cells of
+region, sex=f``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from sfumato.errors import QuestionError, near
+from sfumato.questions.given import Asked, Given
+from sfumato.questions.language import Question, split, unquoted, weights
+from sfumato.questions.lines import Identity, Prefixes, Ranges, Total
+from sfumato.questions.products import Kronecker, KWay, Marginals, Stacked
+from sfumato.questions.words import AxisWords
+from sfumato.questions.workload import Workload, is_sparse
+
+if TYPE_CHECKING:
+    from sfumato.study.axis import Axis
+
+
+KINDS = ("cells", "prefixes", "ranges")
+_FORMS = (
+    "identity, total, cells of AXIS, prefixes of AXIS, ranges of AXIS, marginal AXIS, AXIS, "
+    "2-way, or a question such as age=18..30"
+)
+_MARGINAL = re.compile(r"marginals?\s+(?:of\s+)?")
+_MANY = re.compile(rf"({'|'.join(KINDS)})\s+of\s+")
+_WAY = re.compile(r"(\d+)-way")
+
+
+class HasAxes(Protocol):
+    """A study, as far as questions go."""
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """Its axes."""
+
+
+def parse(study: HasAxes, questions: Any) -> Workload:
+    """A workload over all cells of a study, labelled in its own words.
+
+    Args:
+        study: Whose cells are asked about.
+        questions: One of these, or a list of them in any mixture: a question as text or as a
+            mapping from axes; words for many questions: "identity" (every cell), "total",
+            "cells of age", "prefixes of age", "ranges of age", "marginal age, sex", "2-way", and
+            conditions joined by commas, as in "ranges of age, sex=f"; a `Workload` or a matrix
+            with a column a cell.
+
+    Returns:
+        The questions in the order given. Ranges and prefixes leave "no answer" out; cells and
+        marginals count it.
+
+    Raises:
+        QuestionError: If a question cannot be read, or asks about what the study has not.
+
+    Example:
+        >>> import sfumato as sf
+        >>> study = sf.Study(
+        ...     "small",
+        ...     axes=[
+        ...         sf.integers("age", 18, 21, protect=sf.Distance(epsilon=0.5)),
+        ...         sf.categories("sex", ["f", "m"], protect=sf.Uniform(epsilon=1)),
+        ...     ],
+        ... )
+        >>> workload = sf.workloads.parse(study, ["age=18..19, sex=f", "ranges of age", "2-way"])
+        >>> workload.shape, workload.labels[0], workload.labels[2], workload.labels[-1]
+        ((19, 8), 'age=18..19, sex=f', 'age=18..19', 'age=21, sex=m')
+    """
+    axes = study.axes
+    single = isinstance(questions, (str, Mapping, Workload, np.ndarray)) or is_sparse(questions)
+    listed: Iterable[Any] = [questions] if single else _checked_list(questions)
+    parts: list[Workload] = []
+    run: list[Question] = []
+    for asked in listed:
+        one = _single(axes, asked)
+        if one is not None:
+            run.append(one)
+            continue
+        parts += [_asked(axes, run)] if run else []
+        parts.append(_many(axes, asked))
+        run = []
+    parts += [_asked(axes, run)] if run else []
+    if not parts:
+        raise QuestionError(f"a workload needs at least one question, got none; write {_FORMS}")
+    return parts[0] if len(parts) == 1 else Stacked(parts)
+
+
+def _checked_list(questions: Any) -> list[Any]:
+    """A list of questions."""
+    if questions is None or not isinstance(questions, Iterable):
+        raise QuestionError(
+            f"questions must be a list, got {type(questions).__name__}; write {_FORMS}"
+        )
+    return list(questions)
+
+
+def _asked(axes: Sequence[Axis], run: list[Question]) -> Workload:
+    """Single questions that follow each other."""
+    return Asked(run, _shape(axes))
+
+
+def _single(axes: Sequence[Axis], asked: Any) -> Question | None:
+    """A question, if it is just one."""
+    if isinstance(asked, Mapping):
+        return weights(axes, asked)
+    if not isinstance(asked, str) or _named(asked.strip()) is not None:
+        return None
+    plain = not asked.strip() or all(
+        kind is None and _is_condition(clause) for kind, clause in _clauses(asked)
+    )
+    return weights(axes, asked) if plain else None
+
+
+def _is_condition(clause: str) -> bool:
+    """Whether a part of a text says which values are asked for."""
+    return len(split(clause, "=")) > 1
+
+
+def _named(text: str) -> list[str] | None:
+    """The axes of a marginal; None if the text is not one."""
+    head = _MARGINAL.match(text)
+    if not head:
+        return None
+    names = split(text[head.end() :], ",")
+    return None if any(map(_is_condition, names)) else [unquoted(name) for name in names]
+
+
+def _clauses(text: str) -> list[tuple[str | None, str]]:
+    """Parts of a text between commas, each with its kind: None, or cells, prefixes, ranges."""
+    found: list[tuple[str | None, str]] = []
+    rest = text.strip()
+    while True:
+        head = _MANY.match(rest)
+        clause, *others = split(rest[head.end() if head else 0 :], ",")
+        if head and _is_condition(clause):  # an axis that is called so
+            head, (clause, *others) = None, split(rest, ",")
+        found.append((head[1] if head else None, clause))
+        if not others:
+            return found
+        rest = ",".join(others).strip()
+
+
+def _many(axes: Sequence[Axis], asked: Any) -> Workload:
+    """Words for many questions, a workload, or a matrix."""
+    shape = _shape(axes)
+    if isinstance(asked, Workload):
+        if asked.shape_of_cells != shape and asked.shape_of_cells != (int(np.prod(shape)),):
+            raise QuestionError(
+                f"a workload must ask about {' × '.join(map(str, shape))} cells, got one about "
+                f"{' × '.join(map(str, asked.shape_of_cells))}"
+            )
+        return asked
+    if not isinstance(asked, str):
+        if not is_sparse(asked) and np.ndim(asked) not in (1, 2):
+            raise QuestionError(
+                "a question must be a text, a mapping from axes, a workload or a matrix, got "
+                f"{type(asked).__name__}; write {_FORMS}"
+            )
+        return Given(asked, shape_of_cells=shape)
+    words = [AxisWords(axis) for axis in axes]
+    text = asked.strip()
+    if text == "total":
+        return Marginals(shape, [()], words=words)
+    if text == "identity":
+        return Marginals(shape, [tuple(range(len(axes)))], words=words)
+    if way := _WAY.fullmatch(text):
+        count = int(way[1])
+        if not 1 <= count <= len(axes):
+            raise QuestionError(
+                f"the study has {len(axes)} axes, so there is no {text!r}; ask for 1-way to "
+                f"{len(axes)}-way"
+            )
+        return KWay(shape, count, words=words)
+    if (names := _named(text)) is not None:
+        places = [_place(axes, name) for name in names]
+        if len(set(places)) < len(places):
+            raise QuestionError(f"a marginal must name each axis once, got {text!r}")
+        return Marginals(shape, [tuple(places)], words=words)
+    return _product(axes, text, words)
+
+
+def _product(axes: Sequence[Axis], text: str, words: Sequence[AxisWords]) -> Workload:
+    """Conditions and words for many questions, on different axes."""
+    factors: dict[int, Workload] = {}
+    for kind, clause in _clauses(text):
+        if kind is not None:
+            place = _place(axes, unquoted(clause))
+            factor = _kind(axes[place], kind, words[place])
+        elif _is_condition(clause):
+            place, factor = _condition(axes, clause)
+        else:
+            head, _, tail = clause.strip().partition(" of ")
+            hint = f" ({near(head, KINDS)})" if tail else ""
+            raise QuestionError(
+                f"{clause.strip()!r} cannot be read as a question{hint}; write {_FORMS}"
+            )
+        if place in factors:
+            raise QuestionError(f"axis {axes[place].name!r} must be mentioned once, got {text!r}")
+        factors[place] = factor
+    return Kronecker([factors.get(place, Total(axis.size)) for place, axis in enumerate(axes)])
+
+
+def _condition(axes: Sequence[Axis], clause: str) -> tuple[int, Workload]:
+    """One condition on one axis, as a workload of a single question about it."""
+    question = weights(axes, clause)
+    (place,) = (d for d, w in enumerate(question.weights) if w is not None)
+    alone = Question((question.weights[place],), question.prorated, question.text)
+    return place, Asked([alone], (axes[place].size,))
+
+
+def _kind(axis: Axis, kind: str, words: AxisWords) -> Workload:
+    """Many questions about one axis."""
+    if kind == "cells":
+        return Identity(axis.size, words=words)
+    if not axis.domain.ordered:
+        raise QuestionError(
+            f"axis {axis.name!r} has no order, so there are no {kind} of it; ask for cells of it"
+        )
+    values = axis.domain.size
+    if kind == "prefixes":
+        return Prefixes(values, size=axis.size, words=words)
+    return Ranges(values, size=axis.size, words=words)
+
+
+def _place(axes: Sequence[Axis], name: str) -> int:
+    """The number of an axis."""
+    names = [axis.name for axis in axes]
+    if name not in names:
+        raise QuestionError(f"the study has no axis {name!r}: {near(name, names)}")
+    return names.index(name)
+
+
+def _shape(axes: Sequence[Axis]) -> tuple[int, ...]:
+    """Cells of every axis."""
+    return tuple(axis.size for axis in axes)

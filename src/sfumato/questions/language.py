@@ -1,0 +1,349 @@
+"""The language of questions: which people to count, axis by axis.
+
+A question is a conjunction over axes; on each axis it is a union of closed intervals, points,
+labels and "no answer". As text: ``age=18..30|65.., region=north|'St. Gallen'``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domains.base import Domain
+from sfumato.domains.categories import NO_ANSWER
+from sfumato.errors import QuestionError, near
+
+_FORM = "write a question as age=18..30, region=north|south"
+_QUOTES = "'\""
+_SPECIAL = frozenset(",=|.'\"")
+
+# A closed interval in the base units of its domain; None is an open end.
+Span = tuple[Fraction | None, Fraction | None]
+
+
+class AxisLike(Protocol):
+    """What a question needs to know of an axis; "no answer" is its last cell."""
+
+    @property
+    def name(self) -> str:
+        """Name of the axis."""
+
+    @property
+    def domain(self) -> Domain:
+        """What its values may be."""
+
+    @property
+    def optional(self) -> bool:
+        """Whether people may give no answer."""
+
+    @property
+    def size(self) -> int:
+        """Number of cells, "no answer" included."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """A question ready to be answered.
+
+    Attributes:
+        weights: For each axis the weight of each of its cells, in [0, 1]; None for an axis that
+            is not mentioned, where everyone counts, "no answer" included.
+        prorated: Names of the axes on which the question cuts a bin.
+        text: The question in canonical form, which asks for the same weights.
+    """
+
+    weights: tuple[NDArray[np.float64] | None, ...]
+    prorated: tuple[str, ...]
+    text: str
+
+
+def weights(
+    axes: Sequence[AxisLike], text: str | Mapping[str, Any] | None = None, /, **by_axis: Any
+) -> Question:
+    """Turn a question into weights on the cells of each axis.
+
+    Args:
+        axes: The axes of the study, in order.
+        text: A question as text, or a mapping from axis names to what is asked of them.
+        **by_axis: For an axis a point or label, an interval ``(low, high)`` with None for an
+            open end, None for "no answer", or a set or list of these.
+
+    Raises:
+        QuestionError: If an axis is unknown or mentioned twice, or what is asked of it does not
+            fit its domain.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> from sfumato.domains import Integers
+        >>> age = SimpleNamespace(name="age", domain=Integers(0, 4), optional=True, size=6)
+        >>> question = weights([age], age=(1, 3))
+        >>> question.text, question.weights[0].tolist()
+        ('age=1..3', [0.0, 1.0, 1.0, 1.0, 0.0, 0.0])
+        >>> weights([age], "age=..1|no answer").weights[0].tolist()
+        [1.0, 1.0, 0.0, 0.0, 0.0, 1.0]
+    """
+    known = {axis.name: axis for axis in axes}
+    asked: dict[str, list[Any]] = {}
+    for name, wanted in [*_clauses(text, known), *by_axis.items()]:
+        _axis(name, known)
+        if name in asked:
+            raise QuestionError(
+                f"axis {name!r} must be mentioned once, got it twice; join what is asked of it "
+                "with | or in a set"
+            )
+        asked[name] = _listed(name, wanted)
+    vectors: list[NDArray[np.float64] | None] = []
+    prorated: list[str] = []
+    clauses: list[str] = []
+    for axis in axes:
+        if axis.name not in asked:
+            vectors.append(None)
+            continue
+        union = _Union.of(axis, asked[axis.name])
+        vector, cut = union.weigh()
+        vectors.append(vector)
+        prorated += [axis.name] if cut else []
+        clauses.append(f"{quoted(axis.name)}={union.text()}")
+    return Question(tuple(vectors), tuple(prorated), ", ".join(clauses))
+
+
+@dataclass(slots=True)
+class _Union:
+    """What is asked of one axis, sorted into spans, points, labels and "no answer"."""
+
+    axis: AxisLike
+    spans: list[Span] = field(default_factory=list)
+    points: set[Fraction] = field(default_factory=set)
+    labels: set[int] = field(default_factory=set)
+    unanswered: bool = False
+
+    @classmethod
+    def of(cls, axis: AxisLike, wanted: Iterable[Any]) -> _Union:
+        """Check every choice against the axis, and join intervals that overlap."""
+        union = cls(axis)
+        for choice in wanted:
+            union._add(choice)
+        union.spans = _joined(union.spans)
+        return union
+
+    def _add(self, choice: Any) -> None:
+        """Take up one interval, point, label or "no answer"."""
+        name, domain = self.axis.name, self.axis.domain
+        if choice is None or (isinstance(choice, str) and choice == NO_ANSWER):
+            if not self.axis.optional:
+                raise QuestionError(
+                    f"axis {name!r} is not optional, so everyone has answered; ask without "
+                    f"{NO_ANSWER!r}, or with an open interval such as (None, 30)"
+                )
+            self.unanswered = True
+        elif isinstance(choice, tuple):
+            self._add_interval(*_ends(name, choice))
+        elif domain.ordered:
+            domain.label_weights(choice, axis=name)
+            self._add_span(domain, choice, choice)
+        else:
+            self.labels.add(int(domain.label_weights(choice, axis=name).argmax()))
+
+    def _add_interval(self, low: Any, high: Any) -> None:
+        """Take up an interval, once the domain has found nothing to refuse."""
+        domain = self.axis.domain
+        domain.interval(low, high, axis=self.axis.name)
+        if domain.ordered:
+            self._add_span(domain, low, high)
+        else:
+            self.labels.update(range(domain.size))
+
+    def _add_span(self, domain: Domain, low: Any, high: Any) -> None:
+        """Note an interval in base units; a single place is a point."""
+        below = None if low is None else domain.place(low, axis=self.axis.name)
+        above = None if high is None else domain.place(high, axis=self.axis.name, upper=True)
+        if below is not None and below == above:
+            self.points.add(below)
+        else:
+            self.spans.append((below, above))
+
+    def weigh(self) -> tuple[NDArray[np.float64], bool]:
+        """Weights of the axis' cells, and whether a bin was cut."""
+        domain, name = self.axis.domain, self.axis.name
+        total, cut = np.zeros(domain.size), False
+        for low, high in self.spans:
+            ends = [None if end is None else self._value(end) for end in (low, high)]
+            part, was_cut = domain.interval(*ends, axis=name)
+            # Joined spans are disjoint, so their shares of a bin add up.
+            total, cut = total + part, cut or was_cut
+        total = np.minimum(total, 1.0)
+        for point in self.points:
+            total = np.maximum(total, domain.label_weights(self._value(point), axis=name))
+        total[sorted(self.labels)] = 1.0
+        if self.axis.optional:
+            total = np.append(total, float(self.unanswered))
+        total.setflags(write=False)
+        return total, cut
+
+    def _value(self, place: Fraction) -> object:
+        """A place as a value of the axis, by way of its text, so that both ask the same."""
+        return self.axis.domain.parse(self.axis.domain.write(place), axis=self.axis.name)
+
+    def text(self) -> str:
+        """The union in canonical form."""
+        domain = self.axis.domain
+        choices = [
+            "..".join("" if end is None else domain.write(end) for end in span)
+            for span in self.spans
+        ]
+        choices += [domain.write(point) for point in sorted(self.points)]
+        if self.labels and len(self.labels) == domain.size:
+            choices.append("..")
+        elif self.labels:
+            names = domain.labels()
+            choices += [quoted(names[cell]) for cell in sorted(self.labels)]
+        return "|".join(choices + [NO_ANSWER] * self.unanswered)
+
+
+def _joined(spans: list[Span]) -> list[Span]:
+    """The same set of places as disjoint spans, in order."""
+    joined: list[Span] = []
+    for low, high in sorted(spans, key=lambda span: _key(span[0], -math.inf)):
+        if joined and _key(low, -math.inf) <= _key(joined[-1][1], math.inf):
+            before_low, before_high = joined[-1]
+            ends = (before_high, high)
+            last = None if None in ends else max(end for end in ends if end is not None)
+            joined[-1] = (before_low, last)
+        else:
+            joined.append((low, high))
+    return joined
+
+
+def _key(end: Fraction | None, infinity: float) -> Fraction | float:
+    """An end of a span for comparison."""
+    return infinity if end is None else end
+
+
+def _ends(name: str, choice: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Both ends of an interval; an infinite end on its own side is an open one."""
+    if len(choice) != 2:
+        raise QuestionError(
+            f"an interval on axis {name!r} must have two ends, got {len(choice)}; write "
+            "(low, high), or a list for several values"
+        )
+    low, high = choice
+    if isinstance(low, (float, np.floating)) and low == -math.inf:
+        low = None
+    if isinstance(high, (float, np.floating)) and high == math.inf:
+        high = None
+    return low, high
+
+
+def _axis(name: str, known: Mapping[str, AxisLike]) -> AxisLike:
+    """The axis of that name."""
+    if name not in known:
+        raise QuestionError(f"the study has no axis {name!r}: {near(name, known)}")
+    return known[name]
+
+
+def _listed(name: str, wanted: Any) -> list[Any]:
+    """What is asked of an axis, as a list of choices."""
+    if isinstance(wanted, np.ndarray):
+        wanted = list(wanted.ravel())
+    choices = list(wanted) if isinstance(wanted, (set, frozenset, list)) else [wanted]
+    if not choices:
+        raise QuestionError(f"axis {name!r} must be asked for something, got an empty set")
+    return choices
+
+
+def _clauses(
+    text: str | Mapping[str, Any] | None, known: Mapping[str, AxisLike]
+) -> list[tuple[str, Any]]:
+    """Axis names and what is asked of them."""
+    if text is None or (isinstance(text, str) and not text.strip()):
+        return []
+    if isinstance(text, Mapping):
+        return list(text.items())
+    if not isinstance(text, str):
+        raise QuestionError(
+            f"a question must be a text or a mapping, got {type(text).__name__}; {_FORM}"
+        )
+    found: list[tuple[str, Any]] = []
+    for clause in split(text, ","):
+        sides = split(clause, "=")
+        if len(sides) != 2:
+            raise QuestionError(
+                f"each part of a question must have one =, got {clause.strip()!r}; {_FORM}, and "
+                "quote names and labels that contain , = or |"
+            )
+        name = unquoted(sides[0])
+        axis = _axis(name, known)
+        found.append((name, [_choice(axis, piece.strip()) for piece in split(sides[1], "|")]))
+    return found
+
+
+def _choice(axis: AxisLike, piece: str) -> Any:
+    """One choice of a union: an interval as a tuple, None for "no answer", else a value."""
+    if not piece:
+        raise QuestionError(f"axis {axis.name!r} must be asked for something, got nothing; {_FORM}")
+    domain = axis.domain
+    if piece[0] in _QUOTES and not domain.ordered:
+        return unquoted(piece)
+    if piece == NO_ANSWER:
+        return None
+    if not domain.ordered:
+        # Labels know no intervals, so a label such as 18..30 needs no quotes.
+        return (None, None) if piece == ".." else piece
+    ends = [unquoted(end) for end in split(piece, "..")]
+    if len(ends) > 2:
+        raise QuestionError(
+            f"an interval on axis {axis.name!r} must have two ends, got {piece!r}; write low..high"
+        )
+    values = [domain.parse(end, axis=axis.name) if end else None for end in ends]
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def split(text: str, separator: str) -> list[str]:
+    """Pieces between separators, except inside quotes; a quote opens only where a word may."""
+    pieces, start, place, quote = [], 0, 0, ""
+    while place < len(text):
+        letter = text[place]
+        if quote and text.startswith(quote * 2, place):
+            place += 1
+        elif quote:
+            quote = "" if letter == quote else quote
+        elif letter in _QUOTES and _opens(text[start:place].rstrip()):
+            quote = letter
+        elif text.startswith(separator, place):
+            pieces.append(text[start:place])
+            place += len(separator)
+            start = place
+            continue
+        place += 1
+    if quote:
+        raise QuestionError(f"a quote must be closed, and one {quote} in the question is not")
+    return [*pieces, text[start:]]
+
+
+def _opens(head: str) -> bool:
+    """Whether a quote after this text opens a word, rather than being an apostrophe."""
+    return not head or head[-1] in ",=|" or head.endswith("..")
+
+
+def unquoted(piece: str) -> str:
+    """A name or label without its quotes; a doubled quote inside stands for one."""
+    word = piece.strip()
+    if not word or word[0] not in _QUOTES:
+        return word
+    quote, inner = word[0], word[1:-1]
+    if len(word) < 2 or word[-1] != quote or quote in inner.replace(quote * 2, ""):
+        raise QuestionError(f"a quoted word must end at its quote, got {word!r}; {_FORM}")
+    return inner.replace(quote * 2, quote)
+
+
+def quoted(word: str) -> str:
+    """A name or label as the language of questions needs it."""
+    if word and word == word.strip() and not _SPECIAL & set(word):
+        return word
+    return "'" + word.replace("'", "''") + "'"

@@ -1,0 +1,228 @@
+"""Questions about the cells of one axis: each, all, up to each, and every range.
+
+Kinds that need cells in a row take `size` beside the number of cells that hold values: further
+cells, such as "no answer", come last, and no question counts them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sfumato.arrays import Floats
+from sfumato.errors import StudyError
+from sfumato.questions.words import EVERYONE, Numbers, Words
+from sfumato.questions.workload import Labels, Workload, checked_size
+
+
+class Identity(Workload):
+    """Every cell by itself.
+
+    Args:
+        m: Number of cells.
+        words: How cells are called; left out, by number.
+
+    Example:
+        >>> import sfumato as sf
+        >>> sf.workloads.Identity(3).dense()
+        array([[1., 0., 0.],
+               [0., 1., 0.],
+               [0., 0., 1.]])
+    """
+
+    def __init__(self, m: int, *, words: Words | None = None) -> None:
+        m = checked_size(m, "m")
+        super().__init__(m, (m,), Labels(m, (words or Numbers()).cell))
+
+    def _matmat(self, X: Any) -> Any:
+        return np.array(X, dtype=np.float64)
+
+    def _rmatmat(self, X: Any) -> Any:
+        return np.array(X, dtype=np.float64)
+
+    def _rows(self, chosen: NDArray[np.intp]) -> Floats:
+        rows = np.zeros((len(chosen), self.cells))
+        rows[np.arange(len(chosen)), chosen] = 1.0
+        return rows
+
+    def _gram(self) -> Floats:
+        return np.eye(self.cells)
+
+    def sparse(self) -> Any:
+        """The identity matrix as a `scipy.sparse.csr_array`."""
+        return sparse.eye_array(self.cells, format="csr")
+
+
+class Total(Workload):
+    """Everyone, as one question.
+
+    Args:
+        m: Number of cells.
+
+    Example:
+        >>> import sfumato as sf
+        >>> sf.workloads.Total(3).dense()
+        array([[1., 1., 1.]])
+    """
+
+    def __init__(self, m: int) -> None:
+        m = checked_size(m, "m")
+        super().__init__(1, (m,), (EVERYONE,))
+
+    def _matmat(self, X: Any) -> Any:
+        return np.sum(X, axis=0, dtype=np.float64, keepdims=True)
+
+    def _rmatmat(self, X: Any) -> Any:
+        return np.repeat(np.asarray(X, dtype=np.float64), self.cells, axis=0)
+
+    def _gram(self) -> Floats:
+        return np.ones((self.cells, self.cells))
+
+
+class RowOfCells(Workload, ABC):
+    """Questions about cells in a row, with others behind them that no question counts."""
+
+    def __init__(self, values: int, size: int, labels: Labels) -> None:
+        super().__init__(len(labels), (size,), labels)
+        self.values = values
+
+    def _gram(self) -> Floats:
+        gram = np.zeros((self.cells, self.cells))
+        gram[: self.values, : self.values] = self._inner_gram()
+        return gram
+
+    @abstractmethod
+    def _inner_gram(self) -> Floats:
+        """The Gram matrix of the cells that count."""
+
+    def _matmat(self, X: Any) -> Any:
+        return self._forward(np.asarray(X, dtype=np.float64)[: self.values])
+
+    def _rmatmat(self, X: Any) -> Any:
+        Y = np.asarray(X, dtype=np.float64)
+        back = np.zeros((self.cells, Y.shape[1]))
+        back[: self.values] = self._backward(Y)
+        return back
+
+    @abstractmethod
+    def _forward(self, X: Floats) -> Floats:
+        """Answers from the cells that count."""
+
+    @abstractmethod
+    def _backward(self, Y: Floats) -> Floats:
+        """The transpose, on the cells that count."""
+
+
+def checked_row(m: Any, size: Any) -> tuple[int, int]:
+    """Number of cells that count, and of all."""
+    m = checked_size(m, "m")
+    size = m if size is None else checked_size(size, "size")
+    if size < m:
+        raise StudyError(f"size must be at least m={m}, got size={size}")
+    return m, size
+
+
+def runs(first: NDArray[np.intp], last: NDArray[np.intp], size: int) -> Floats:
+    """A row for every run of cells: one from its first to its last, zero elsewhere."""
+    place = np.arange(size)
+    return ((place >= first[:, None]) & (place <= last[:, None])).astype(np.float64)
+
+
+class Prefixes(RowOfCells):
+    """All cells up to each one: the lower triangle L_m, whose last row counts every value.
+
+    Args:
+        m: Number of cells in a row.
+        size: Number of all cells; left out, m.
+        words: How cells are called; left out, by number.
+
+    Example:
+        >>> import sfumato as sf
+        >>> sf.workloads.Prefixes(3).dense()
+        array([[1., 0., 0.],
+               [1., 1., 0.],
+               [1., 1., 1.]])
+    """
+
+    def __init__(self, m: int, *, size: int | None = None, words: Words | None = None) -> None:
+        m, size = checked_row(m, size)
+        super().__init__(m, size, Labels(m, (words or Numbers()).upto))
+
+    def _forward(self, X: Floats) -> Floats:
+        return np.cumsum(X, axis=0)
+
+    def _backward(self, Y: Floats) -> Floats:
+        return np.cumsum(Y[::-1], axis=0)[::-1]
+
+    def _rows(self, chosen: NDArray[np.intp]) -> Floats:
+        return (np.arange(self.cells) <= chosen[:, None]).astype(np.float64)
+
+    def _inner_gram(self) -> Floats:
+        place = np.arange(self.values)
+        return (self.values - np.maximum.outer(place, place)).astype(np.float64)
+
+
+class Ranges(RowOfCells):
+    """Every run of neighbouring cells, single ones included: m(m + 1)/2 questions.
+
+    Ranges that begin at cell 0 come first, the shorter before the longer.
+
+    Args:
+        m: Number of cells in a row.
+        size: Number of all cells; left out, m.
+        words: How cells are called; left out, by number.
+
+    Example:
+        >>> import sfumato as sf
+        >>> list(sf.workloads.Ranges(3).labels)
+        ['cell 0', 'cells 0..1', 'cells 0..2', 'cell 1', 'cells 1..2', 'cell 2']
+    """
+
+    def __init__(self, m: int, *, size: int | None = None, words: Words | None = None) -> None:
+        m, size = checked_row(m, size)
+        names = words or Numbers()
+        starts = np.concatenate([[0], np.cumsum(np.arange(m, 0, -1))])
+
+        def label(row: int) -> str:
+            first = int(np.searchsorted(starts, row, side="right")) - 1
+            return names.span(first, first + row - int(starts[first]))
+
+        super().__init__(m, size, Labels(m * (m + 1) // 2, label))
+        self._starts = starts
+
+    def ends(self, which: Any = slice(None)) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """First and last cell of some ranges, or of all."""
+        return self._ends(self._chosen(which))
+
+    def _ends(self, chosen: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        first = np.searchsorted(self._starts, chosen, side="right") - 1
+        return first, first + chosen - self._starts[first]
+
+    def _forward(self, X: Floats) -> Floats:
+        below = np.concatenate([np.zeros((1, X.shape[1])), np.cumsum(X, axis=0)])
+        found = np.empty((self.questions, X.shape[1]))
+        for first in range(self.values):
+            part = found[self._starts[first] : self._starts[first + 1]]
+            np.subtract(below[first + 1 :], below[first], out=part)
+        return found
+
+    def _backward(self, Y: Floats) -> Floats:
+        steps = np.zeros((self.values + 1, Y.shape[1]))
+        for first in range(self.values):
+            part = Y[self._starts[first] : self._starts[first + 1]]
+            steps[first] += part.sum(axis=0)
+            steps[first + 1 :] -= part
+        return np.cumsum(steps[:-1], axis=0)
+
+    def _rows(self, chosen: NDArray[np.intp]) -> Floats:
+        return runs(*self._ends(chosen), self.cells)
+
+    def _inner_gram(self) -> Floats:
+        place = np.arange(self.values, dtype=np.float64)
+        before = np.minimum.outer(place, place) + 1
+        gram: Floats = before * (self.values - np.maximum.outer(place, place))
+        return gram

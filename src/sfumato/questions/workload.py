@@ -1,0 +1,264 @@
+"""What every workload offers: many linear questions at once, without a matrix unless it is wanted.
+
+A workload W has a row a question and a column a cell, in C order of the axes. It is multiplied by
+its structure; its Gram matrix WᵀW, which decides the total error of every strategy, has a closed
+form for most kinds.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, SupportsIndex, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
+
+from sfumato.arrays import Floats
+from sfumato.errors import QuestionError, StudyError, TooLargeError
+
+Which = slice | ArrayLike
+
+MOST_GRAM_CELLS = 4096
+MOST_ENTRIES = 1 << 26
+_ENTRIES_AT_ONCE = 1 << 22
+
+
+class Labels(Sequence[str]):
+    """Names of questions, each made when it is asked for.
+
+    Example:
+        >>> names = Labels(1_000_000, lambda row: f"cell {row}")
+        >>> len(names), names[-1], names[1:3]
+        (1000000, 'cell 999999', ['cell 1', 'cell 2'])
+    """
+
+    __slots__ = ("_count", "_name")
+
+    def __init__(self, count: int, name: Callable[[int], str]) -> None:
+        self._count = count
+        self._name = name
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: SupportsIndex) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+
+    def __getitem__(self, place: SupportsIndex | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return [self._name(row) for row in range(*place.indices(self._count))]
+        row = range(self._count)[place]
+        return self._name(row)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(repr(name) for name in self[:3])
+        return f"<{self._count:,} labels: {shown}{', …' if self._count > 3 else ''}>"
+
+
+class Workload(LinearOperator[np.float64]):
+    """Linear questions about the cells of a study: rows are questions, columns are cells.
+
+    It is a `scipy.sparse.linalg.LinearOperator`, so ``W @ counts`` answers every question about a
+    histogram, and ``W.T @ y`` goes back.
+
+    Args:
+        questions: Number of rows.
+        shape_of_cells: Cells of every axis; a column is a cell in C order of the axes.
+        labels: The questions in words; left out, their numbers.
+        prorated: Names of axes on which some question cuts a bin.
+
+    Example:
+        >>> import numpy as np
+        >>> import sfumato as sf
+        >>> ranges = sf.workloads.Ranges(4)
+        >>> ranges.shape, ranges.labels[1]
+        ((10, 4), 'cells 0..1')
+        >>> ranges @ np.array([5, 1, 0, 2])
+        array([5., 6., 6., 8., 1., 1., 3., 0., 2., 2.])
+    """
+
+    def __init__(
+        self,
+        questions: int,
+        shape_of_cells: Sequence[int],
+        labels: Sequence[str] | None = None,
+        prorated: Sequence[str] = (),
+    ) -> None:
+        cells = tuple(int(size) for size in shape_of_cells)
+        super().__init__(np.dtype(np.float64), (int(questions), math.prod(cells)))  # type: ignore[call-arg]  # the stubs leave __init__ out
+        self.shape_of_cells: tuple[int, ...] = cells
+        self.labels: Sequence[str] = Labels(int(questions), str) if labels is None else labels
+        self.prorated: tuple[str, ...] = tuple(dict.fromkeys(prorated))
+        if len(self.labels) != questions:
+            raise StudyError(
+                f"labels must be one a question, got {len(self.labels)} labels for "
+                f"{questions} questions"
+            )
+
+    @property
+    def questions(self) -> int:
+        """Number of rows."""
+        return self.shape[0]
+
+    @property
+    def cells(self) -> int:
+        """Number of columns."""
+        return self.shape[1]
+
+    @abstractmethod
+    def _matmat(self, X: Any) -> Any:
+        """Answers to all questions, for every column of X."""
+
+    @abstractmethod
+    def _rmatmat(self, X: Any) -> Any:
+        """The transpose times every column of X."""
+
+    def rows(self, which: Which) -> Floats:
+        """Some questions as rows of weights.
+
+        Args:
+            which: A slice, or numbers of rows.
+
+        Example:
+            >>> import sfumato as sf
+            >>> sf.workloads.Prefixes(4).rows([0, 2])
+            array([[1., 0., 0., 0.],
+                   [1., 1., 1., 0.]])
+        """
+        chosen = self._chosen(which)
+        if len(chosen) * self.cells > MOST_ENTRIES:
+            raise TooLargeError(
+                f"{len(chosen):,} rows of {self.cells:,} cells are more than "
+                f"{MOST_ENTRIES:,} numbers; ask for fewer rows at a time"
+            )
+        return self._rows(chosen)
+
+    def _rows(self, chosen: NDArray[np.intp]) -> Floats:
+        """Rows by the transpose: right for every kind, and quick enough for a few."""
+        units = np.zeros((self.questions, len(chosen)))
+        units[chosen, np.arange(len(chosen))] = 1.0
+        return np.ascontiguousarray(self._rmatmat(units).T)
+
+    def _chosen(self, which: Which) -> NDArray[np.intp]:
+        """Numbers of rows, checked."""
+        if isinstance(which, slice):
+            return np.arange(*which.indices(self.questions), dtype=np.intp)
+        chosen = np.atleast_1d(np.asarray(which))
+        if chosen.dtype == np.bool_:
+            chosen = np.flatnonzero(chosen)
+        if not np.issubdtype(chosen.dtype, np.integer) and chosen.size:
+            raise QuestionError(f"rows are chosen by whole numbers or a slice, got {chosen.dtype}")
+        outside = chosen[(chosen < -self.questions) | (chosen >= self.questions)]
+        if outside.size:
+            raise QuestionError(
+                f"a workload of {self.questions:,} questions has no row {outside[0]}"
+            )
+        return np.asarray(np.where(chosen < 0, chosen + self.questions, chosen), dtype=np.intp)
+
+    def chunks(self, entries: int = _ENTRIES_AT_ONCE) -> Iterator[tuple[slice, Floats]]:
+        """All rows in order, as many at a time as make so many numbers."""
+        step = max(1, entries // max(1, self.cells))
+        for start in range(0, self.questions, step):
+            part = slice(start, min(start + step, self.questions))
+            yield part, self._rows(np.arange(part.start, part.stop, dtype=np.intp))
+
+    def gram(self) -> Floats:
+        """WᵀW, cell by cell.
+
+        Raises:
+            TooLargeError: Above 4,096 cells.
+
+        Example:
+            >>> import sfumato as sf
+            >>> sf.workloads.Ranges(3).gram()
+            array([[3., 2., 1.],
+                   [2., 4., 2.],
+                   [1., 2., 3.]])
+        """
+        if self.cells > MOST_GRAM_CELLS:
+            raise TooLargeError(
+                f"the Gram matrix of {self.cells:,} cells is beyond the limit of "
+                f"{MOST_GRAM_CELLS:,}; merge cells, or ask about fewer axes"
+            )
+        return self._gram()
+
+    def _gram(self) -> Floats:
+        """WᵀW by summation over rows."""
+        total = np.zeros((self.cells, self.cells))
+        for _, rows in self.chunks():
+            total += rows.T @ rows
+        return total
+
+    def dense(self) -> Floats:
+        """The whole matrix.
+
+        Raises:
+            TooLargeError: Above 2^26 entries.
+        """
+        if self.questions * self.cells > MOST_ENTRIES:
+            raise TooLargeError(
+                f"a matrix of {self.questions:,} questions × {self.cells:,} cells is beyond the "
+                f"limit of {MOST_ENTRIES:,} entries; use it as an operator, or some rows(...)"
+            )
+        return self._rows(np.arange(self.questions, dtype=np.intp))
+
+    def sparse(self) -> Any:
+        """The whole matrix as a `scipy.sparse.csr_array`, made of some rows at a time.
+
+        Raises:
+            TooLargeError: Above 2^26 entries that are not zero.
+        """
+        parts, held = [], 0
+        for _, rows in self.chunks():
+            parts.append(sparse.csr_array(rows))
+            held += parts[-1].nnz
+            refuse_nonzero(self, held)
+        return sparse.vstack(parts, format="csr")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """The whole matrix, so that a workload may stand where a matrix is wanted."""
+        return np.asarray(self.dense(), dtype=dtype)
+
+    def __repr__(self) -> str:
+        over = " × ".join(str(size) for size in self.shape_of_cells)
+        many = "question" if self.questions == 1 else "questions"
+        return f"<{type(self).__name__}: {self.questions:,} {many} about {over} cells>"
+
+
+def is_sparse(matrix: Any) -> bool:
+    """Whether it is a matrix of SciPy's sparse kinds."""
+    return bool(sparse.issparse(matrix))
+
+
+def as_dense(matrix: Any) -> Floats:
+    """A dense or sparse matrix as an array of floats."""
+    return np.asarray(matrix.toarray() if is_sparse(matrix) else matrix, dtype=np.float64)
+
+
+def row_products(left: Floats, right: Floats) -> Floats:
+    """The Kronecker product of every row with the same row of another matrix."""
+    products = left[:, :, None] * right[:, None, :]
+    return products.reshape(len(left), left.shape[1] * right.shape[1])
+
+
+def refuse_nonzero(workload: Workload, held: int) -> None:
+    """Refuse more entries that are not zero than a sparse matrix may have."""
+    if held > MOST_ENTRIES:
+        raise TooLargeError(
+            f"a matrix of {workload.questions:,} questions × {workload.cells:,} cells has more "
+            f"than {MOST_ENTRIES:,} entries that are not zero; use it as an operator"
+        )
+
+
+def checked_size(value: Any, what: str, least: int = 1) -> int:
+    """A whole number of at least so much."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise StudyError(f"{what} must be a whole number of at least {least}, got {what}={value!r}")
+    return int(value)

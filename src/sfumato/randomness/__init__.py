@@ -1,0 +1,1 @@
+"""Random bits, and the exact samplers that spend them."""

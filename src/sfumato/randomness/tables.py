@@ -1,0 +1,119 @@
+"""Exact samplers over finite tables: one random word decides one outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.randomness.bits import WORD_BITS, BitSource, Words
+
+_GUIDE_BITS = 16
+_FULL_ROUNDS = 8  # digits after which under a quarter of the words still have an open lane
+
+
+class WordTable:
+    """An exact sampler: outcome i has probability weights[i] / 2^precision.
+
+    One word decides one outcome. A guide over the word's leading bits answers nearly all draws
+    with a single look-up; the rest are searched, so the law is exactly that of the weights.
+
+    Args:
+        weights: Non-negative integers that sum to 2^precision.
+        precision: Bits of a word that take part, at most 64.
+    """
+
+    __slots__ = ("_bounds", "_guide", "_precision", "weights")
+
+    def __init__(self, weights: Sequence[int], precision: int) -> None:
+        if sum(weights) != 1 << precision:
+            raise ValueError("weights must sum to 2**precision")
+        self.weights = tuple(weights)
+        self._precision = precision
+        # Bounds below the last possible outcome's: that one is 2^precision and may not fit a word.
+        top = max(place for place, weight in enumerate(self.weights) if weight)
+        self._bounds = np.cumsum(np.array(self.weights[:top], dtype=np.uint64), dtype=np.uint64)
+        lead = min(_GUIDE_BITS, precision)
+        first = np.arange(1 << lead, dtype=np.uint64) << np.uint64(precision - lead)
+        last = first + np.uint64((1 << (precision - lead)) - 1)
+        low = np.searchsorted(self._bounds, first, side="right")
+        high = np.searchsorted(self._bounds, last, side="right")
+        self._guide = np.where(low == high, low, -1).astype(np.int32)
+
+    def draw(self, bits: BitSource, count: int) -> NDArray[np.int32]:
+        """Draw `count` independent outcomes."""
+        words = leading(bits.words(count), self._precision)
+        lead = min(_GUIDE_BITS, self._precision)
+        found = self._guide.take((words >> np.uint64(self._precision - lead)).astype(np.uint16))
+        unsure = np.flatnonzero(found < 0)
+        if unsure.size:
+            found[unsure] = np.searchsorted(self._bounds, words[unsure], side="right")
+        return found
+
+
+def leading(words: Words, precision: int) -> Words:
+    """The leading `precision` bits of each word, as an integer."""
+    return words if precision == WORD_BITS else words >> np.uint64(WORD_BITS - precision)
+
+
+class FlipTable:
+    """Packed random flips, 64 to a word: row k's bits are 1 with chance chances[k]/2^precision.
+
+    Lane by lane a random number, one binary digit a word, is compared with the chance's digits. A
+    lane is settled at its first differing digit, so eight words settle most of 64 lanes and the few
+    open words go on alone. Each lane's law is exact.
+
+    Args:
+        chances: One integer in 0..2^precision a row.
+        precision: Binary digits of the comparison.
+    """
+
+    __slots__ = ("_certain", "_digits", "_same")
+
+    def __init__(self, chances: Sequence[int], precision: int) -> None:
+        # A digit or a certainty becomes a word: all ones or all zeros.
+        self._digits = np.array(
+            [[-((c >> (precision - 1 - j)) & 1) for c in chances] for j in range(precision)],
+            dtype=np.int64,
+        ).view(np.uint64)
+        self._certain = np.array([-(c >> precision) for c in chances], dtype=np.int64).view(
+            np.uint64
+        )
+        self._same = len(set(chances)) == 1
+
+    def draw(self, bits: BitSource, rows: slice, width: int) -> Words:
+        """Flips for some of the rows, shape (rows, width)."""
+        certain, digits = self._certain[rows], self._digits[:, rows]
+        row = np.repeat(np.arange(0 if self._same else len(certain)), width)
+        result = np.repeat(certain, width)
+        place: NDArray[np.intp] | None = None  # which words are still open; None: all of them
+        open_result, open_lanes = result, ~result
+        for round_, digit_row in enumerate(digits, start=1):
+            plane = bits.words(open_lanes.size)
+            if not self._same:
+                digit = digit_row[row]
+                open_result |= open_lanes & digit & ~plane
+                open_lanes &= ~(plane ^ digit)
+            elif digit_row[0]:  # lanes with a zero are below the chance, those with a one open
+                plane &= open_lanes
+                open_lanes ^= plane
+                open_result |= open_lanes
+                open_lanes = plane
+            else:  # lanes with a one are above it
+                np.invert(plane, out=plane)
+                open_lanes &= plane
+            if round_ < _FULL_ROUNDS:
+                continue
+            if place is None:
+                place = np.arange(result.size)
+            else:
+                result[place] = open_result
+            keep = np.flatnonzero(open_lanes)
+            if not keep.size:
+                break
+            place = place[keep]
+            if not self._same:
+                row = row[keep]
+            open_result, open_lanes = result[place], open_lanes[keep]
+        return result.reshape(len(certain), width)

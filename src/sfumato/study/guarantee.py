@@ -1,0 +1,261 @@
+"""What a whole study promises: E of a pair of records, by axis or as a whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domains.categories import NO_ANSWER
+from sfumato.domains.tables import columns
+from sfumato.errors import QuestionError, StudyError
+from sfumato.exact import to_plain
+from sfumato.metrics.cells import CellMetric, TableMetric, UniformMetric
+from sfumato.metrics.contexts import BlockMetric, HighLowMetric
+from sfumato.metrics.labelled import Blocks, HighLow
+from sfumato.metrics.labels import label_of
+from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.metrics.statements import Distance
+from sfumato.study.axis import Axis
+from sfumato.study.error_region import ErrorRegion
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Guarantee:
+    """E on records: the odds of any report change by at most e^E between two records.
+
+    Example:
+        >>> import sfumato as sf
+        >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.2))])
+        >>> round(study.guarantee.between({"age": 30}, {"age": 35}), 9)
+        1.0
+    """
+
+    axes: tuple[Axis, ...]
+    metrics: tuple[CellMetric, ...]
+    #: Whether records are protected as a whole: then E is that of any axis they differ on.
+    joint: bool = False
+
+    def between(self, x: Mapping[str, Any], y: Mapping[str, Any]) -> float:
+        """E between two records; infinite where some axis may tell them apart for certain."""
+        parts = [
+            self._between(axis, metric, x, y)
+            for axis, metric in zip(self.axes, self.metrics, strict=True)
+        ]
+        return max(parts) if self.joint else sum(parts)
+
+    def _between(
+        self, axis: Axis, metric: CellMetric, x: Mapping[str, Any], y: Mapping[str, Any]
+    ) -> float:
+        """E on one axis; an axis that neither record mentions adds nothing."""
+        if axis.name not in x and axis.name not in y:
+            return 0.0
+        if axis.name not in x or axis.name not in y:
+            raise QuestionError(f"both records must mention axis {axis.name!r}, or neither")
+        pair, _ = columns({axis.name: [x[axis.name], y[axis.name]]}, [axis.name])
+        codes = axis.codes(pair[axis.name])
+        resolution = axis.domain.rounding_bits
+        if resolution and isinstance(metric, LineMetric | CappedLineMetric):
+            return _between_codes(metric, int(codes[0]), int(codes[1]), resolution)
+        return metric.between(int(codes[0]), int(codes[1]))
+
+    def error_region(self, x: Mapping[str, Any], y: Mapping[str, Any]) -> ErrorRegion:
+        """How often anyone must err who tells two records apart by a report, to see or to draw.
+
+        Example:
+            >>> import sfumato as sf
+            >>> ill = sf.HighLow(epsilon=1, sensitive=["ill"])
+            >>> health = sf.categories("health", ["well", "ill"], protect=ill)
+            >>> study = sf.Study("health", [health])
+            >>> print(study.guarantee.error_region({"health": "ill"}, {"health": "well"}))
+            Who must say from one report whether it is health ill or health well, either as likely,
+            errs at least 18.4% of the time; by a coin it would be 50%.
+        """
+        return ErrorRegion(there=self.between(x, y), back=self.between(y, x), names=_named(x, y))
+
+    def as_lp(self, p: float) -> float:
+        """The factor by which ε grows when an L1 guarantee is read as an L^p one: D^(1 − 1/p).
+
+        Raises:
+            StudyError: If p < 1, or some axis is not protected by distance.
+        """
+        if not p >= 1:
+            raise StudyError(f"p must be at least 1, got p={p}")
+        for axis, metric in zip(self.axes, self.metrics, strict=True):
+            if not isinstance(metric, LineMetric | CappedLineMetric):
+                raise StudyError(
+                    f"axis {axis.name!r} is not protected by distance, so there is no L^p reading"
+                )
+        return float(len(self.axes) ** (1 - (0 if math.isinf(p) else 1 / p)))
+
+
+def _named(*records: Mapping[str, Any]) -> tuple[str, ...]:
+    """Records in words."""
+    return tuple(
+        ", ".join(f"{axis} {label_of(value)}" for axis, value in record.items())
+        for record in records
+    )
+
+
+def _between_codes(metric: LineMetric | CappedLineMetric, a: int, b: int, resolution: int) -> float:
+    """E between two places on the fine grid: the straight line between grid points, to the cap."""
+    line = metric.line if isinstance(metric, CappedLineMetric) else metric
+
+    def place(code: int) -> Fraction:
+        point, part = divmod(code, 1 << resolution)
+        at = line.exact(0, point)
+        return at + (line.steps[point] * part / (1 << resolution) if part else 0)
+
+    apart = abs(place(a) - place(b))
+    return float(min(apart, metric.cap) if isinstance(metric, CappedLineMetric) else apart)
+
+
+def odds(e: float) -> str:
+    """e^E as people say it.
+
+    Example:
+        >>> odds(1.0), odds(0.05), odds(30.0)
+        ('2.7 times', '1.05 times', '10^13 times')
+    """
+    if math.isinf(e):
+        return "any number of times"
+    if e > 690:
+        return "practically any number of times"
+    ratio = math.exp(e)
+    if ratio < 1.1:
+        return f"{ratio:.3g} times"
+    if ratio < 10:
+        return f"{ratio:.2g} times"
+    if ratio < 1e6:
+        return f"{float(f'{ratio:.2g}'):,.0f} times"
+    if ratio < 1e9:
+        return f"{ratio / 1e6:,.0f} million times"
+    return f"10^{round(math.log10(ratio))} times"
+
+
+def explain_axis(axis: Axis, metric: CellMetric) -> list[str]:
+    """The guarantee of one axis in plain words, a few pairs for example."""
+    lines = [axis.statement.describe()]
+    labels = axis.labels()
+    lines += [_odds_line(axis, metric, labels, i, j) for i, j in _example_pairs(axis, metric)]
+    lines += _posterior_line(metric, labels)
+    cap = axis.statement.cap if isinstance(axis.statement, Distance) else None
+    if cap is not None and not isinstance(metric, LineMetric):
+        lines.append(
+            f"No two people, however far apart, are ever told apart by more than e^{to_plain(cap)}:"
+            f" a report is at most {odds(float(cap))} likelier from one than from the other."
+        )
+    if axis.domain.rounding_bits:
+        lines.append(
+            "Values are rounded at random between grid points, so every pair of values is "
+            "protected by its own distance, read to a millionth of a bin."
+        )
+    elif axis.domain.kind == "reals":
+        lines.append(
+            "Values are protected by bin: two values in one bin cannot be told apart at all, and "
+            "the distance of two values is that of their bins."
+        )
+    if axis.optional:
+        lines.append('Not answering is protected too: "no answer" is one of the answers.')
+    lines += [f"Note: {note}." for note in metric.notes]
+    return lines
+
+
+def _odds_line(axis: Axis, metric: CellMetric, labels: list[str], i: int, j: int) -> str:
+    """What a report can say about two people, in both directions where they differ."""
+    there, back = metric.between(i, j), metric.between(j, i)
+    who = _pair(axis, labels, i, j)
+    if there == back:
+        if math.isinf(there):
+            return f"{who}: a report may tell which of the two it came from."
+        return f"{who}: a report is at most {odds(there)} likelier from one than from the other."
+    if math.isinf(there) or back < there:
+        i, j, there, back = j, i, back, there
+    other = f"is at most {odds(back)} likelier" if math.isfinite(back) else "may give itself away"
+    return (
+        f"{who}: a report is at most {odds(there)} likelier from {labels[i]} than from "
+        f"{labels[j]}; the other way round it {other}."
+    )
+
+
+def _posterior_line(metric: CellMetric, labels: list[str]) -> list[str]:
+    """Where directions differ: how far a report may move what someone believed before.
+
+    References:
+        Acharya et al. 2020, Proposition 3.
+    """
+    pair = _uneven_pair(metric)
+    if pair is None:
+        return []
+    i, j = pair
+    there, back = metric.between(i, j), metric.between(j, i)
+    if back < there:
+        i, j, there, back = j, i, back, there
+    most = "at most " if math.isfinite(back) else ""
+    return [
+        f"Whatever someone believed before, a report raises the odds of {labels[i]} against "
+        f"{labels[j]} at most {odds(there)}, and those of {labels[j]} against {labels[i]} "
+        f"{most}{odds(back)}."
+    ]
+
+
+def _uneven_pair(metric: CellMetric) -> tuple[int, int] | None:
+    """The first pair of cells that is not told apart alike in both directions."""
+    if isinstance(metric, HighLowMetric):
+        uneven = [(i, j) for i, j in metric.pairs() if metric.exact(i, j) != metric.exact(j, i)]
+        return uneven[0] if uneven else None
+    if isinstance(metric, TableMetric):
+        differ = metric.numerators != metric.numerators.T
+        return _first_pair(differ) if differ.any() else None
+    return None
+
+
+def _example_pairs(axis: Axis, metric: CellMetric) -> Sequence[tuple[int, int]]:
+    """A few telling pairs of cells: near, middling and as far as it goes; or one of each kind."""
+    size = axis.domain.size
+    if isinstance(metric, LineMetric | CappedLineMetric):
+        middle = size // 2
+        apart = sorted({1, min(5, size - 1), max(1, size // 4), size - 1})
+        starts = [min(middle, size - 1 - step) for step in apart]
+        return [(start, start + step) for start, step in zip(starts, apart, strict=True)]
+    if isinstance(metric, UniformMetric):
+        return [(0, 1), (0, axis.size - 1)] if axis.optional and axis.size > 2 else [(0, 1)]
+    pairs = metric.pairs() if isinstance(metric, BlockMetric | HighLowMetric) else _kinds(metric)
+    if axis.optional and not any(axis.size - 1 in pair for pair in pairs):
+        pairs.append((0, axis.size - 1))
+    return pairs
+
+
+def _kinds(metric: CellMetric) -> list[tuple[int, int]]:
+    """A pair for each of a few values of E, and one that may be told apart for sure."""
+    e = np.maximum(metric.matrix(), metric.matrix().T)
+    np.fill_diagonal(e, np.nan)
+    finite = np.where(np.isfinite(e), e, np.nan)
+    kinds = np.unique(finite[~np.isnan(finite)])
+    picked = kinds if len(kinds) <= 4 else kinds[[0, len(kinds) // 2, -1]]
+    pairs = [_first_pair(finite == kind) for kind in picked]
+    if np.isinf(e).any():
+        pairs.append(_first_pair(np.isinf(e)))
+    return pairs
+
+
+def _first_pair(which: NDArray[np.bool_]) -> tuple[int, int]:
+    """The first pair of cells that is marked, the smaller cell first."""
+    i, j = np.argwhere(which)[0].tolist()
+    return min(i, j), max(i, j)
+
+
+def _pair(axis: Axis, labels: list[str], i: int, j: int) -> str:
+    """Who is compared."""
+    by_gap = axis.domain.kind == "integers" and not isinstance(axis.statement, Blocks | HighLow)
+    if by_gap and labels[i] != NO_ANSWER and labels[j] != NO_ANSWER:
+        apart = abs(int(labels[j]) - int(labels[i]))
+        one = apart == 1 and axis.unit.isalpha() and axis.unit.endswith("s")
+        unit = f" {axis.unit[:-1] if one else axis.unit}" if axis.unit else ""
+        return f"Two people whose {axis.name} differs by {apart}{unit}"
+    return f"Someone with {axis.name} {labels[i]} and someone with {labels[j]}"

@@ -1,0 +1,85 @@
+"""Reports: what leaves the devices, and all a collector ever sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from sfumato.arrays import Layout, Outputs
+from sfumato.collect import parquet as wire
+from sfumato.collect.statistics import join_outputs
+from sfumato.errors import MismatchError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reports:
+    """Perturbed records of one study; `len`, slices, `+`, Arrow and Parquet.
+
+    Example:
+        >>> import sfumato as sf
+        >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+        >>> reports = study.encode({"age": [31, 42, 77]})
+        >>> len(reports), len(reports[1:]), reports.to_arrow().column_names
+        (3, 2, ['age'])
+    """
+
+    fingerprint: str
+    names: tuple[str, ...]
+    layouts: tuple[Layout, ...]
+    outputs: tuple[Outputs, ...]
+
+    def __len__(self) -> int:
+        return len(self.outputs[0])
+
+    def __getitem__(self, rows: slice) -> Reports:
+        if not isinstance(rows, slice):
+            raise TypeError("reports are taken by slices, such as reports[:100]")
+        part = tuple(column[rows] for column in self.outputs)
+        return Reports(self.fingerprint, self.names, self.layouts, part)
+
+    def __add__(self, other: Reports) -> Reports:
+        return Reports.join([self, other])
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} reports of study {self.fingerprint[:12]}>"
+
+    @classmethod
+    def join(cls, parts: Iterable[Reports]) -> Reports:
+        """Reports after reports of the same study."""
+        found = list(parts)
+        for part in found[1:]:
+            if part.fingerprint != found[0].fingerprint:
+                raise MismatchError(
+                    f"these reports belong to different studies ({found[0].fingerprint[:12]} and "
+                    f"{part.fingerprint[:12]}); tally each with its own"
+                )
+        first = found[0]
+        outputs = tuple(
+            join_outputs(layout, [part.outputs[d] for part in found])
+            for d, layout in enumerate(first.layouts)
+        )
+        return cls(first.fingerprint, first.names, first.layouts, outputs)
+
+    def to_arrow(self) -> pa.Table:
+        """One row a report; the study's fingerprint is in the schema's metadata."""
+        return wire.to_table("reports", self.fingerprint, self.names, self.layouts, self.outputs)
+
+    @classmethod
+    def from_arrow(cls, table: pa.Table, *, what: str = "the table") -> Reports:
+        """Read reports back; damaged ones are refused."""
+        head = wire.read_head(table, "reports", what)
+        names, layouts = wire.read_layouts(head, what)
+        outputs = wire.read_outputs(table, names, layouts, what)
+        return cls(head["study"], tuple(names), tuple(layouts), tuple(outputs))
+
+    def save(self, path: str | Path) -> None:
+        """Write a Parquet file."""
+        wire.write_parquet(self.to_arrow(), path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Reports:
+        """Read a Parquet file."""
+        return cls.from_arrow(wire.read_parquet(path), what=repr(str(path)))
