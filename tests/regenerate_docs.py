@@ -26,7 +26,7 @@ WIDTH = 96
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 HEADINGS = {
     "study": "Studies",
-    "axes": "Axes",
+    "axis": "Axes",
     "geography": "Axes",
     "metrics": "Metrics",
     "channels": "Channels",

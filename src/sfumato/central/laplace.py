@@ -160,7 +160,7 @@ class Laplace:
         if not isinstance(strategy, (str, Workload)):
             raise StudyError(
                 f"strategy must be a name or a workload, got {type(strategy).__name__}: make rows "
-                "of your own a workload, with workloads.Given(matrix)"
+                "of your own a workload, with questions.Given(matrix)"
             )
         if allocation not in METHODS:
             raise StudyError(

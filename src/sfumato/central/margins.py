@@ -103,7 +103,7 @@ def asked_axes(workload: Workload) -> tuple[int, ...]:
 
     Example:
         >>> import sfumato as sf
-        >>> asked_axes(sf.workloads.Marginals((4, 3, 2), [(0,), (2,)]))
+        >>> asked_axes(sf.questions.Marginals((4, 3, 2), [(0,), (2,)]))
         (0, 2)
     """
     every = range(len(workload.shape_of_cells))

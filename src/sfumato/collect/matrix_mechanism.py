@@ -126,7 +126,7 @@ class MatrixMechanism:
     Example:
         >>> import sfumato as sf
         >>> ages = sf.integers("age", 0, 9, protect=sf.Distance(epsilon=1))
-        >>> mechanism = sf.MatrixMechanism(ages, "prefix", sf.workloads.Ranges(10))
+        >>> mechanism = sf.MatrixMechanism(ages, "prefix", sf.questions.Ranges(10))
         >>> bool(np.allclose(mechanism.scales, 1.0))  # the paper's s = 1/ε, found by the solver
         True
         >>> tally = mechanism.simulate([3] * 500 + [7] * 500, seed=1)

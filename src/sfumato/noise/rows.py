@@ -42,7 +42,7 @@ def balls(edges: Edges, most: int = 1024) -> Floats:
 
     Example:
         >>> from fractions import Fraction
-        >>> from sfumato.metrics import LineMetric
+        >>> from sfumato.metrics.lines import LineMetric
         >>> from sfumato.metrics.edges import edges_of
         >>> balls(edges_of(LineMetric.equal(Fraction(1), 3))).tolist()
         [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 1.0, 0.0]]

@@ -67,8 +67,8 @@ def search(
 
     Example:
         >>> from fractions import Fraction
-        >>> from sfumato.metrics import CappedLineMetric, LineMetric
-        >>> from sfumato.workloads import Ranges
+        >>> from sfumato.metrics.lines import CappedLineMetric, LineMetric
+        >>> from sfumato.questions import Ranges
         >>> metric = CappedLineMetric(LineMetric.equal(Fraction(1, 2), 5), Fraction(3, 2))
         >>> found = search(Ranges(5), metric, bits=True)
         >>> found.gain > 1.1

@@ -71,7 +71,7 @@ def parse(study: HasAxes, questions: Any) -> Workload:
         ...         sf.categories("sex", ["f", "m"], protect=sf.Uniform(epsilon=1)),
         ...     ],
         ... )
-        >>> workload = sf.workloads.parse(study, ["age=18..19, sex=f", "ranges of age", "2-way"])
+        >>> workload = sf.questions.parse(study, ["age=18..19, sex=f", "ranges of age", "2-way"])
         >>> workload.shape, workload.labels[0], workload.labels[2], workload.labels[-1]
         ((19, 8), 'age=18..19, sex=f', 'age=18..19', 'age=21, sex=m')
     """

@@ -34,7 +34,7 @@ class Given(Workload):
     Example:
         >>> import numpy as np
         >>> import sfumato as sf
-        >>> mean = sf.workloads.Given([[0, 1, 2, 3]], labels=["sum of scores"])
+        >>> mean = sf.questions.Given([[0, 1, 2, 3]], labels=["sum of scores"])
         >>> mean @ np.array([1, 0, 2, 1])
         array([7.])
     """
@@ -128,7 +128,7 @@ class Asked(Workload):
 
     Example:
         >>> import sfumato as sf
-        >>> from sfumato.questions import weights
+        >>> from sfumato.questions.language import weights
         >>> axes = [sf.integers("age", 0, 2), sf.categories("sex", ["f", "m"])]
         >>> asked = Asked([weights(axes, "age=1.., sex=f"), weights(axes, "sex=m")], (3, 2))
         >>> asked.dense()

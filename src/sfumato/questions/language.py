@@ -80,7 +80,7 @@ def weights(
 
     Example:
         >>> from types import SimpleNamespace
-        >>> from sfumato.domains import Integers
+        >>> from sfumato.domains.integers import Integers
         >>> age = SimpleNamespace(name="age", domain=Integers(0, 4), optional=True, size=6)
         >>> question = weights([age], age=(1, 3))
         >>> question.text, question.weights[0].tolist()

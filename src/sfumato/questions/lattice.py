@@ -44,7 +44,7 @@ class Lattice:
 
     Example:
         >>> import sfumato as sf
-        >>> held = sf.workloads.Lattice.of([[0.5, 1, 0.25], [3, 0, 6]])
+        >>> held = sf.questions.Lattice.of([[0.5, 1, 0.25], [3, 0, 6]])
         >>> held.steps, held.units, held.off
         (array([[2, 4, 1],
                [1, 0, 2]]), (Fraction(1, 4), Fraction(3, 1)), array([0., 0.]))

@@ -28,7 +28,7 @@ class Identity(Workload):
 
     Example:
         >>> import sfumato as sf
-        >>> sf.workloads.Identity(3).dense()
+        >>> sf.questions.Identity(3).dense()
         array([[1., 0., 0.],
                [0., 1., 0.],
                [0., 0., 1.]])
@@ -65,7 +65,7 @@ class Total(Workload):
 
     Example:
         >>> import sfumato as sf
-        >>> sf.workloads.Total(3).dense()
+        >>> sf.questions.Total(3).dense()
         array([[1., 1., 1.]])
     """
 
@@ -142,7 +142,7 @@ class Prefixes(RowOfCells):
 
     Example:
         >>> import sfumato as sf
-        >>> sf.workloads.Prefixes(3).dense()
+        >>> sf.questions.Prefixes(3).dense()
         array([[1., 0., 0.],
                [1., 1., 0.],
                [1., 1., 1.]])
@@ -178,7 +178,7 @@ class Ranges(RowOfCells):
 
     Example:
         >>> import sfumato as sf
-        >>> list(sf.workloads.Ranges(3).labels)
+        >>> list(sf.questions.Ranges(3).labels)
         ['cell 0', 'cells 0..1', 'cells 0..2', 'cell 1', 'cells 1..2', 'cell 2']
     """
 

@@ -27,7 +27,7 @@ class Kronecker(Workload):
     Example:
         >>> import numpy as np
         >>> import sfumato as sf
-        >>> both = sf.workloads.Kronecker([sf.workloads.Prefixes(3), sf.workloads.Identity(2)])
+        >>> both = sf.questions.Kronecker([sf.questions.Prefixes(3), sf.questions.Identity(2)])
         >>> both.shape, both.labels[2]
         ((6, 6), 'cells ..1, cell 0')
         >>> both @ np.array([[1, 2], [3, 4], [5, 6]]).ravel()
@@ -109,7 +109,7 @@ class Stacked(Workload):
 
     Example:
         >>> import sfumato as sf
-        >>> sf.workloads.Stacked([sf.workloads.Total(2), sf.workloads.Identity(2)]).dense()
+        >>> sf.questions.Stacked([sf.questions.Total(2), sf.questions.Identity(2)]).dense()
         array([[1., 1.],
                [1., 0.],
                [0., 1.]])
@@ -182,7 +182,7 @@ class Marginals(Stacked):
 
     Example:
         >>> import sfumato as sf
-        >>> tables = sf.workloads.Marginals((2, 3), [(0,), (1,)])
+        >>> tables = sf.questions.Marginals((2, 3), [(0,), (1,)])
         >>> tables.dense()
         array([[1., 1., 1., 0., 0., 0.],
                [0., 0., 0., 1., 1., 1.],
@@ -224,7 +224,7 @@ class KWay(Marginals):
 
     Example:
         >>> import sfumato as sf
-        >>> sf.workloads.KWay((4, 3, 2), 2)
+        >>> sf.questions.KWay((4, 3, 2), 2)
         <KWay: 26 questions about 4 × 3 × 2 cells>
     """
 

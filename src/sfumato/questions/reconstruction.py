@@ -44,8 +44,8 @@ def reconstruct(W: Any, A: Any, variances: ArrayLike, *, known_total: bool = Fal
 
     Example:
         >>> import sfumato as sf
-        >>> prefixes = sf.workloads.Prefixes(3)
-        >>> reconstruct(sf.workloads.Identity(3), prefixes, [1, 1, 1]).round(3) + 0.0
+        >>> prefixes = sf.questions.Prefixes(3)
+        >>> reconstruct(sf.questions.Identity(3), prefixes, [1, 1, 1]).round(3) + 0.0
         array([[ 1.,  0.,  0.],
                [-1.,  1.,  0.],
                [ 0., -1.,  1.]])
@@ -69,7 +69,7 @@ def total_error(W: Any, A: Any, variances: ArrayLike, *, known_total: bool = Fal
 
     Example:
         >>> import sfumato as sf
-        >>> found = total_error(sf.workloads.Ranges(10), sf.workloads.Identity(10), [2.0] * 10)
+        >>> found = total_error(sf.questions.Ranges(10), sf.questions.Identity(10), [2.0] * 10)
         >>> round(found, 9)
         440.0
     """
@@ -92,7 +92,7 @@ def question_variances(
 
     Example:
         >>> import sfumato as sf
-        >>> found = question_variances(sf.workloads.Ranges(2), sf.workloads.Prefixes(2), [1, 1])
+        >>> found = question_variances(sf.questions.Ranges(2), sf.questions.Prefixes(2), [1, 1])
         >>> found.round(9)
         array([1., 1., 2.])
     """

@@ -25,7 +25,7 @@ class Hierarchy(RowOfCells):
 
     Example:
         >>> import sfumato as sf
-        >>> sf.workloads.Hierarchy(3, 2).dense()
+        >>> sf.questions.Hierarchy(3, 2).dense()
         array([[1., 1., 1.],
                [1., 1., 0.],
                [1., 0., 0.],
@@ -78,7 +78,7 @@ class Haar(RowOfCells):
 
     Example:
         >>> import sfumato as sf
-        >>> sf.workloads.Haar(3).dense()
+        >>> sf.questions.Haar(3).dense()
         array([[ 1.,  1.,  1.],
                [ 1.,  1., -1.],
                [ 1., -1.,  0.]])

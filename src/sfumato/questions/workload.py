@@ -77,7 +77,7 @@ class Workload(LinearOperator[np.float64]):
     Example:
         >>> import numpy as np
         >>> import sfumato as sf
-        >>> ranges = sf.workloads.Ranges(4)
+        >>> ranges = sf.questions.Ranges(4)
         >>> ranges.shape, ranges.labels[1]
         ((10, 4), 'cells 0..1')
         >>> ranges @ np.array([5, 1, 0, 2])
@@ -128,7 +128,7 @@ class Workload(LinearOperator[np.float64]):
 
         Example:
             >>> import sfumato as sf
-            >>> sf.workloads.Prefixes(4).rows([0, 2])
+            >>> sf.questions.Prefixes(4).rows([0, 2])
             array([[1., 0., 0., 0.],
                    [1., 1., 1., 0.]])
         """
@@ -177,7 +177,7 @@ class Workload(LinearOperator[np.float64]):
 
         Example:
             >>> import sfumato as sf
-            >>> sf.workloads.Ranges(3).gram()
+            >>> sf.questions.Ranges(3).gram()
             array([[3., 2., 1.],
                    [2., 4., 2.],
                    [1., 2., 3.]])

@@ -39,7 +39,7 @@ def choose_by_exp(log_weights: Sequence[Fraction], bits: BitSource) -> int:
         StudyError: If there is nothing to choose from.
 
     Example:
-        >>> from sfumato.randomness import SeededBits
+        >>> from sfumato.randomness.bits import SeededBits
         >>> choose_by_exp([Fraction(0), Fraction(100), Fraction(1)], SeededBits(1))
         1
     """
@@ -62,7 +62,7 @@ def choose_by_scores(scores: Sequence[int] | Integers, unit: Fraction, bits: Bit
         bits: Where randomness comes from.
 
     Example:
-        >>> from sfumato.randomness import SeededBits
+        >>> from sfumato.randomness.bits import SeededBits
         >>> choose_by_scores([500, 100, 400], Fraction(-1, 4), SeededBits(1))
         1
     """

@@ -101,7 +101,7 @@ def bernoulli_exp(x: Fraction, count: int, bits: BitSource) -> NDArray[np.bool_]
         bits: Where randomness comes from.
 
     Example:
-        >>> from sfumato.randomness import SeededBits
+        >>> from sfumato.randomness.bits import SeededBits
         >>> int(bernoulli_exp(Fraction(1), 100_000, SeededBits(2)).sum())  # 100,000/e = 36,788
         36858
     """
@@ -118,7 +118,7 @@ def uniform_below(bound: int, count: int, bits: BitSource) -> Integers:
     Leading bits of a word that reach the bound or pass it are thrown away and drawn again.
 
     Example:
-        >>> from sfumato.randomness import SeededBits
+        >>> from sfumato.randomness.bits import SeededBits
         >>> uniform_below(6, 5, SeededBits(1)).tolist()
         [5, 3, 5, 2, 0]
     """
@@ -178,7 +178,7 @@ def discrete_laplace(rate: Fraction, count: int, bits: BitSource) -> Integers:
         StudyError: If the rate is below 2^-48, where an int64 might overflow.
 
     Example:
-        >>> from sfumato.randomness import SeededBits
+        >>> from sfumato.randomness.bits import SeededBits
         >>> discrete_laplace(Fraction(1, 10), 6, SeededBits(7)).tolist()
         [-3, -14, 5, -1, -5, -32]
     """
@@ -190,7 +190,7 @@ def discrete_laplaces(rates: Sequence[Fraction | None], bits: BitSource) -> Inte
     """One exact discrete Laplace number for each rate; None stands for no noise, and gives 0.
 
     Example:
-        >>> from sfumato.randomness import SeededBits
+        >>> from sfumato.randomness.bits import SeededBits
         >>> discrete_laplaces([Fraction(1, 2), None, Fraction(50)], SeededBits(3))[1:].tolist()
         [0, 0]
     """

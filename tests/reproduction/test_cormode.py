@@ -21,7 +21,7 @@ from reproduction import cormode, cormode_as_run
 from reproduction import cormode_printed as printed_
 from reproduction.cormode_as_run import Counts
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 SIZE = 1 << 8
 LAW = cormode.cauchy(SIZE)

@@ -28,7 +28,7 @@ from sfumato.estimation.decoding.mixture import mixture_of
 from sfumato.estimation.decoding.posterior import PlainDecoder
 from sfumato.estimation.likelihood import LikelihoodEstimate
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:  # for the benchmarks, whose populations are measured here again
     sys.path.append(str(ROOT))
 

@@ -17,7 +17,7 @@ import pytest
 import sfumato as sf
 from sfumato.estimation.likelihood import LikelihoodEstimate
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:  # for the benchmarks, which also make the record
     sys.path.insert(0, str(ROOT))
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers_channels import Stream, exceeding_pair, is_tight, labels, patterns, planes
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
