@@ -315,7 +315,7 @@ def test_scores_may_be_a_sparse_matrix() -> None:
 
 class TestOfTheWrongKind:
     def test_a_strategy_that_is_a_bare_matrix(self) -> None:
-        with pytest.raises(StudyError, match=r"got ndarray: .*workloads\.Given\(matrix\)"):
+        with pytest.raises(StudyError, match=r"got ndarray: .*questions\.Given\(matrix\)"):
             Laplace("cells of sex", strategy=np.eye(20))  # type: ignore[arg-type]
         given = Laplace("cells of sex", strategy=sf.questions.Given(np.eye(20)))
         assert given.prepare(Space(STUDY), 30).details()["strategy"] == "a given strategy"
