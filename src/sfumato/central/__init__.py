@@ -5,40 +5,6 @@ such as `Laplace` answers questions, and `release` makes sure of the order: ever
 and the cost is entered before the data are touched.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from sfumato.central.base import Expected, Mechanism, Outcome, Prepared
-from sfumato.central.data import Data
-from sfumato.central.exponential import Exponential
-from sfumato.central.laplace import Laplace
-from sfumato.central.ledger import Entry, Ledger
-from sfumato.central.means import Means
-from sfumato.central.multiplicative_weights import MWEM
-from sfumato.central.planning import ReleaseOption, ReleasePlan, plan
-from sfumato.central.release import Release, release
-from sfumato.central.small_database import SmallDB
-from sfumato.central.space import Space
-from sfumato.central.spending import Spend
-
-__all__ = [
-    "MWEM",
-    "Data",
-    "Entry",
-    "Expected",
-    "Exponential",
-    "Laplace",
-    "Ledger",
-    "Means",
-    "Mechanism",
-    "Outcome",
-    "Prepared",
-    "Release",
-    "ReleaseOption",
-    "ReleasePlan",
-    "SmallDB",
-    "Space",
-    "Spend",
-    "accuracy",
-    "plan",
-    "release",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
