@@ -34,7 +34,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import fft
 
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import (
@@ -271,6 +270,8 @@ class CombChannel(SymbolChannel):
 
         What all turns share is in â(0) = 1 alone; without it no difference is of near numbers.
         """
+        from scipy import fft
+
         least = min(self._turns.weights)
         beyond = np.array([words - least for words in self._turns.weights], dtype=np.float64)
         result: NDArray[np.complex128] = fft.rfft(beyond / float(1 << self.precision))
@@ -323,6 +324,8 @@ class CombChannel(SymbolChannel):
 
     def products(self, profile: Floats, w: Floats, v: Floats) -> Floats:
         """Turned reports read what moved weights do: such rows all come from one transform."""
+        from scipy import fft
+
         moves = self._moves(w) if v is w else None
         if moves is None:
             return super().products(profile, w, v)
@@ -373,6 +376,8 @@ class CombChannel(SymbolChannel):
             scale: One entry a comb and harmonic, or a harmonic.
             at: What a frequency of the grid is multiplied by.
         """
+        from scipy import fft
+
         flat = table.reshape(-1, len(self.teeth), self.circle)
         out = np.empty((len(flat), self.size))
         places, count = self._places.ravel(), math.prod(self.moduli)
@@ -389,6 +394,8 @@ class CombChannel(SymbolChannel):
 
     def _spectrum(self, values: Floats) -> NDArray[np.complex128]:
         """The Fourier transform over the grid, flat, with zeros beyond its cells."""
+        from scipy import fft
+
         grid = values.reshape(*values.shape[:-1], *self.shape)
         axes = tuple(range(grid.ndim - len(self.shape), grid.ndim))
         found: NDArray[np.complex128] = fft.fftn(grid, self.moduli, axes=axes)
@@ -396,6 +403,8 @@ class CombChannel(SymbolChannel):
 
     def _through(self, spectrum: NDArray[np.complex128], scale: Floats) -> Floats:
         """For each comb the chances of its turns, times a factor a comb."""
+        from scipy import fft
+
         flat = spectrum.reshape(-1, spectrum.shape[-1])
         out = np.empty((len(flat), self.outputs))
         back = np.conj(self._harmonics)

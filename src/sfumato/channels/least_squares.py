@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from scipy import linalg
 
 from sfumato.arrays import Floats
 from sfumato.channels.base import SymbolChannel
@@ -57,8 +56,8 @@ def reading_of(likelihood: Floats) -> Floats:
     """
     mean = likelihood.mean(axis=0)
     scale = np.where(mean > 0, 1 / np.sqrt(np.where(mean > 0, mean, 1.0)), 0.0)
-    factor, triangle = linalg.qr((likelihood * scale).T, mode="economic")
-    inverse, _ = linalg.lapack.dtrtri(triangle)
+    factor, triangle = np.linalg.qr((likelihood * scale).T)
+    inverse = _inverted(triangle)
     condition = float(np.linalg.norm(triangle, 1) * np.linalg.norm(inverse, 1))
     if not condition < _WORST_CONDITION:
         raise StudyError(
@@ -67,3 +66,11 @@ def reading_of(likelihood: Floats) -> Floats:
         )
     result: Floats = inverse @ factor.T * scale
     return result
+
+
+def _inverted(triangle: Floats) -> Floats:
+    """The inverse of an upper triangular matrix; infinite entries if it is singular."""
+    try:
+        return np.linalg.inv(triangle).astype(np.float64)
+    except np.linalg.LinAlgError:
+        return np.full_like(triangle, np.inf)

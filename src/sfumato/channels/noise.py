@@ -8,7 +8,6 @@ from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
-from scipy.signal import lfilter
 
 from sfumato.arrays import Floats
 from sfumato.errors import StudyError
@@ -57,6 +56,8 @@ def _lifted_ends(values: Floats, alpha: float) -> Floats:
 
 def _blurred(values: Floats, alpha: float) -> Floats:
     """Two-sided geometric noise without clamping, as two first-order recursive filters."""
+    from scipy.signal import lfilter
+
     ahead = lfilter([1.0], [1.0, -alpha], values, axis=-1)
     behind = lfilter([1.0], [1.0, -alpha], values[..., ::-1], axis=-1)[..., ::-1]
     result: Floats = (ahead + behind - values) * ((1 - alpha) / (1 + alpha))

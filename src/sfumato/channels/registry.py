@@ -1,62 +1,73 @@
-"""Channels: how one axis is perturbed. One family a file; the registry is open to a user's own."""
+"""Channels by id: the built-in families, each loaded when first used, and a user's own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
 from typing import Any
 
-from sfumato.channels.base import (
-    Choice,
-)
-from sfumato.channels.binary import Binary
-from sfumato.channels.comb import Comb
-from sfumato.channels.exponential import Exponential
-from sfumato.channels.geometric import Geometric
-from sfumato.channels.hadamard import Hadamard
-from sfumato.channels.hashing import OLH
-from sfumato.channels.hrr import HRR
-from sfumato.channels.response import KaryResponse
-from sfumato.channels.searched.extremal import Extremal
-from sfumato.channels.searched.matrix_response import MatrixResponse
-from sfumato.channels.searched.optimised import Optimised
-from sfumato.channels.square_wave import SquareWave
-from sfumato.channels.thermometer import Thermometer
-from sfumato.channels.trees.haar import HaarHRR
-from sfumato.channels.trees.hierarchy import Hierarchical
-from sfumato.channels.unary import OUE
+from sfumato.channels.base import Choice
 from sfumato.errors import FormatError, StudyError, near
 
-REGISTRY: dict[str, type[Choice]] = {}
+_BUILT_IN = {
+    "geometric": "geometric:Geometric",
+    "thermometer": "thermometer:Thermometer",
+    "kary-response": "response:KaryResponse",
+    "exponential": "exponential:Exponential",
+    "oue": "unary:OUE",
+    "olh": "hashing:OLH",
+    "hrr": "hrr:HRR",
+    "square-wave": "square_wave:SquareWave",
+    "optimised": "searched.optimised:Optimised",
+    "extremal": "searched.extremal:Extremal",
+    "matrix-response": "searched.matrix_response:MatrixResponse",
+    "comb": "comb:Comb",
+    "hierarchical": "trees.hierarchy:Hierarchical",
+    "haar-hrr": "trees.haar:HaarHRR",
+    "binary": "binary:Binary",
+    "hadamard": "hadamard:Hadamard",
+}
+
+
+class _Registry(MutableMapping[str, type[Choice]]):
+    """Choices by id. Listing the ids loads nothing; looking one up imports its module."""
+
+    def __init__(self, built_in: Mapping[str, str]) -> None:
+        self._held: dict[str, type[Choice] | str] = dict(built_in)
+
+    def __getitem__(self, kind: str) -> type[Choice]:
+        held = self._held[kind]
+        if isinstance(held, str):
+            module, name = held.split(":")
+            found: type[Choice] = getattr(import_module(f"sfumato.channels.{module}"), name)
+            self._held[kind] = held = found
+        return held
+
+    def __setitem__(self, kind: str, choice: type[Choice]) -> None:
+        self._held[kind] = choice
+
+    def __delitem__(self, kind: str) -> None:
+        del self._held[kind]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __contains__(self, kind: object) -> bool:
+        return kind in self._held
+
+
+REGISTRY: MutableMapping[str, type[Choice]] = _Registry(_BUILT_IN)
 
 
 def register(choice: type[Choice]) -> type[Choice]:
     """Make a channel known by its id, so that studies which name it can be saved and loaded."""
-    known = REGISTRY.get(choice.id)
-    if known is not None and known is not choice:
+    if choice.id in REGISTRY and REGISTRY[choice.id] is not choice:
         raise StudyError(f"a channel with the id {choice.id!r} is registered already; use another")
     REGISTRY[choice.id] = choice
     return choice
-
-
-for _choice in (
-    Geometric,
-    Thermometer,
-    KaryResponse,
-    Exponential,
-    OUE,
-    OLH,
-    HRR,
-    SquareWave,
-    Optimised,
-    Extremal,
-    MatrixResponse,
-    Comb,
-    Hierarchical,
-    HaarHRR,
-    Binary,
-    Hadamard,
-):
-    register(_choice)
 
 
 def choice_to_dict(choice: Choice) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import fft
 
 from sfumato.arrays import Floats
 
@@ -83,6 +82,8 @@ def _by_waves(table: Floats, prime: int, digits: int, sign: int) -> Floats:
 
     So all sums of a wave are one transform over the digits of x, read at w times a.
     """
+    from scipy import fft
+
     waves: NDArray[np.complex128] = fft.rfft(table, axis=-2)
     grid = waves.reshape(*waves.shape[:-1], *(prime,) * digits)
     turned = fft.fftn(grid, axes=tuple(range(grid.ndim - digits, grid.ndim)), overwrite_x=True)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
-from scipy import linalg, optimize
 
 from sfumato.arrays import Floats
 from sfumato.channels.searched.sets import Sets
@@ -53,6 +52,8 @@ def cells_gram(size: int) -> Floats:
 
 def known(size: int, odds: float) -> Iterator[Sets]:
     """Channels from the literature as sets: no result of `fit` is worse than any of them."""
+    from scipy import linalg
+
     yield Sets(np.eye(size, dtype=np.bool_), np.ones(size))
     for branching in (2, 4, 8):
         yield hierarchy(size, branching, odds)
@@ -183,6 +184,8 @@ def _lower(
     count: Callable[..., None],
 ) -> Floats:
     """Augmented Lagrangian: log of the loss, with row sums pressed towards their mean."""
+    from scipy import optimize
+
     size = len(gram)
     multipliers: Floats = np.zeros(size)
     for strength in strengths:
@@ -226,10 +229,12 @@ def _value(
 
 def _loss(table: Floats, gram: Floats) -> tuple[float, Floats]:
     """The objective and its gradient with respect to every entry of Q."""
+    from scipy import linalg
+
     scaled = table / table.mean(axis=0)
     try:
         factor = linalg.cho_factor(scaled @ table.T, lower=True, check_finite=False)
-    except linalg.LinAlgError:
+    except np.linalg.LinAlgError:
         return math.inf, np.zeros_like(table)
     half = linalg.cho_solve(factor, gram, check_finite=False)
     whole = linalg.cho_solve(factor, half.T, check_finite=False)

@@ -23,7 +23,6 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
 from sfumato.arrays import Floats
 from sfumato.metrics.closing import closure
@@ -79,7 +78,7 @@ def fit(
     usual = exponential(gram, distance)
     try:
         found = _descend(gram, distance, usual, rng, rounds, progress)
-    except (linalg.LinAlgError, ValueError):  # too near to singular for doubles
+    except (np.linalg.LinAlgError, ValueError):  # too near to singular for doubles
         found = usual
     if progress is not None:
         progress(1.0)
@@ -97,6 +96,8 @@ def exponential(gram: Floats, distance: Floats) -> Found:
 
 def mean_square(law: Floats, gram: Floats) -> float:
     """tr[G·M⁻¹] of a channel, one row a cell and one column an output."""
+    from scipy import linalg
+
     return float(np.sum(linalg.inv((law / law.mean(axis=0)) @ law.T) * gram))
 
 
@@ -181,6 +182,8 @@ def _random(distance: Floats, count: int, rng: np.random.Generator) -> Floats:
 
 def _weigh(family: Floats, gram: Floats, shares: Floats) -> tuple[Floats, Floats, Floats]:
     """θ for a family of rows, the multipliers of Σ θ_y q_y = 1, and M⁻¹."""
+    from scipy import linalg
+
     ones = np.ones(family.shape[1])
     multipliers = ones
     scale = 1.0
