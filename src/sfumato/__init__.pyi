@@ -19,7 +19,6 @@ from .channels.thermometer import Thermometer as Thermometer
 from .channels.trees.haar import HaarHRR as HaarHRR
 from .channels.trees.hierarchy import Hierarchical as Hierarchical
 from .channels.unary import OUE as OUE
-from .collect.matrix_mechanism import MatrixMechanism as MatrixMechanism
 from .collect.tally import Tally as Tally
 from .errors import DataError as DataError
 from .errors import FormatError as FormatError

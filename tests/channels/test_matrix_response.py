@@ -340,7 +340,7 @@ def test_damaged_tables_are_refused() -> None:
     [
         ({"strategy": "prefixes"}, "did you mean 'prefix'"),
         ({"strategy": [[0, 2]]}, "zeros and ones"),
-        ({"strategy": [[0.5, 1]]}, "MatrixMechanism"),
+        ({"strategy": [[0.5, 1]]}, "matrix of zeros and ones"),
         ({"strategy": "given"}, "strategy must be one of these"),
         ({"workload": "range"}, "workload must be one of these"),
         ({"branching": 1}, "branching must be a whole number from 2"),

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 import sfumato as sf
-from sfumato.estimation.quantiles import Curve, bisect_quantile, percentile_error_bound
+from sfumato.estimation import quantiles
+from sfumato.estimation.quantiles import Curve
 
 QuestionError = sf.QuestionError
 SHRUNK = float(2 * ndtr(0.7 * ndtri(0.975)) - 1)
@@ -312,6 +313,11 @@ class TestShape:
 
 
 class TestBisection:
+    @pytest.fixture(autouse=True)
+    def by_bisection(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Search on axes of any width."""
+        monkeypatch.setattr(quantiles, "MOST_CELLS", 0)
+
     def test_always_ends_at_a_crossing_where_the_published_search_finds_none(self) -> None:
         """All 2,000 people in the last of 20 cells, ε = 0.3: only the last share can reach 0.98.
 
@@ -321,7 +327,7 @@ class TestBisection:
         study, runs, without = _line(20, 0.3, sf.Thermometer("published")), 40, 0
         for seed in range(runs):
             estimate = study.simulate({"a": [19] * 2_000}, seed=seed).estimate(method="unbiased")
-            one = bisect_quantile(estimate, "a", 0.98)
+            one = estimate.quantile("a", 0.98)
             assert one.low <= one.value == one.high == 19
             shares = [estimate.fraction(a=(None, t)).value for t in range(19)]
             noisy = estimate.study.channels[0].coefficients(np.ones(20))
@@ -330,43 +336,19 @@ class TestBisection:
         assert abs(share_score(without, runs, 0.446)) < LIMIT
         assert abs(share_score(0, runs, 0.446)) > LIMIT
 
-    def test_agrees_with_the_regression_where_nothing_is_perturbed(self) -> None:
-        people = _hump(33, 700, 12)
+    def test_agrees_with_the_regression_where_nothing_is_perturbed(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        people, shares = _hump(33, 700, 12), [0.0, 0.01, 0.5, 0.77, 1.0]
         estimate = (
             _line(33, CERTAIN, sf.Thermometer())
             .simulate({"a": people}, seed=1)
             .estimate("unbiased")
         )
-        for q in (0.0, 0.01, 0.5, 0.77, 1.0):
-            assert bisect_quantile(estimate, "a", q).value == (estimate.quantile("a", q).value)
-
-    def test_the_bound_of_theorem_5(self) -> None:
-        study, n, delta = _line(200, 1.0, sf.Thermometer("published")), 3_000, 0.1
-        s = (math.e + 1) / (math.e - 1)
-        bound = percentile_error_bound(study, "a", n, delta)
-        assert bound == pytest.approx(2 * s * math.sqrt(2 / n * math.log(4 * 8 / delta)))
-        people = _hump(200, n, 13)
-        cdf = np.append(0.0, np.cumsum(np.bincount(people, minlength=200)) / n)
-        off = []
-        for seed in range(40):
-            estimate = study.simulate({"a": people}, seed=seed).estimate(method="unbiased")
-            cell = int(bisect_quantile(estimate, "a", 0.4).value)
-            off.append(max(cdf[cell] - 0.4, 0.4 - cdf[cell + 1], 0.0))
-        # At most 4 of 40 may be beyond it; in truth the bound is far from reached.
-        assert np.mean(np.array(off) > bound) <= delta
-        assert np.mean(np.array(off) > bound / 20) > delta
-
-    def test_the_bound_is_refused_where_it_does_not_hold(self) -> None:
-        geometric = _line(20, 1.0, sf.Geometric())
-        with pytest.raises(QuestionError, match="'a' has geometric"):
-            percentile_error_bound(geometric, "a", 10, 0.1)
-        study = _line(20, 1.0, sf.Thermometer())
-        with pytest.raises(QuestionError, match="no axis 'b'"):
-            percentile_error_bound(study, "b", 10, 0.1)
-        with pytest.raises(QuestionError, match="n=0"):
-            percentile_error_bound(study, "a", 0, 0.1)
-        with pytest.raises(QuestionError, match=r"delta=1\.5"):
-            percentile_error_bound(study, "a", 10, 1.5)
+        found = estimate.quantile("a", shares)
+        assert found.notes == ("found by bisection",)
+        monkeypatch.setattr(quantiles, "MOST_CELLS", 33)
+        assert found.values.tolist() == estimate.quantile("a", shares).values.tolist()
 
 
 class TestRefusals:
@@ -390,8 +372,6 @@ class TestRefusals:
             line.quantile("a", [])
         with pytest.raises(QuestionError, match="level=2"):
             line.quantile("a", 0.5, level=2)
-        with pytest.raises(QuestionError, match="takes one share"):
-            bisect_quantile(line, "a", [0.5])  # type: ignore[arg-type]
 
     @by_method
     def test_an_empty_tally_has_no_number(self, method: str) -> None:
@@ -402,7 +382,6 @@ class TestRefusals:
         assert str(one) == "no reports"
         assert one.notes == several.notes == ("no reports",)
         assert np.all(np.isnan(several.values))
-        assert str(bisect_quantile(estimate, "a", 0.5)) == "no reports"
 
     def test_a_condition_that_nobody_meets_has_no_number_but_the_whole_axis(self) -> None:
         region = sf.categories("r", ["n", "s"], protect=sf.Uniform(0.2))

@@ -35,7 +35,6 @@ from sfumato import central
 from sfumato.central.multiplicative_weights import PreparedMWEM
 from sfumato.central.small_database import small_databases
 from sfumato.exact import at_most_exp
-from sfumato.metrics.lines import LineMetric
 from sfumato.questions.language import weights
 from sfumato.randomness import laplace as sampling
 from sfumato.randomness.bits import SeededBits
@@ -446,34 +445,6 @@ def normal_as_stated(hits: Sequence[int], runs: int, off: float) -> bool:
         and stats.binom.sf(h - 1, runs, 0.95 + off) > CHANCE
         for h in hits
     )
-
-
-@pytest.mark.parametrize("strategy", ["identity", "prefix", "hierarchical", "haar"])
-def test_matrix_mechanisms_are_covered(strategy: str, seed: int, record_property: Record) -> None:
-    """Sums of 60 people's noise; the twin: errors 15 % smaller.
-
-    The excess kurtosis is at most 3/60, which moves a share of 95 % by 0.04 %, and noise comes in
-    steps of a 20th of its spread or less, which moves it by up to 0.3 %.
-    """
-    people, runs = 60, 4_000
-    rng = np.random.default_rng(seed)
-    values = rng.integers(0, 6, people)
-    asked = sf.questions.Ranges(6)
-    mechanism = sf.MatrixMechanism(LineMetric.equal(Fraction(1, 2), 6), strategy, asked)
-    reports = mechanism.encode(np.tile(values, runs), SeededBits(seed))
-    found = []
-    for run in range(runs):
-        answers = mechanism.answers(mechanism.tally(reports[run * people : (run + 1) * people]))
-        found.append((answers.values, answers.stderr))
-    shown, stderr = (np.array(part) for part in zip(*found, strict=True))
-    truth = asked @ np.bincount(values, minlength=6).astype(float)
-    noisy = stderr[0] > 1e-9
-    hits = covered(shown, stderr, truth)
-    record_property("covered", [hits[noisy].min() / runs, hits[noisy].max() / runs])
-    assert (hits[~noisy] == runs).all()
-    assert normal_as_stated(hits[noisy], runs, 0.0035)
-    narrow = covered(shown, stderr, truth, 0.85)[noisy]
-    assert not any(normal_as_stated([h], runs, 0.0035) for h in narrow)
 
 
 def flipped(strategy: Any) -> sf.Study:

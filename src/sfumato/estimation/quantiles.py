@@ -30,8 +30,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from sfumato.arrays import Floats
-from sfumato.channels.thermometer import ThermometerChannel
-from sfumato.errors import QuestionError, near
+from sfumato.errors import QuestionError
 from sfumato.estimation.answers import (
     NO_REPORTS,
     PRORATED,
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from sfumato.domains.base import Domain
     from sfumato.estimation.estimate import Ask, Estimate
     from sfumato.study.axis import Axis
-    from sfumato.study.study import Study
 
 
 MOST_CELLS = 2048  # beyond this many cells quantiles are searched for by bisection
@@ -244,75 +242,6 @@ def _find(line: Line, shares: list[float], level: float) -> tuple[list[_Found], 
     return [_read(line.ruler, curve, rising, share, level) for share in shares], notes
 
 
-def bisect_quantile(
-    estimate: Estimate,
-    axis: str,
-    q: float,
-    *,
-    where: Ask = None,
-    level: float = 0.95,
-    population: bool = False,
-) -> Answer:
-    """The q-quantile by bisection on estimated shares, as Xiang et al. search for it (§4.4).
-
-    Only ⌈log2 m⌉ counts are asked for, and as many for each end of the interval. Corrected: the
-    share is 0 below the first cell and 1 at the last, exactly, instead of what a noisy last bit
-    says, so there is always a crossing, monotone or not; and the answer has an interval.
-
-    Example:
-        >>> import sfumato as sf
-        >>> age = sf.integers("age", 0, 99, protect=sf.Distance(1.0), channel=sf.Thermometer())
-        >>> tally = sf.Study("s", [age]).simulate({"age": list(range(100)) * 200}, seed=1)
-        >>> print(bisect_quantile(tally.estimate(method="unbiased"), "age", 0.5))
-        50 (48 to 50)
-    """
-    shares, single = _shares(q)
-    if not single:
-        raise QuestionError("bisect_quantile() takes one share q; ask quantile() for several")
-    normal_quantile(level)
-    line = Line.of(estimate, axis, where, population)
-    if not estimate.n:
-        return _single(line, shares[0], _NOTHING, level, (NO_REPORTS,))
-    notes = tuple(PRORATED.format(name) for name in line.base.prorated)
-    found = _bisect(line, shares[0], level)
-    return _single(line, shares[0], found, level, (*notes, BISECTED))
-
-
-def percentile_error_bound(study: Study, axis: str, n: int, delta: float) -> float:
-    """Theorem 5 of Xiang et al.: how far the share at a bisected quantile may be from q.
-
-    With probability at least 1 − δ, inf |p − q| over p in (F(x − 1), F(x)], x the quantile found,
-    is at most 2·s·√(2/n·ln(4·⌈log2 m⌉/δ)), s = (e^ε + 1)/(e^ε − 1).
-
-    Corrected: the proof of Lemma 1 adds o_r and o_m, not o_1; its two-sided Hoeffding bound needs
-    a factor 2, here inside the logarithm (the printed one, without it, still holds while
-    δ <= log2 m, as o_r and o_m are flipped independently). With steps of different ε the largest s
-    counts. The exact last bit only helps.
-
-    Args:
-        study: The study.
-        axis: An axis with the thermometer channel.
-        n: Number of reports.
-        delta: Chance that the bound fails.
-    """
-    if isinstance(n, bool) or not n >= 1:
-        raise QuestionError(f"n must be at least 1 report, got n={n}")
-    if not 0 < delta < 1:
-        raise QuestionError(f"delta must lie between 0 and 1, got delta={delta}")
-    names = [held.name for held in study.axes]
-    channel = study.channels[names.index(axis)] if axis in names else None
-    if channel is None:
-        raise QuestionError(f"there is no axis {axis!r}: {near(axis, names)}")
-    if not isinstance(channel, ThermometerChannel):
-        raise QuestionError(
-            f"the bound is for the thermometer channel, and axis {axis!r} has {channel.id}; "
-            "quantile() gives an interval for every channel"
-        )
-    steps = math.ceil(math.log2(channel.size))
-    # Xiang et al. 2020, Theorem 5, Δ of appendix A.8 with the factor of Hoeffding's bound.
-    return 2 * float(channel.scale.max()) * math.sqrt(2 / n * math.log(4 * steps / delta))
-
-
 def _read(ruler: Ruler, curve: Curve, rising: Floats | None, q: float, level: float) -> _Found:
     """Read the monotone shares at q, and invert the tests around it."""
     if rising is None:
@@ -329,7 +258,11 @@ def _read(ruler: Ruler, curve: Curve, rising: Floats | None, q: float, level: fl
 
 
 def _bisect(line: Line, q: float, level: float) -> _Found:
-    """A crossing of q, and crossings of the two ends of its test."""
+    """A crossing of q, and crossings of the two ends of its test, by bisection.
+
+    Xiang et al. 2020, §4.4, with one correction: the share is exactly 0 below the first cell and 1
+    at the last, where the paper reads a noisy last bit; so there is always a crossing.
+    """
     z, size, ruler = normal_quantile(level), len(line.cells), line.ruler
     at = line.gap(q)
     base, _ = line.estimate.moments(((1.0, line.base),), population=line.population)

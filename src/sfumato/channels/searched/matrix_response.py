@@ -233,8 +233,7 @@ def _checked_strategy(strategy: Any, table: str | None) -> Any:
     if matrix.ndim != 2 or not matrix.size or not np.isin(matrix, (0.0, 1.0)).all():
         raise StudyError(
             "strategy must be a matrix of zeros and ones, one row a bit and one column a cell, or "
-            f"one of {', '.join(map(repr, STRATEGIES))}; got shape {matrix.shape}. For other "
-            "numbers use MatrixMechanism"
+            f"one of {', '.join(map(repr, STRATEGIES))}; got shape {matrix.shape}"
         )
     if len(matrix) > MOST_BITS:
         raise StudyError(f"a report has at most {MOST_BITS} bits, got {len(matrix)} rows")
