@@ -12,7 +12,7 @@ import sfumato as sf
 from sfumato.demo import __main__ as command
 from sfumato.demo import run as demo
 from sfumato.demo.page import amount
-from sfumato.plots import interactive
+from sfumato.plots import style
 
 PEOPLE = 3_000
 
@@ -24,7 +24,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> demo.DemoResult:
 
 @pytest.fixture(scope="module")
 def page(run: demo.DemoResult) -> str:
-    return run.page.read_text(encoding="utf-8").replace(interactive.library(), "")
+    return run.page.read_text(encoding="utf-8").replace(style.library(), "")
 
 
 def test_truths_are_direct_counts(run: demo.DemoResult) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -21,8 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
 import sfumato as sf
-from sfumato.plots import draw as plots
-from sfumato.plots import interactive, wording
+from sfumato.plots import interactive, regions, still, style
 
 LABELS = ["north", "south <b>", "$east$", "</script><script>alert(1)</script>"]
 
@@ -86,7 +86,7 @@ def all_words(drawn: Figure) -> str:
 def test_a_histogram_has_the_values_the_intervals_and_the_truth(estimate: sf.Estimate) -> None:
     answers = estimate.histogram("age", level=0.9)
     truth = np.arange(20.0)
-    drawn = plots.figure(answers, truth=truth)
+    drawn = still.figure(answers, truth=truth)
     for label, values in (("estimate", answers.values), ("truth", truth)):
         shape = steps(drawn, label).get_data()
         np.testing.assert_array_equal(shape.values, values)
@@ -103,15 +103,15 @@ def test_a_histogram_has_the_values_the_intervals_and_the_truth(estimate: sf.Est
 
 def test_many_cells_have_a_band_instead_of_whiskers(estimate: sf.Estimate) -> None:
     answers = estimate.histogram("visit")
-    assert len(answers) > wording.MOST_WHISKERS
-    shape = steps(plots.figure(answers), "95% interval").get_data()
+    assert len(answers) > style.MOST_WHISKERS
+    shape = steps(still.figure(answers), "95% interval").get_data()
     np.testing.assert_array_equal(shape.values, answers.high)
     np.testing.assert_array_equal(shape.baseline, answers.low)
 
 
 def test_dates_are_drawn_as_dates(estimate: sf.Estimate) -> None:
     answers = estimate.histogram("visit")
-    drawn = plots.figure(answers)
+    drawn = still.figure(answers)
     np.testing.assert_array_equal(
         steps(drawn, "estimate").get_data().edges, date2num(answers.edges)
     )
@@ -119,7 +119,7 @@ def test_dates_are_drawn_as_dates(estimate: sf.Estimate) -> None:
 
 
 def test_a_day_on_the_clock_ends_at_24(estimate: sf.Estimate) -> None:
-    drawn = plots.figure(estimate.histogram("pickup"))
+    drawn = still.figure(estimate.histogram("pickup"))
     assert ticks(drawn.axes[0].xaxis) == [f"{hour:02d}:00" for hour in range(0, 25, 3)]
     described = interactive.describe(estimate.histogram("pickup"))
     assert described["layout"]["xaxis"]["ticktext"][-1] == "24:00"
@@ -128,7 +128,7 @@ def test_a_day_on_the_clock_ends_at_24(estimate: sf.Estimate) -> None:
 def test_categories_are_bars_with_their_labels(estimate: sf.Estimate) -> None:
     answers = estimate.histogram("region", fraction=True)
     truth = np.full(5, 0.2)
-    drawn = plots.figure(answers, truth=truth)
+    drawn = still.figure(answers, truth=truth)
     axes = drawn.axes[0]
     (bars,) = [held for held in axes.containers if isinstance(held, BarContainer)]
     np.testing.assert_allclose([bar.get_width() for bar in bars], answers.values)
@@ -152,7 +152,7 @@ def test_labels_never_overlap_however_many(estimate: sf.Estimate) -> None:
         stderr=np.ones(count),
         all_labels=([f"a place with rather a long name, number {i}" for i in range(count)],),
     )
-    drawn = plots.figure(many)
+    drawn = still.figure(many)
     drawn.draw_without_rendering()
     boxes = [t.get_window_extent() for t in drawn.axes[0].get_yticklabels() if t.get_text()]
     assert 60 <= len(boxes) <= 80
@@ -162,7 +162,7 @@ def test_labels_never_overlap_however_many(estimate: sf.Estimate) -> None:
 
 def test_a_cdf_is_a_step_line_with_a_band(estimate: sf.Estimate) -> None:
     answers = estimate.cdf("income ($)")
-    drawn = plots.figure(answers, truth=np.linspace(0.1, 1, 8))
+    drawn = still.figure(answers, truth=np.linspace(0.1, 1, 8))
     np.testing.assert_array_equal(steps(drawn, "estimate").get_data().values, answers.values)
     band = steps(drawn, "95% interval").get_data()
     np.testing.assert_array_equal(band.values, answers.high)
@@ -176,7 +176,7 @@ def test_a_cdf_is_a_step_line_with_a_band(estimate: sf.Estimate) -> None:
 def test_years_have_no_thousands_separator() -> None:
     study = sf.Study("y", [sf.integers("year", 1950, 2020, protect=sf.Distance(1))])
     answers = study.simulate({"year": [1960, 2001]}, seed=1).estimate("unbiased").histogram("year")
-    assert "1960" in ticks(plots.figure(answers).axes[0].xaxis)
+    assert "1960" in ticks(still.figure(answers).axes[0].xaxis)
     assert interactive.describe(answers)["layout"]["xaxis"]["tickformat"] == "~r"
 
 
@@ -184,7 +184,7 @@ def test_a_heat_map_shows_estimate_truth_and_standard_error(estimate: sf.Estimat
     answers = estimate.heatmap("age", "income ($)", bins=(10, 4))
     assert answers.values.min() < 0
     truth = np.full((10, 4), 75.0)
-    drawn = plots.figure(answers, truth=truth)
+    drawn = still.figure(answers, truth=truth)
     panels = [axes for axes in drawn.axes if axes.get_xlabel() == "age"]
     meshes = [axes.collections[0] for axes in panels]
     for mesh, values in zip(meshes, (answers.values, truth, answers.stderr), strict=True):
@@ -202,25 +202,25 @@ def test_a_heat_map_shows_estimate_truth_and_standard_error(estimate: sf.Estimat
 
 def test_zero_is_white_and_negative_estimates_are_red() -> None:
     low, high = -2.0, 8.0
-    colours = wording.colours(low, high)
+    colours = style.colours(low, high)
     assert (0.2, "#ffffff") in colours
-    assert colours[-1] == (1.0, wording.COLD[-1][1])
+    assert colours[-1] == (1.0, style.COLD[-1][1])
     # −2 of 8 is as strong as a quarter of the scale, on the other side
-    assert colours[0] == (0.0, wording.WARM[0][1])
+    assert colours[0] == (0.0, style.WARM[0][1])
     places = [place for place, _ in colours]
     assert places == sorted(set(places))
 
 
 def test_one_sided_colours_begin_or_end_at_white() -> None:
-    assert wording.colours(0.0, 3.0)[0] == (0.0, "#ffffff")
-    assert wording.colours(-3.0, 0.0)[-1] == (1.0, "#ffffff")
+    assert style.colours(0.0, 3.0)[0] == (0.0, "#ffffff")
+    assert style.colours(-3.0, 0.0)[-1] == (1.0, "#ffffff")
 
 
 def test_linear_answers_are_points_with_whiskers() -> None:
     study = sf.Study("x", [sf.integers("x", 0, 4, protect=sf.Distance(1))])
     estimate = study.simulate({"x": [0, 1, 2, 3, 4] * 50}, seed=2).estimate("unbiased")
     answers = estimate.linear(np.tril(np.ones((5, 5))))
-    drawn = plots.figure(answers, truth=[50, 100, 150, 200, 250])
+    drawn = still.figure(answers, truth=[50, 100, 150, 200, 250])
     lines = {line.get_label(): line for line in drawn.axes[0].lines}
     np.testing.assert_array_equal(lines["estimate"].get_ydata(), answers.values)
     np.testing.assert_array_equal(lines["truth"].get_ydata(), [50, 100, 150, 200, 250])
@@ -241,13 +241,13 @@ def test_without_reports_a_picture_says_so(
     estimate: sf.Estimate, ask: Callable[[sf.Estimate], sf.Answers], tmp_path: Path
 ) -> None:
     answers = ask(estimate.study.empty_tally().estimate("unbiased"))
-    plots.save(answers, tmp_path / "empty.png")
-    assert "no reports" in all_words(plots.figure(answers))
+    still.save(answers, tmp_path / "empty.png")
+    assert "no reports" in all_words(still.figure(answers))
     json.dumps(interactive.describe(answers), allow_nan=False)
 
 
 def test_a_picture_says_under_which_condition(estimate: sf.Estimate) -> None:
-    drawn = plots.figure(estimate.histogram("age", where="region=north"))
+    drawn = still.figure(estimate.histogram("age", where="region=north"))
     assert "where region=north" in all_words(drawn)
 
 
@@ -260,13 +260,13 @@ def test_a_title_may_be_given_and_plot_draws_the_same(estimate: sf.Estimate) -> 
 def test_no_state_of_pyplot_is_touched(estimate: sf.Estimate, tmp_path: Path) -> None:
     before = dict(matplotlib.rcParams)
     loaded = "matplotlib.pyplot" in sys.modules
-    plots.save(estimate.histogram("age"), tmp_path / "a.png")
+    still.save(estimate.histogram("age"), tmp_path / "a.png")
     assert ("matplotlib.pyplot" in sys.modules) == loaded
     assert dict(matplotlib.rcParams) == before
 
 
 def test_a_notebook_shows_the_figure(estimate: sf.Estimate) -> None:
-    drawn = plots.figure(estimate.histogram("age"))
+    drawn = still.figure(estimate.histogram("age"))
     assert drawn._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
 
 
@@ -331,13 +331,13 @@ def test_a_page_needs_nothing_from_elsewhere(
     estimate: sf.Estimate, kind: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "picture.html"
-    plots.save(kinds(estimate)[kind], path, title="A <title> & more")
+    still.save(kinds(estimate)[kind], path, title="A <title> & more")
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"<script[^>]+src|<link|<img|<iframe|@import", without_library(text))
     assert not re.search(r"https?://", without_library(text))
     assert "A &lt;title&gt; &amp; more" in text
     assert "from 3,000 reports" in text
-    assert interactive.library() in text
+    assert style.library() in text
 
 
 def test_labels_cannot_leave_their_place_in_a_page(estimate: sf.Estimate) -> None:
@@ -346,7 +346,7 @@ def test_labels_cannot_leave_their_place_in_a_page(estimate: sf.Estimate) -> Non
     assert "alert(1)" in text
     assert "<script>alert" not in text
     described = {"data": [{"name": "</script>"}], "layout": {}}
-    assert interactive.piece("p", described).count("</script>") == 1
+    assert style.piece("p", described).count("</script>") == 1
 
 
 def test_a_page_that_would_be_too_slow_is_refused() -> None:
@@ -365,7 +365,46 @@ def test_a_page_that_would_be_too_slow_is_refused() -> None:
 
 
 def without_library(page: str) -> str:
-    return page.replace(interactive.library(), "")
+    return page.replace(style.library(), "")
+
+
+# Error regions
+
+
+@pytest.mark.parametrize("back", [1.0, math.inf])
+def test_pictures_show_the_region_with_names_made_safe(back: float) -> None:
+    region = sf.ErrorRegion(there=1.0, back=back, names=("ill <b>", "$well$"))
+    drawn = region.plot(title="a $title$")
+    drawn.draw_without_rendering()
+    (axes,) = drawn.axes
+    assert axes.get_xlabel() == r"false alarms: says ill <b> when it is \$well\$"
+    assert axes.get_xlim() == axes.get_ylim() == (0, 1)
+    lines = {line.get_label(): line.get_xydata() for line in axes.lines}
+    best = lines["best possible tests"]
+    assert np.allclose(best, region.boundary)
+    (shade,) = axes.patches
+    assert np.allclose(shade.get_xy(), [[0, 0], *region.boundary, [0, 0]])
+    assert ("with the smaller E in both directions" in lines) == (back != 1.0)
+    described = regions.describe(region)
+    json.dumps(described, allow_nan=False)
+    (named,) = [t for t in described["data"] if t["name"] == "best possible tests"]
+    assert np.allclose(np.array([named["x"], named["y"]]).T, region.boundary)
+    assert described["layout"]["xaxis"]["title"]["text"].startswith(
+        "false alarms: says ill &lt;b&gt;"
+    )
+
+
+def test_pictures_are_written_whole_or_refused(tmp_path: Path) -> None:
+    region = sf.ErrorRegion(there=1.0, back=2.0, names=("ill", "well"))
+    region.save_plot(tmp_path / "region.png")
+    assert (tmp_path / "region.png").read_bytes().startswith(b"\x89PNG")
+    region.save_plot(tmp_path / "region.html", title="a <title>")
+    text = (tmp_path / "region.html").read_text(encoding="utf-8")
+    assert "a &lt;title&gt;" in text
+    assert "errs at least" in text
+    with pytest.raises(sf.StudyError, match="must end in"):
+        region.save_plot(tmp_path / "region.gif")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["region.html", "region.png"]
 
 
 # Files and refusals
@@ -377,7 +416,7 @@ def without_library(page: str) -> str:
 def test_still_pictures_are_written_by_suffix(
     estimate: sf.Estimate, tmp_path: Path, name: str, start: bytes
 ) -> None:
-    plots.save(estimate.histogram("age"), tmp_path / name)
+    still.save(estimate.histogram("age"), tmp_path / name)
     held = (tmp_path / name).read_bytes()
     assert held.startswith(start)
     assert len(held) > 3_000
@@ -396,7 +435,7 @@ def test_a_failed_picture_leaves_the_old_file_alone(
 
     monkeypatch.setattr(Figure, "savefig", fail)
     with pytest.raises(OSError, match="full"):
-        plots.save(estimate.histogram("age"), path)
+        still.save(estimate.histogram("age"), path)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -406,19 +445,19 @@ def test_another_suffix_is_refused_with_those_there_are(
     estimate: sf.Estimate, tmp_path: Path, name: str
 ) -> None:
     with pytest.raises(sf.StudyError, match=r"\.png, \.svg, \.pdf or \.html.*picture"):
-        plots.save(estimate.histogram("age"), tmp_path / name)
+        still.save(estimate.histogram("age"), tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_truth_of_another_shape_is_refused(estimate: sf.Estimate) -> None:
     with pytest.raises(sf.QuestionError, match=r"shape \(20,\), got shape \(3,\)"):
-        plots.figure(estimate.histogram("age"), truth=[1, 2, 3])
+        still.figure(estimate.histogram("age"), truth=[1, 2, 3])
 
 
 def test_a_kind_without_a_picture_is_refused(estimate: sf.Estimate) -> None:
     odd = replace(estimate.heatmap("age", "region"), kind="cube")
     with pytest.raises(sf.QuestionError, match="'cube'"):
-        plots.figure(odd)
+        still.figure(odd)
     with pytest.raises(sf.QuestionError, match="'cube'"):
         interactive.describe(odd)
 
@@ -439,13 +478,13 @@ def test_a_missing_library_is_named_with_the_extra(
         return original(name, package)
 
     monkeypatch.setattr(importlib, "import_module", gone)
-    with pytest.raises(plots.PlotsMissingError, match=rf"{library}.*'sfumato\[plots\]'"):
-        plots.save(estimate.histogram("age"), tmp_path / f"a.{suffix}")
-    assert issubclass(plots.PlotsMissingError, sf.SfumatoError)
+    with pytest.raises(style.PlotsMissingError, match=rf"{library}.*'sfumato\[plots\]'"):
+        still.save(estimate.histogram("age"), tmp_path / f"a.{suffix}")
+    assert issubclass(style.PlotsMissingError, sf.SfumatoError)
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(0.0, "0"), (-1500.0, "−1,500"), (0.25, "0.25"), (2e6, "2,000,000")]
 )
 def test_numbers_on_a_scale_are_plain(value: float, text: str) -> None:
-    assert wording.number(value) == text
+    assert style.number(value) == text

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.plots import regions
 
 RATES = [0.0, 1e-9, 0.3, 1.0, 2.5, 40.0, 2000.0, math.inf]
 
@@ -100,45 +96,6 @@ def test_several_axes_add_up_and_words_name_both_records() -> None:
     assert "11.9%" in str(region)
     with pytest.raises(sf.QuestionError, match="both records must mention"):
         made.guarantee.error_region({"age": 30}, {"member": "yes"})
-
-
-# Pictures
-
-
-@pytest.mark.parametrize("back", [1.0, math.inf])
-def test_pictures_show_the_region_with_names_made_safe(back: float) -> None:
-    region = sf.ErrorRegion(there=1.0, back=back, names=("ill <b>", "$well$"))
-    drawn = region.plot(title="a $title$")
-    drawn.draw_without_rendering()
-    (axes,) = drawn.axes
-    assert axes.get_xlabel() == r"false alarms: says ill <b>, and it is \$well\$"
-    assert axes.get_xlim() == axes.get_ylim() == (0, 1)
-    lines = {line.get_label(): line.get_xydata() for line in axes.lines}
-    best = lines["the best tests there may be"]
-    assert np.allclose(best, region.boundary)
-    (shade,) = axes.patches
-    assert np.allclose(shade.get_xy(), [[0, 0], *region.boundary, [0, 0]])
-    assert ("if both were hidden alike" in lines) == (back != 1.0)
-    described = regions.describe(region)
-    json.dumps(described, allow_nan=False)
-    (named,) = [t for t in described["data"] if t["name"] == "the best tests there may be"]
-    assert np.allclose(np.array([named["x"], named["y"]]).T, region.boundary)
-    assert described["layout"]["xaxis"]["title"]["text"].startswith(
-        "false alarms: says ill &lt;b&gt;"
-    )
-
-
-def test_pictures_are_written_whole_or_refused(tmp_path: Path) -> None:
-    region = sf.ErrorRegion(there=1.0, back=2.0, names=("ill", "well"))
-    region.save_plot(tmp_path / "region.png")
-    assert (tmp_path / "region.png").read_bytes().startswith(b"\x89PNG")
-    region.save_plot(tmp_path / "region.html", title="a <title>")
-    text = (tmp_path / "region.html").read_text(encoding="utf-8")
-    assert "a &lt;title&gt;" in text
-    assert "errs at least" in text
-    with pytest.raises(sf.StudyError, match="must end in"):
-        region.save_plot(tmp_path / "region.gif")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["region.html", "region.png"]
 
 
 # Words

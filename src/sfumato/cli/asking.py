@@ -17,7 +17,6 @@ from sfumato.cli.files import AsJson, Force, StudyFile, TallyFile, load_study, t
 from sfumato.collect.tally import Tally
 from sfumato.estimation.answers import Answer, Answers
 from sfumato.estimation.estimate import Estimate
-from sfumato.files import write_whole
 
 Where = Annotated[
     str | None, typer.Option(metavar="QUESTION", help="Only people who satisfy this as well.")
@@ -240,7 +239,7 @@ def _document(estimate: Estimate, found: Answers) -> dict[str, Any]:
 def check_plot(plot: Path | None, force: bool) -> None:
     """Refuse a picture that cannot be drawn, before any work is done."""
     if plot is not None:
-        from sfumato.plots.wording import need
+        from sfumato.plots.style import need
 
         target(plot, "picture", *PLOTS, force=force)
         need("plotly.offline" if plot.suffix == ".html" else "matplotlib.figure")
@@ -250,18 +249,9 @@ def draw_answers(found: Answers, plot: Path | None) -> dict[str, str]:
     """Draw a picture if one is asked for, all of it or none."""
     if plot is None:
         return {}
-    from sfumato.plots import draw as plots
+    from sfumato.plots import still
 
-    def draw(file: Path) -> None:
-        # The suffix says what to draw, and a temporary name has none.
-        part = file.with_name(file.name + plot.suffix)
-        try:
-            plots.save(found, part)
-            part.replace(file)
-        finally:
-            part.unlink(missing_ok=True)
-
-    write_whole(plot, draw)
+    still.save(found, plot)
     return {"plot": str(plot)}
 
 

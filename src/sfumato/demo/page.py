@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sfumato.arrays import Floats
 from sfumato.demo.template import TEMPLATE
 from sfumato.estimation.answers import Answer, Answers, format_to
-from sfumato.plots import interactive, wording
+from sfumato.plots import interactive, style
 from sfumato.study.guarantee import odds
 
 if TYPE_CHECKING:
@@ -150,12 +150,12 @@ def _odds(e: float) -> str:
 def _picture(name: str, answers: Answers, truth: Floats) -> str:
     """One picture with the truth over it."""
     described = interactive.describe(answers, truth=truth)
-    return interactive.piece(f"picture-{name}", described, tools=False)
+    return style.piece(f"picture-{name}", described, tools=False)
 
 
 def _heats(answers: Answers, truth: Floats) -> str:
     """The estimate and the truth side by side, in the same colours."""
-    limits = wording.reach(answers.values, truth)
+    limits = style.reach(answers.values, truth)
     known = replace(answers, values=truth, stderr=truth * 0)
     across, up = answers.all_labels
     hovers = [
@@ -171,6 +171,6 @@ def _heats(answers: Answers, truth: Floats) -> str:
     parts = []
     for name, shown, hover in zip(("estimate", "truth"), (answers, known), hovers, strict=True):
         described = interactive.heat_panel(shown, shown.values, limits=limits, hover=hover)
-        drawn = interactive.piece(f"picture-heat-{name}", described, tools=False)
+        drawn = style.piece(f"picture-heat-{name}", described, tools=False)
         parts.append(f"<figure><figcaption>{name.capitalize()}</figcaption>{drawn}</figure>")
     return "\n".join(parts)

@@ -9,13 +9,13 @@ from pathlib import Path
 from sfumato.arrays import Floats
 from sfumato.estimation.answers import Answers
 from sfumato.files import write_whole
-from sfumato.plots import still, wording
-from sfumato.plots.wording import FAINT, INK
+from sfumato.plots import still, style
+from sfumato.plots.style import FAINT, INK
 
 
 def save(pictures: Mapping[str, tuple[Answers, Floats]], path: str | Path) -> None:
     """Draw a histogram and a heat map, each with the truth, as one small PNG."""
-    made = wording.need("matplotlib.figure").Figure(figsize=(11.0, 3.7), layout="constrained")
+    made = style.need("matplotlib.figure").Figure(figsize=(11.0, 3.7), layout="constrained")
     panels = made.subplots(1, 3, width_ratios=[1.35, 1, 1])
     answers, truth = pictures["age"]
     still.draw(panels[0], answers, truth)
@@ -24,8 +24,8 @@ def save(pictures: Mapping[str, tuple[Answers, Floats]], path: str | Path) -> No
     panels[0].set_title(f"{answers.n:,} reports, {level} intervals", fontsize=10, color=INK)
 
     answers, truth = pictures["heat"]
-    limits = wording.reach(answers.values, truth)
-    stops = wording.colours(*limits)
+    limits = style.reach(answers.values, truth)
+    stops = style.colours(*limits)
     for axes, name, values in zip(
         panels[1:], ("estimate", "truth"), (answers.values, truth), strict=True
     ):

@@ -131,11 +131,11 @@ def run(
         2000 index.html 12
     """
     from sfumato.demo import page
-    from sfumato.plots import interactive
+    from sfumato.plots import style
 
     tell = progress or (lambda _what, _share: None)
     tell("making a town", 0.0)
-    library = interactive.library()
+    library = style.library()
     town = make_town(_checked(people))
     bits = SecureBits() if seed is None else SeededBits(seed)
     folder = Path(out)

@@ -409,9 +409,9 @@ class Answers:
 
     def plot(self, **options: Any) -> Any:
         """A matplotlib figure; needs the extra `plots`."""
-        from sfumato.plots import draw as plots
+        from sfumato.plots import still
 
-        return plots.figure(self, **options)
+        return still.figure(self, **options)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the first rows as a table."""

@@ -138,15 +138,15 @@ class Plan:
 
     def plot(self, *, title: str | None = None) -> Any:
         """A matplotlib figure of the errors as shares; needs the extra `plots`."""
-        from sfumato.plots import planning
+        from sfumato.plots import plans
 
-        return planning.figure(self, title=title)
+        return plans.figure(self, title=title)
 
     def save_plot(self, path: str | Path, *, title: str | None = None) -> None:
         """Write the picture: .png, .svg, .pdf, or .html for an interactive page."""
-        from sfumato.plots import planning
+        from sfumato.plots import plans
 
-        planning.save(self, path, title=title)
+        plans.save(self, path, title=title)
 
 
 _PRIORS = {

@@ -1,1 +1,1 @@
-"""Pictures of answers, still and interactive."""
+"""Pictures of answers, plans and error regions, still and interactive."""

@@ -1,9 +1,8 @@
-"""Interactive pictures with plotly: as plain descriptions, as pieces of a page, as whole pages."""
+"""Interactive pictures of answers, described as plotly's data and layout."""
 
 from __future__ import annotations
 
 import html
-import json
 import math
 from typing import Any
 
@@ -13,77 +12,38 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.arrays import Floats
 from sfumato.errors import QuestionError, TooLargeError
 from sfumato.estimation.answers import Answers, format_to
-from sfumato.plots import wording
-from sfumato.plots.wording import ERROR, ESTIMATE, FAINT, INK, TRUTH
+from sfumato.plots import style
+from sfumato.plots.style import ERROR, ESTIMATE, FONT, INK, TRUTH, Spec
 
 MOST_CELLS = 250_000
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 _BAND = "rgba(47, 111, 159, 0.25)"
 _LINE = "#e8ecef"
 
-Spec = dict[str, Any]
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-  body {{ margin: 0; padding: 1rem; font: 16px/1.5 {font}; color: {ink}; background: #fff; }}
-  h1 {{ font-size: 1.2rem; margin: 0; }}
-  p {{ margin: .2rem 0 1rem; color: {faint}; font-size: .9rem; }}
-  #picture {{ height: calc(100vh - 8rem); min-height: {height}px; }}
-</style>
-<script>{library}</script>
-</head>
-<body>
-<h1>{title}</h1>
-<p>{origin}</p>
-{piece}
-</body>
-</html>
-"""
-
 
 def page(answers: Answers, *, truth: ArrayLike | None = None, title: str | None = None) -> str:
-    """A whole page that needs nothing from elsewhere."""
-    described = describe(answers, truth=truth)
-    return _PAGE.format(
-        title=html.escape(title or wording.heading(answers)),
-        origin=html.escape(wording.origin(answers)),
-        piece=piece("picture", described),
-        library=library(),
-        height=described["layout"].get("height", 320),
-        font=FONT,
-        ink=INK,
-        faint=FAINT,
-    )
+    """A page with one picture that works offline.
 
-
-def library() -> str:
-    """The script that draws, to be put into a page once."""
-    text: str = wording.need("plotly.offline").get_plotlyjs()
-    return text
-
-
-def piece(name: str, described: Spec, *, tools: bool = True) -> str:
-    """The part of a page that draws one picture; the page must hold `library()` before it."""
-    config = {"displaylogo": False, "responsive": True, "displayModeBar": None if tools else False}
-    # A label may hold "</script>"; written as \u003c it stays inside the string it belongs to.
-    parts = [
-        json.dumps(part, allow_nan=False).replace("<", "\\u003c")
-        for part in (described["data"], described["layout"], config)
-    ]
-    return (
-        f'<div id="{html.escape(name)}"></div>\n'
-        f"<script>Plotly.newPlot({json.dumps(name)}, {', '.join(parts)});</script>"
-    )
+    Args:
+        answers: What an estimate gave.
+        truth: The true numbers where they are known, shaped like `answers.values`.
+        title: The heading; left out, it says what is shown.
+    """
+    caption = style.origin(answers)
+    return style.page(title or style.heading(answers), caption, describe(answers, truth=truth))
 
 
 def describe(answers: Answers, *, truth: ArrayLike | None = None) -> Spec:
-    """A picture as plotly's data and layout."""
-    known = wording.as_truth(answers, truth)
+    """A picture as plotly's data and layout.
+
+    Args:
+        answers: What an estimate gave.
+        truth: The true numbers where they are known, shaped like `answers.values`.
+
+    Raises:
+        QuestionError: If `truth` has another shape, or there is no picture for these answers.
+        TooLargeError: If there are too many cells for a browser.
+    """
+    known = style.as_truth(answers, truth)
     if answers.values.size > MOST_CELLS:
         raise TooLargeError(
             f"an interactive picture of {answers.values.size:,} cells would be too slow; the limit "
@@ -105,7 +65,14 @@ def describe(answers: Answers, *, truth: ArrayLike | None = None) -> Spec:
 def heat_panel(
     answers: Answers, values: Floats, *, limits: tuple[float, float], hover: list[list[str]]
 ) -> Spec:
-    """One heat map of given values on the answers' cells."""
+    """One heat map of given values.
+
+    Args:
+        answers: Gives the names and edges of the cells.
+        values: What the colours show, one number per cell.
+        limits: The numbers at both ends of the colour scale.
+        hover: What appears under the pointer, as `pair_hovers` gives it.
+    """
     trace = {
         "type": "heatmap",
         "x": _edges(answers.all_edges[0], values.shape[0]),
@@ -113,7 +80,7 @@ def heat_panel(
         "z": _plain(values.T),
         "zmin": limits[0],
         "zmax": limits[1],
-        "colorscale": [list(stop) for stop in wording.colours(*limits)],
+        "colorscale": [list(stop) for stop in style.colours(*limits)],
         "colorbar": {"thickness": 12, "title": {"text": ""}, **_amounts(answers, title=False)},
         "hovertext": hover,
         "hoverinfo": "text",
@@ -127,8 +94,8 @@ def heat_panel(
 
 
 def _heat(answers: Answers, truth: Floats | None) -> Spec:
-    """A heat map with a button for the estimate, its standard error and the truth."""
-    limits = wording.reach(answers.values, truth)
+    """A heat map with buttons for the estimate, its standard error and the truth."""
+    limits = style.reach(answers.values, truth)
     described = heat_panel(answers, answers.values, limits=limits, hover=pair_hovers(answers))
     scale = described["data"][0]["colorscale"]
     views: list[tuple[str, Floats, tuple[float, float], Any]] = [
@@ -136,7 +103,7 @@ def _heat(answers: Answers, truth: Floats | None) -> Spec:
     ]
     if truth is not None:
         views.append(("truth", truth, limits, scale))
-    top = wording.reach(answers.stderr)[1]
+    top = style.reach(answers.stderr)[1]
     views.append(("standard error", answers.stderr, (0.0, top), [list(stop) for stop in ERROR]))
     buttons = [
         {
@@ -168,7 +135,7 @@ def _histogram(answers: Answers, truth: Floats | None) -> Spec:
     """Bars over the cells, with whiskers or, where there are many, a band."""
     edges = answers.all_edges[0]
     assert edges is not None  # noqa: S101
-    if wording.is_date(edges):
+    if style.is_date(edges):
         exact = edges.astype("datetime64[ms]")
         width = np.diff(exact).astype(np.int64)
         centres: Any = _edges(exact[:-1] + width.astype("timedelta64[ms]") // 2, 0)
@@ -185,7 +152,7 @@ def _histogram(answers: Answers, truth: Floats | None) -> Spec:
         **_hovers(answers),
     }
     data = [bars]
-    if len(answers) <= wording.MOST_WHISKERS:
+    if len(answers) <= style.MOST_WHISKERS:
         bars["error_y"] = _whiskers(answers)
     else:
         data += _band(answers)
@@ -229,7 +196,7 @@ def _points(answers: Answers, truth: Floats | None) -> Spec:
 
 
 def _bars(answers: Answers, truth: Floats | None) -> Spec:
-    """One bar a label, the first on top."""
+    """One bar per label, the first on top."""
     places = list(range(len(answers)))
     data: list[Spec] = [
         {
@@ -278,7 +245,7 @@ def _step_line(answers: Answers, values: Floats, name: str, colour: str) -> Spec
 def _band(answers: Answers) -> list[Spec]:
     """The intervals as a filled band between two lines that are not drawn."""
     low = _step_line(answers, answers.low, "low", ESTIMATE)
-    high = _step_line(answers, answers.high, wording.interval_name(answers), ESTIMATE)
+    high = _step_line(answers, answers.high, style.interval_name(answers), ESTIMATE)
     for line in (low, high):
         line["line"]["width"] = 0
         line["hoverinfo"] = "skip"
@@ -299,7 +266,7 @@ def _whiskers(answers: Answers) -> Spec:
 
 
 def _hovers(answers: Answers) -> Spec:
-    """What appears under the pointer."""
+    """The text under the pointer, one per cell."""
     texts = [
         _words(answers, f"{answers.axes[0]} {label}", place)
         for place, label in enumerate(answers.all_labels[0])
@@ -308,7 +275,7 @@ def _hovers(answers: Answers) -> Spec:
 
 
 def pair_hovers(answers: Answers) -> list[list[str]]:
-    """What appears under the pointer on a heat map, row by row of the picture."""
+    """The text under the pointer on a heat map, row by row of the picture."""
     (first, second), (across, up) = answers.axes, answers.all_labels
     return [
         [_words(answers, f"{first} {a}, {second} {b}", (i, j)) for i, a in enumerate(across)]
@@ -322,16 +289,16 @@ def _words(answers: Answers, where: str, place: Any) -> str:
     if not math.isfinite(value):
         return f"{html.escape(where)}<br>no reports"
     low, high = float(answers.low[place]), float(answers.high[place])
-    name = wording.amount(answers)
+    name = style.amount(answers)
     return (
         f"{html.escape(where)}<br><b>{format_to(value, error)} ± {format_to(error, error)}</b> "
-        f"{html.escape(name)}<br>{wording.interval_name(answers)}: "
+        f"{html.escape(name)}<br>{style.interval_name(answers)}: "
         f"{format_to(low, error)} to {format_to(high, error)}"
     )
 
 
 def _layout() -> Spec:
-    """What all pictures have in common."""
+    """The part of the layout that all pictures share."""
     return {
         "font": {"family": FONT, "size": 13, "color": INK},
         "margin": {"l": 60, "r": 10, "t": 20, "b": 50},
@@ -350,7 +317,7 @@ def _layout() -> Spec:
 
 
 def _with_scales(described: Spec, answers: Answers) -> Spec:
-    """Cells across, amounts up."""
+    """Add scales: cells across, amounts up."""
     layout = described["layout"]
     layout["xaxis"] = _scale(answers.axes[0], answers.all_labels[0], answers.all_edges[0])
     layout["yaxis"] = _amounts(answers)
@@ -360,7 +327,7 @@ def _with_scales(described: Spec, answers: Answers) -> Spec:
 
 
 def _scale(name: str, labels: list[str], edges: NDArray[Any] | None, *, most: int = 24) -> Spec:
-    """The user's name and values along an axis."""
+    """A scale with the user's name and values."""
     axis: Spec = {
         "title": {"text": html.escape(name), "standoff": 8},
         "automargin": True,
@@ -368,27 +335,27 @@ def _scale(name: str, labels: list[str], edges: NDArray[Any] | None, *, most: in
         "zeroline": False,
     }
     if edges is None:
-        step = wording.each(len(labels), most)
+        step = style.each(len(labels), most)
         axis["tickvals"] = list(range(0, len(labels), step))
-        axis["ticktext"] = [html.escape(wording.shorten(label)) for label in labels[::step]]
+        axis["ticktext"] = [html.escape(style.shorten(label)) for label in labels[::step]]
         return axis
-    if wording.is_date(edges):
+    if style.is_date(edges):
         axis["type"] = "date"
-        if wording.is_clock(edges):
-            at, names = wording.clock_ticks(edges, 8)
+        if style.is_clock(edges):
+            at, names = style.clock_ticks(edges, 8)
             axis |= {"tickvals": _edges(at, 0), "ticktext": names}
         return axis
-    axis["tickformat"] = ",~r" if wording.wide_numbers(edges) else "~r"
+    axis["tickformat"] = ",~r" if style.wide_numbers(edges) else "~r"
     return axis
 
 
 def _amounts(answers: Answers, *, title: bool = True) -> Spec:
-    """People or shares along an axis."""
+    """A scale of people or shares."""
     axis: Spec = {"tickformat": ".0~%" if answers.unit == "fraction" else ",~r"}
     if not title:
         return axis
     return axis | {
-        "title": {"text": html.escape(wording.amount(answers)), "standoff": 8},
+        "title": {"text": html.escape(style.amount(answers)), "standoff": 8},
         "automargin": True,
         "gridcolor": _LINE,
         "zerolinecolor": "#b9c2c9",
@@ -400,7 +367,7 @@ def _edges(edges: NDArray[Any] | None, count: int) -> list[Any]:
     """Edges as JSON holds them; cells without edges stand in a row."""
     if edges is None:
         return [place - 0.5 for place in range(count + 1)]
-    if wording.is_date(edges):
+    if style.is_date(edges):
         return [str(edge) for edge in edges.astype("datetime64[ms]")]
     return [float(edge) for edge in edges]
 

@@ -1,15 +1,14 @@
-"""Pictures of what a guarantee means: the errors that no test of a report can avoid."""
+"""Pictures of an error region: the false alarms and misses that the guarantee leaves possible."""
 
 from __future__ import annotations
 
 import html
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sfumato.plots import wording
-from sfumato.plots.planning import whole_page, write
-from sfumato.plots.wording import ESTIMATE, FAINT, INK, TRUTH
+from sfumato.plots import style
+from sfumato.plots.style import ESTIMATE, FAINT, INK, TRUTH, Spec, safe
 from sfumato.study.error_region import ErrorRegion
 
 if TYPE_CHECKING:
@@ -17,14 +16,18 @@ if TYPE_CHECKING:
 
 
 _SHADE = "#e4e9ed"
-_HIDDEN = "no test comes here"
-_BEST = "the best tests there may be"
-_COIN = "guessing by chance"
-_EVEN = "if both were hidden alike"
+_HIDDEN = "out of reach of any test"
+_BEST = "best possible tests"
+_COIN = "random guessing"
+_EVEN = "with the smaller E in both directions"
 
 
 def figure(region: ErrorRegion, *, title: str | None = None) -> Figure:
-    """False alarms across, misses up; what no test can reach is shaded.
+    """Draw false alarms across and misses up, with the rates that no test can reach shaded.
+
+    Args:
+        region: What `Guarantee.error_region` gave.
+        title: The heading; left out, it names both records.
 
     Raises:
         PlotsMissingError: If matplotlib is not installed.
@@ -32,10 +35,10 @@ def figure(region: ErrorRegion, *, title: str | None = None) -> Figure:
     Example:
         >>> drawn = figure(ErrorRegion(there=1.0, back=2.0, names=("ill", "well")))
         >>> drawn.axes[0].get_xlabel()
-        'false alarms: says ill, and it is well'
+        'false alarms: says ill when it is well'
     """
-    module = wording.need("matplotlib.figure")
-    ticker = wording.need("matplotlib.ticker")
+    module = style.need("matplotlib.figure")
+    ticker = style.need("matplotlib.ticker")
     made: Figure = module.Figure(figsize=(6.4, 6.4), layout="constrained")
     axes = made.add_subplot()
     axes.fill([0, *_across(region)], [0, *_up(region)], color=_SHADE, label=_HIDDEN)
@@ -49,39 +52,44 @@ def figure(region: ErrorRegion, *, title: str | None = None) -> Figure:
     axes.plot(*region.corner, "o", ms=7, color=ESTIMATE, clip_on=False, zorder=5)
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     for axis, name in zip((axes.xaxis, axes.yaxis), _axes(region), strict=True):
-        axis.set_label_text(_safe(name), color=INK)
-        axis.set_major_formatter(ticker.FuncFormatter(lambda v, _: wording.share(v)))
+        axis.set_label_text(safe(name), color=INK)
+        axis.set_major_formatter(ticker.FuncFormatter(lambda v, _: style.share(v)))
     axes.tick_params(colors=FAINT, labelsize=9)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     axes.legend(loc="upper right", frameon=False, fontsize=9, labelcolor=INK)
     made.suptitle(
-        _safe(title or _heading(region)), x=0.01, ha="left", fontsize=12, color=INK, weight="bold"
+        safe(title or _heading(region)), x=0.01, ha="left", fontsize=12, color=INK, weight="bold"
     )
-    axes.set_title(_safe(str(region)), loc="left", fontsize=8.5, color=FAINT)
+    axes.set_title(safe(str(region)), loc="left", fontsize=8.5, color=FAINT)
     return made
 
 
 def save(region: ErrorRegion, path: str | Path, *, title: str | None = None) -> None:
     """Write a picture: .png, .svg or .pdf, or .html for an interactive page that works offline.
 
+    Args:
+        region: What `Guarantee.error_region` gave.
+        path: The file, written completely or not at all.
+        title: The heading; left out, it names both records.
+
     Raises:
         StudyError: If the suffix is another one.
         PlotsMissingError: If matplotlib or plotly is not installed.
     """
-    write(path, partial(figure, region, title=title), partial(page, region, title=title))
+    style.write(path, partial(figure, region, title=title), partial(page, region, title=title))
 
 
 def page(region: ErrorRegion, *, title: str | None = None) -> str:
-    """A whole page that needs nothing from elsewhere."""
-    return whole_page(title or _heading(region), str(region), describe(region))
+    """A page with the picture that works offline."""
+    return style.page(title or _heading(region), str(region), describe(region))
 
 
-def describe(region: ErrorRegion) -> dict[str, Any]:
+def describe(region: ErrorRegion) -> Spec:
     """The picture as plotly's data and layout."""
     hover = "false alarms %{x:.1%}<br>misses %{y:.1%}<extra></extra>"
     line = {"type": "scatter", "mode": "lines"}
-    data: list[dict[str, Any]] = [
+    data: list[Spec] = [
         {
             **line,
             "name": _HIDDEN,
@@ -122,7 +130,7 @@ def describe(region: ErrorRegion) -> dict[str, Any]:
 
 
 def _evened(region: ErrorRegion) -> ErrorRegion | None:
-    """The region if both directions were hidden as well as the better one; None if they are."""
+    """The region with the smaller E in both directions; None if both are equal."""
     least = min(region.there, region.back)
     if region.there == region.back:
         return None
@@ -140,20 +148,15 @@ def _up(region: ErrorRegion) -> list[float]:
 
 
 def _axes(region: ErrorRegion) -> tuple[str, str]:
-    """What is counted across and up."""
-    first, second = (wording.shorten(name, 40) for name in region.names)
+    """Names of the two scales."""
+    first, second = (style.shorten(name, 40) for name in region.names)
     return (
-        f"false alarms: says {first}, and it is {second}",
-        f"misses: says {second}, and it is {first}",
+        f"false alarms: says {first} when it is {second}",
+        f"misses: says {second} when it is {first}",
     )
 
 
 def _heading(region: ErrorRegion) -> str:
-    """What the picture shows."""
-    first, second = (wording.shorten(name, 30) for name in region.names)
+    """The heading."""
+    first, second = (style.shorten(name, 30) for name in region.names)
     return f"Telling {first} from {second} by one report"
-
-
-def _safe(text: str) -> str:
-    """Text with dollar signs that stay dollar signs."""
-    return text.replace("$", r"\$")

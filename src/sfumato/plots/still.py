@@ -1,4 +1,4 @@
-"""Still pictures with matplotlib, drawn on figures of their own."""
+"""Pictures of answers with matplotlib, and files of them; pyplot's global state is not touched."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import textwrap
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.arrays import Floats
 from sfumato.errors import QuestionError
 from sfumato.estimation.answers import Answers
-from sfumato.plots import wording
-from sfumato.plots.wording import ERROR, ESTIMATE, FAINT, INK, TRUTH
+from sfumato.plots import interactive, style
+from sfumato.plots.style import ERROR, ESTIMATE, FAINT, INK, TRUTH, safe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,10 +27,28 @@ if TYPE_CHECKING:
 _MOST_ROWS_OF_BARS = 80
 
 
-def figure(answers: Answers, *, truth: ArrayLike | None, title: str | None) -> Figure:
-    """A figure of any kind of answers."""
-    module = wording.need("matplotlib.figure")
-    known = wording.as_truth(answers, truth)
+def figure(answers: Answers, *, truth: ArrayLike | None = None, title: str | None = None) -> Figure:
+    """Draw a histogram, a CDF, a heat map or a list of answers, with their intervals.
+
+    Args:
+        answers: What an estimate gave; estimates below zero are drawn as they are.
+        truth: The true numbers where they are known, shaped like `answers.values`.
+        title: The heading; left out, it says what is shown.
+
+    Raises:
+        PlotsMissingError: If matplotlib is not installed.
+        QuestionError: If `truth` has another shape, or there is no picture for these answers.
+
+    Example:
+        >>> import sfumato as sf
+        >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+        >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate()
+        >>> drawn = figure(est.histogram("age", bins=10))
+        >>> drawn.axes[0].get_xlabel(), drawn.axes[0].get_ylabel()
+        ('age', 'people')
+    """
+    module = style.need("matplotlib.figure")
+    known = style.as_truth(answers, truth)
     made: Figure = module.Figure(figsize=_size(answers, known), layout="constrained")
     if answers.kind == "heatmap":
         _heat_panels(made, answers, known)
@@ -50,18 +69,49 @@ def figure(answers: Answers, *, truth: ArrayLike | None, title: str | None) -> F
     return made
 
 
+def save(
+    answers: Answers,
+    path: str | Path,
+    *,
+    truth: ArrayLike | None = None,
+    title: str | None = None,
+) -> None:
+    """Write a picture: .png, .svg or .pdf, or .html for an interactive page that works offline.
+
+    Args:
+        answers: What an estimate gave.
+        path: The file, written completely or not at all.
+        truth: The true numbers where they are known, shaped like `answers.values`.
+        title: The heading; left out, it says what is shown.
+
+    Raises:
+        StudyError: If the suffix is another one.
+        PlotsMissingError: If matplotlib or plotly is not installed.
+    """
+    style.write(
+        path,
+        partial(figure, answers, truth=truth, title=title),
+        partial(interactive.page, answers, truth=truth, title=title),
+    )
+
+
 def draw(axes: Axes, answers: Answers, truth: Floats | None) -> None:
-    """One row of answers on given axes."""
-    _plain(axes)
-    edges = answers.all_edges[0]
-    if answers.kind == "histogram" and edges is None:
+    """Draw one row of answers on given axes.
+
+    Args:
+        axes: Where to draw.
+        answers: The answers, in one dimension.
+        truth: The true numbers, if they are known.
+    """
+    style.plain_axes(axes, grid="x" if _by_label(answers) else "y")
+    if _by_label(answers):
         _bars(axes, answers, truth)
         return
     if answers.kind in ("histogram", "cdf"):
         _steps(axes, answers, truth, fill=answers.kind == "histogram")
     else:
         _points(axes, answers, truth)
-    _scale(axes.xaxis, answers.axes[0], answers.all_labels[0], edges)
+    _scale(axes.xaxis, answers.axes[0], answers.all_labels[0], answers.all_edges[0])
     _amounts(axes.yaxis, answers)
     if not answers.n:
         axes.set_ylim(0, 1)
@@ -74,11 +124,23 @@ def heat(
     values: Floats,
     *,
     limits: tuple[float, float],
-    stops: wording.Stops,
+    stops: style.Stops,
     most: int = 9,
 ) -> Any:
-    """One heat map on given axes with its colour bar's source; the first axis goes across."""
-    colors = wording.need("matplotlib.colors")
+    """Draw one heat map on given axes, the answers' first axis across.
+
+    Args:
+        axes: Where to draw.
+        answers: Gives the names and edges of the cells.
+        values: What the colours show, one number per cell.
+        limits: The numbers at both ends of the colour scale.
+        stops: The colours of the scale.
+        most: About how many numbers stand along an axis.
+
+    Returns:
+        The mesh that a colour bar explains.
+    """
+    colors = style.need("matplotlib.colors")
     cells = [_places(edges, n) for edges, n in zip(answers.all_edges, values.shape, strict=True)]
     mesh = axes.pcolormesh(
         cells[0],
@@ -103,21 +165,26 @@ def _size(answers: Answers, truth: Floats | None) -> tuple[float, float]:
     """Inches across and down."""
     if answers.kind == "heatmap":
         return (12.5 if truth is not None else 9.5, 4.8)
-    if answers.kind == "histogram" and answers.all_edges[0] is None:
+    if _by_label(answers):
         return (8.0, 1.9 + 0.3 * min(len(answers), _MOST_ROWS_OF_BARS))
     return (8.0, 4.5)
 
 
+def _by_label(answers: Answers) -> bool:
+    """Whether answers are for labels without an order, which are drawn as bars."""
+    return answers.kind == "histogram" and answers.all_edges[0] is None
+
+
 def _caption(made: Figure, answers: Answers, title: str | None) -> None:
-    """What is shown, and below it in small letters where it comes from."""
+    """Write the heading, and in small letters where the numbers come from."""
     across = int(11.5 * made.get_figwidth())
-    small = textwrap.fill(wording.origin(answers), across)
-    large = textwrap.fill(title or wording.heading(answers), int(across * 0.6))
-    made.suptitle(_safe(large), x=0.01, ha="left", fontsize=13, color=INK, weight="bold")
+    small = textwrap.fill(style.origin(answers), across)
+    large = textwrap.fill(title or style.heading(answers), int(across * 0.6))
+    made.suptitle(safe(large), x=0.01, ha="left", fontsize=13, color=INK, weight="bold")
     if answers.kind == "heatmap":  # each panel has a name of its own above it
-        made.supxlabel(_safe(small), x=0.01, ha="left", fontsize=9, color=FAINT)
+        made.supxlabel(safe(small), x=0.01, ha="left", fontsize=9, color=FAINT)
     else:
-        made.axes[0].set_title(_safe(small), loc="left", fontsize=9, color=FAINT)
+        made.axes[0].set_title(safe(small), loc="left", fontsize=9, color=FAINT)
 
 
 def _steps(axes: Axes, answers: Answers, truth: Floats | None, *, fill: bool) -> None:
@@ -127,8 +194,8 @@ def _steps(axes: Axes, answers: Answers, truth: Floats | None, *, fill: bool) ->
     if fill:
         axes.stairs(values, places, fill=True, color=ESTIMATE, alpha=0.28)
     axes.stairs(values, places, baseline=None, color=ESTIMATE, lw=1.4, label="estimate")
-    name = wording.interval_name(answers)
-    if fill and len(answers) <= wording.MOST_WHISKERS:
+    name = style.interval_name(answers)
+    if fill and len(answers) <= style.MOST_WHISKERS:
         centres = (places[:-1] + places[1:]) / 2
         _whiskers(axes, centres, answers, fmt="none")
     else:
@@ -156,7 +223,7 @@ def _steps(axes: Axes, answers: Answers, truth: Floats | None, *, fill: bool) ->
 
 
 def _bars(axes: Axes, answers: Answers, truth: Floats | None) -> None:
-    """One bar a label, the first on top."""
+    """One bar per label, the first on top."""
     places = np.arange(len(answers))
     axes.barh(places, answers.values, height=0.72, color=ESTIMATE, alpha=0.45, label="estimate")
     reach = _half(answers)
@@ -168,26 +235,24 @@ def _bars(axes: Axes, answers: Answers, truth: Floats | None) -> None:
         ecolor=ESTIMATE,
         elinewidth=1.4,
         capsize=3,
-        label=wording.interval_name(answers),
+        label=style.interval_name(answers),
     )
     if truth is not None:
         axes.plot(truth, places, "d", color=TRUTH, ms=6, label="truth", zorder=4)
-    step = wording.each(len(places), _MOST_ROWS_OF_BARS)
-    names = [_safe(wording.shorten(label)) for label in answers.all_labels[0]]
+    step = style.each(len(places), _MOST_ROWS_OF_BARS)
+    names = [safe(style.shorten(label)) for label in answers.all_labels[0]]
     axes.set_yticks(places[::step], names[::step])
     axes.set_ylim(len(places) - 0.5, -0.5)
     axes.axvline(0, color=FAINT, lw=0.8)
-    axes.set_ylabel(_safe(answers.axes[0]), color=INK)
+    axes.set_ylabel(safe(answers.axes[0]), color=INK)
     _amounts(axes.xaxis, answers)
-    axes.grid(visible=False, axis="y")
-    axes.grid(visible=True, axis="x", color="#e8ecef", lw=0.8)
     if not answers.n:
         axes.set_xlim(0, 1)
         _say_empty(axes)
 
 
 def _points(axes: Axes, answers: Answers, truth: Floats | None) -> None:
-    """One point a question."""
+    """One point per question."""
     places = np.arange(len(answers), dtype=np.float64)
     _whiskers(axes, places, answers, fmt="none")
     axes.plot(places, answers.values, "o", color=ESTIMATE, ms=5, label="estimate")
@@ -206,26 +271,26 @@ def _whiskers(axes: Axes, places: Floats, answers: Answers, *, fmt: str) -> None
         ecolor=ESTIMATE,
         elinewidth=1.4,
         capsize=2.5,
-        label=wording.interval_name(answers),
+        label=style.interval_name(answers),
     )
 
 
 def _half(answers: Answers) -> Floats:
-    """From value to low, and from value to high; two rows."""
+    """Distances from value to low and from value to high, in two rows."""
     return np.stack([answers.values - answers.low, answers.high - answers.values])
 
 
 def _heat_panels(made: Figure, answers: Answers, truth: Floats | None) -> None:
-    """The estimate, the truth on the same scale, and smaller the standard error."""
+    """Draw the estimate, the truth on the same scale and, smaller, the standard error."""
     shown = [("estimate", answers.values)] + ([("truth", truth)] if truth is not None else [])
     grid = made.subplots(1, len(shown) + 1, width_ratios=[1] * len(shown) + [0.62], squeeze=False)
-    limits = wording.reach(*(values for _, values in shown))
+    limits = style.reach(*(values for _, values in shown))
     panels = grid[0]
     for axes, (name, values) in zip(panels, shown, strict=False):
-        mesh = heat(axes, answers, values, limits=limits, stops=wording.colours(*limits))
+        mesh = heat(axes, answers, values, limits=limits, stops=style.colours(*limits))
         axes.set_title(name, fontsize=10, color=INK)
     colour_bar(made, mesh, panels[: len(shown)], answers)
-    top = wording.reach(answers.stderr)[1]
+    top = style.reach(answers.stderr)[1]
     mesh = heat(panels[-1], answers, answers.stderr, limits=(0.0, top), stops=list(ERROR), most=5)
     panels[-1].set_title("standard error", fontsize=10, color=INK)
     colour_bar(made, mesh, panels[-1], answers)
@@ -237,7 +302,7 @@ def _heat_panels(made: Figure, answers: Answers, truth: Floats | None) -> None:
 
 
 def colour_bar(made: Figure, mesh: Any, beside: Any, answers: Answers) -> None:
-    """What the colours mean."""
+    """Draw the colour bar of a mesh beside some panels."""
     bar = made.colorbar(mesh, ax=beside, pad=0.015, aspect=30)
     bar.outline.set_visible(False)
     _amounts(bar.ax.yaxis, answers)
@@ -253,41 +318,41 @@ def _places(edges: NDArray[Any] | None, count: int) -> Floats:
     """Where cells begin and end on the page; cells without edges stand in a row."""
     if edges is None:
         return np.arange(count + 1, dtype=np.float64) - 0.5
-    if wording.is_date(edges):
-        edges = wording.need("matplotlib.dates").date2num(edges)
+    if style.is_date(edges):
+        edges = style.need("matplotlib.dates").date2num(edges)
     return np.asarray(edges, dtype=np.float64)
 
 
 def _scale(
     axis: Axis, name: str, labels: list[str], edges: NDArray[Any] | None, most: int = 9
 ) -> None:
-    """The user's name and values along an axis, at about `most` places."""
-    axis.set_label_text(_safe(name), color=INK)
-    dates, ticker = wording.need("matplotlib.dates"), wording.need("matplotlib.ticker")
+    """Label an axis with the user's name and values, at about `most` places."""
+    axis.set_label_text(safe(name), color=INK)
+    dates, ticker = style.need("matplotlib.dates"), style.need("matplotlib.ticker")
     if edges is None:
         _label_cells(axis, labels, 2 * most)
-    elif wording.is_clock(edges):
-        at, names = wording.clock_ticks(edges, most)
+    elif style.is_clock(edges):
+        at, names = style.clock_ticks(edges, most)
         axis.set_ticks(dates.date2num(at), names)
-    elif wording.is_date(edges):
+    elif style.is_date(edges):
         locator = dates.AutoDateLocator(minticks=3, maxticks=most)
         axis.set_major_locator(locator)
         axis.set_major_formatter(dates.ConciseDateFormatter(locator))
     else:
         axis.set_major_locator(
-            ticker.MaxNLocator(most, steps=[1, 2, 5, 10], integer=wording.is_whole(edges))
+            ticker.MaxNLocator(most, steps=[1, 2, 5, 10], integer=style.is_whole(edges))
         )
-        separate = wording.wide_numbers(edges)
+        separate = style.wide_numbers(edges)
         axis.set_major_formatter(
-            ticker.FuncFormatter(lambda v, _: wording.number(v, separate=separate))
+            ticker.FuncFormatter(lambda v, _: style.number(v, separate=separate))
         )
 
 
 def _label_cells(axis: Axis, labels: list[str], most: int) -> None:
     """As many labels as fit, slanted where they are long."""
     across = axis is axis.axes.xaxis
-    step = wording.each(len(labels), most if across else 24)
-    names = [_safe(wording.shorten(label, 22)) for label in labels][::step]
+    step = style.each(len(labels), most if across else 24)
+    names = [safe(style.shorten(label, 22)) for label in labels][::step]
     axis.set_ticks(range(0, len(labels), step), names)
     if across and sum(map(len, names)) > 50:
         for text in axis.get_ticklabels():
@@ -295,31 +360,15 @@ def _label_cells(axis: Axis, labels: list[str], most: int) -> None:
 
 
 def _amounts(axis: Axis, answers: Answers) -> None:
-    """People or shares along an axis."""
-    ticker = wording.need("matplotlib.ticker")
-    write: Callable[[float], str] = wording.share if answers.unit == "fraction" else wording.number
+    """Label an axis with people or shares."""
+    ticker = style.need("matplotlib.ticker")
+    write: Callable[[float], str] = style.share if answers.unit == "fraction" else style.number
     axis.set_major_formatter(ticker.FuncFormatter(lambda v, _: write(v)))
-    axis.set_label_text(wording.amount(answers), color=INK)
-
-
-def _plain(axes: Axes) -> None:
-    """Two spines, faint lines across."""
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color("#b9c2c9")
-    axes.tick_params(colors=FAINT, labelsize=9)
-    axes.grid(visible=True, axis="y", color="#e8ecef", lw=0.8)
-    axes.set_axisbelow(True)
-
-
-def _safe(text: str) -> str:
-    """Text with dollar signs that stay dollar signs."""
-    return text.replace("$", r"\$")
+    axis.set_label_text(style.amount(answers), color=INK)
 
 
 def _png(made: Figure) -> bytes:
-    """What a notebook shows."""
+    """The figure as a notebook shows it."""
     held = io.BytesIO()
     made.savefig(held, format="png", dpi=110)
     return held.getvalue()

@@ -1,17 +1,32 @@
-"""What still and interactive pictures share: words, numbers, colours, and the checks."""
+"""What all pictures share: wording, numbers, colours, the page around one, and writing files.
+
+matplotlib and plotly come with the extra `plots` and are loaded only when a picture is drawn.
+"""
 
 from __future__ import annotations
 
+import html
 import importlib
+import json
 import math
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import Floats
-from sfumato.errors import QuestionError, SfumatoError
+from sfumato.errors import QuestionError, SfumatoError, StudyError
 from sfumato.estimation.answers import Answers
+from sfumato.files import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STILL = (".png", ".svg", ".pdf")
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 
 INK, FAINT = "#22303c", "#6b7a86"
 ESTIMATE, TRUTH = "#2f6f9f", "#c8553d"
@@ -24,6 +39,30 @@ MOST_WHISKERS = 60
 _WHOLE_NAMES = {"people": "people", "fraction": "share of people"}
 
 Stops = list[tuple[float, str]]
+#: A picture as plotly's data and layout.
+Spec = dict[str, Any]
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+  body {{ margin: 0; padding: 1rem; font: 16px/1.5 {font}; color: {ink}; background: #fff; }}
+  h1 {{ font-size: 1.2rem; margin: 0; }}
+  p {{ margin: .2rem 0 1rem; color: {faint}; font-size: .9rem; }}
+  #picture {{ height: calc(100vh - 8rem); min-height: {height}px; }}
+</style>
+<script>{library}</script>
+</head>
+<body>
+<h1>{title}</h1>
+<p>{caption}</p>
+{piece}
+</body>
+</html>
+"""
 
 
 class PlotsMissingError(SfumatoError, ImportError):
@@ -43,27 +82,106 @@ def need(module: str) -> Any:
         ) from None
 
 
+def write(path: str | Path, figure: Callable[[], Figure], page: Callable[[], str]) -> None:
+    """Write a picture in the format that the suffix names, completely or not at all.
+
+    Args:
+        path: The file: .png, .svg or .pdf, or .html for an interactive page that works offline.
+        figure: Draws the matplotlib figure; called for a still picture.
+        page: Writes the page; called for .html.
+
+    Raises:
+        StudyError: If the suffix is another one.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix == ".html":
+        text = page()
+        write_whole(path, lambda file: file.write_text(text, encoding="utf-8"))
+    elif suffix in STILL:
+        write_whole(path, partial(figure().savefig, format=suffix[1:], dpi=150))
+    else:
+        raise StudyError(
+            f"a picture's name must end in {', '.join(STILL)} or .html, got {str(path)!r}"
+        )
+
+
+def page(title: str, caption: str, described: Spec) -> str:
+    """A page with one interactive picture, complete with plotly's script."""
+    return _PAGE.format(
+        title=html.escape(title),
+        caption=html.escape(caption),
+        piece=piece("picture", described),
+        library=library(),
+        height=described["layout"].get("height", 320),
+        font=FONT,
+        ink=INK,
+        faint=FAINT,
+    )
+
+
+def library() -> str:
+    """Plotly's script, to be put into a page once."""
+    text: str = need("plotly.offline").get_plotlyjs()
+    return text
+
+
+def piece(name: str, described: Spec, *, tools: bool = True) -> str:
+    """The part of a page that draws one picture; `library()` must come before it in the page.
+
+    Args:
+        name: The id of the element in the page.
+        described: The picture as plotly's data and layout.
+        tools: Whether plotly's row of tools appears above the picture.
+    """
+    config = {"displaylogo": False, "responsive": True, "displayModeBar": None if tools else False}
+    # A label may hold "</script>"; written as \u003c it stays inside the string it belongs to.
+    parts = [
+        json.dumps(part, allow_nan=False).replace("<", "\\u003c")
+        for part in (described["data"], described["layout"], config)
+    ]
+    return (
+        f'<div id="{html.escape(name)}"></div>\n'
+        f"<script>Plotly.newPlot({json.dumps(name)}, {', '.join(parts)});</script>"
+    )
+
+
+def safe(text: str) -> str:
+    """Text for matplotlib in which a dollar sign does not start a formula."""
+    return text.replace("$", r"\$")
+
+
+def plain_axes(axes: Any, *, grid: str = "y") -> None:
+    """Leave matplotlib axes two faint spines, and draw grid lines from one of them."""
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color("#b9c2c9")
+    axes.tick_params(colors=FAINT, labelsize=9)
+    axes.grid(visible=True, axis=grid, color="#e8ecef", lw=0.8)
+    axes.set_axisbelow(True)
+
+
 def as_truth(answers: Answers, truth: ArrayLike | None) -> Floats | None:
-    """The true numbers, checked against the answers' shape."""
+    """Check that the true numbers have the answers' shape; None stays None."""
     if truth is None:
         return None
     given = np.asarray(truth, dtype=np.float64)
     if given.shape != answers.values.shape:
         raise QuestionError(
-            f"truth must have one number an answer, shape {answers.values.shape}, "
+            f"truth must have one number per answer, shape {answers.values.shape}, "
             f"got shape {given.shape}"
         )
     return given
 
 
 def amount(answers: Answers) -> str:
-    """What is counted."""
+    """Name of the numbers on a scale: people, or a share of them."""
     name = _WHOLE_NAMES.get(answers.unit, answers.unit)
     return f"{name} at or below" if answers.kind == "cdf" else name
 
 
 def heading(answers: Answers) -> str:
-    """What a picture shows, in the words of the study."""
+    """The heading of a picture, with the study's own names."""
     name = _WHOLE_NAMES.get(answers.unit, answers.unit)
     name = name[:1].upper() + name[1:]
     if answers.kind == "cdf":
@@ -74,7 +192,7 @@ def heading(answers: Answers) -> str:
 
 
 def origin(answers: Answers) -> str:
-    """Where the numbers come from and how sure they are."""
+    """The caption: number of reports, level of the intervals, condition and notes."""
     one = {"reports": "report", "people": "person"}
     counted = one[answers.counted] if answers.n == 1 else answers.counted
     parts = [f"from {answers.n:,} {counted}"]
@@ -86,29 +204,29 @@ def origin(answers: Answers) -> str:
 
 
 def interval_name(answers: Answers) -> str:
-    """The intervals with their level."""
+    """Name of the intervals, with their level."""
     return f"{100 * answers.level:.6g}% interval"
 
 
 def number(value: float, *, separate: bool = True) -> str:
-    """A number on a scale, without needless digits."""
+    """A number on a scale, without trailing zeros."""
     text = f"{value:,.6f}" if separate else f"{value:.6f}"
     text = text.rstrip("0").rstrip(".")
     return "0" if text == "-0" else text.replace("-", "−")
 
 
 def share(value: float) -> str:
-    """A fraction on a scale."""
+    """A fraction on a scale, as a percentage."""
     return f"{number(100 * value)}%"
 
 
 def shorten(label: str, most: int = 36) -> str:
-    """A label that leaves room for the picture."""
+    """A label cut to `most` characters."""
     return label if len(label) <= most else f"{label[: most - 1]}…"
 
 
 def is_date(edges: NDArray[Any] | None) -> bool:
-    """Whether cells lie on the calendar or the clock."""
+    """Whether edges are dates or times."""
     return edges is not None and edges.dtype.kind == "M"
 
 
@@ -130,7 +248,7 @@ def clock_ticks(edges: NDArray[Any], most: int) -> tuple[NDArray[Any], list[str]
 
 
 def _steps(seconds: NDArray[np.int64], step: int) -> float:
-    """How many steps a clock covers."""
+    """Number of steps between the first and the last edge."""
     return float(seconds[-1] - seconds[0]) / step
 
 
@@ -145,12 +263,12 @@ def wide_numbers(edges: NDArray[Any]) -> bool:
 
 
 def each(count: int, most: int) -> int:
-    """Every how many labels fit where only `most` do."""
+    """Show every k-th label, so that at most `most` are shown: k."""
     return max(1, math.ceil(count / most))
 
 
 def reach(*arrays: Floats | None) -> tuple[float, float]:
-    """The range of a colour scale: zero is always on it."""
+    """Smallest and largest of all finite numbers and zero: the ends of a colour scale."""
     held = [array[np.isfinite(array)] for array in arrays if array is not None]
     numbers = np.concatenate([*held, np.zeros(1)])
     low, high = float(numbers.min()), float(numbers.max())
@@ -158,7 +276,7 @@ def reach(*arrays: Floats | None) -> tuple[float, float]:
 
 
 def colours(low: float, high: float) -> Stops:
-    """Colour stops from low to high: white at zero, equal amounts equally strong on both sides."""
+    """Colour stops from low to high: white at zero, and equally strong at v and −v."""
     peak = max(-low, high)
     signed = [(-at, colour) for at, colour in reversed(WARM)] + list(COLD)
     inside = [(at * peak, colour) for at, colour in signed if low < at * peak < high]
@@ -167,7 +285,7 @@ def colours(low: float, high: float) -> Stops:
 
 
 def _blend(stops: list[tuple[float, str]], at: float) -> str:
-    """The colour between stops."""
+    """The colour at a place between stops."""
     places = [place for place, _ in stops]
     parts = np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for _, c in stops])
     mixed = [round(float(np.interp(at, places, parts[:, i]))) for i in range(3)]
