@@ -40,10 +40,11 @@ test: $(READY) ## everything that must hold: check, tests with coverage, docs
 	$(BIN)/python -m pytest -n $(CORES) --cov --cov-report=term
 	@$(MAKE) docs
 
-check: $(READY) ## lint, format and strict types, changing nothing
+check: $(READY) ## lint, format, strict types and layers, changing nothing
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
 
 docs: $(READY) ## build the pages into build/site; a warning is an error
 	$(BIN)/mkdocs build --strict --quiet

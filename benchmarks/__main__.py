@@ -18,6 +18,7 @@ from benchmarks import (
     peers,
     plain,
     ranges,
+    structure,
     tables,
     window,
 )
@@ -36,6 +37,7 @@ MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "allocation": allocation.measure,
     "peers": peers.measure,  # last, as they fetch the others and so can fail
     "context": context.measure,
+    "structure": structure.measure,
 }
 
 

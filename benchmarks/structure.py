@@ -1,16 +1,13 @@
-"""How the source hangs together: its size, what an import loads, and how far a question travels.
+"""The structure of the source: its size, its imports, what they load, and what a question crosses.
 
-Run as `python -m benchmarks.structure`, with `--src` for the sources of another checkout. Figures
-come from two places. The text of the modules is read for imports: one that runs with its module,
-one inside a function, and one for type checkers alone are told apart. What a run does is seen in
-fresh processes that find the package in the given folder. An import of `sfumato.a.b` leads to that
-module; packages on the way to it, which Python loads too, are not counted.
+`python -m benchmarks structure` keeps the figures; `python -m benchmarks.structure --src FOLDER`
+prints those of another checkout. Sizes and imports are read from the text of the modules. What a
+run does is observed in fresh processes that find the package in the given folder.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import json
 import os
 import statistics
@@ -18,171 +15,25 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from benchmarks.recording import Measurement, machine, origin, progress
+from benchmarks.imports import (
+    OWN,
+    PACKAGE,
+    TABLE,
+    Graph,
+    cycles,
+    edges,
+    longest_chain,
+    modules,
+    read_imports,
+)
+from benchmarks.recording import Measurement, progress
 
-PACKAGE = "sfumato"
-OWN = Path(__file__).parent.parent / "src"
 DEPTHS = (0, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96)
 HEAVY = ("scipy", "pyarrow", "pandas", "matplotlib")
-
-Kind = Literal["module", "function", "typing"]
-Graph = dict[str, set[str]]
-
-# ---- what the text says ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Imports:
-    """Imports of the package's own modules, by when they run.
-
-    Attributes:
-        edges: From each module to those that it imports, by kind.
-        statements: How many statements there are of each kind.
-        lazy: How many calls of `import_module` there are, which the text does not resolve.
-    """
-
-    edges: dict[Kind, Graph]
-    statements: dict[Kind, int] = field(default_factory=dict)
-    lazy: int = 0
-
-
-def modules(src: Path) -> dict[str, Path]:
-    """Every module of the package, and its file."""
-    found = {}
-    for file in sorted((src / PACKAGE).rglob("*.py")):
-        parts = file.relative_to(src).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
-    return found
-
-
-def read_imports(known: Mapping[str, Path]) -> Imports:
-    """Who imports whom, and when."""
-    kinds: tuple[Kind, ...] = ("module", "function", "typing")
-    edges: dict[Kind, Graph] = {kind: {name: set() for name in known} for kind in kinds}
-    statements: dict[Kind, int] = dict.fromkeys(kinds, 0)
-    lazy = 0
-    for name, file in known.items():
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        lazy += sum(_is_lazy(node) for node in ast.walk(tree))
-        package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-        for statement, kind in _statements(tree, "module"):
-            targets = set(_targets(statement, package, known))
-            statements[kind] += bool(targets)
-            edges[kind][name] |= targets - {name}
-    return Imports(edges, statements, lazy)
-
-
-def _statements(node: ast.AST, kind: Kind) -> Iterator[tuple[ast.Import | ast.ImportFrom, Kind]]:
-    """Import statements below a node, each with when it runs."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import | ast.ImportFrom):
-            yield child, kind
-        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield from _statements(child, "function" if kind == "module" else kind)
-        elif isinstance(child, ast.If) and _for_types(child.test):
-            for part in child.body:
-                yield from _statements(ast.Module([part], []), "typing")
-            for part in child.orelse:
-                yield from _statements(ast.Module([part], []), kind)
-        else:
-            yield from _statements(child, kind)
-
-
-def _for_types(test: ast.expr) -> bool:
-    """Whether a condition is `TYPE_CHECKING`."""
-    name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", None)
-    return name == "TYPE_CHECKING"
-
-
-def _is_lazy(node: ast.AST) -> bool:
-    """Whether a node calls `import_module`."""
-    if not isinstance(node, ast.Call):
-        return False
-    called = node.func
-    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", None)
-    return name == "import_module"
-
-
-def _targets(
-    statement: ast.Import | ast.ImportFrom, package: str, known: Mapping[str, Path]
-) -> Iterator[str]:
-    """The package's own modules that a statement names."""
-    if isinstance(statement, ast.Import):
-        yield from (alias.name for alias in statement.names if alias.name in known)
-        return
-    base = statement.module or ""
-    if statement.level:
-        above = package.split(".")[: len(package.split(".")) - statement.level + 1]
-        base = ".".join([*above, base] if base else above)
-    if base in known:
-        for alias in statement.names:
-            inner = f"{base}.{alias.name}"
-            yield inner if inner in known else base
-
-
-def merged(graphs: Iterable[Graph]) -> Graph:
-    """All edges of several graphs."""
-    found: Graph = {}
-    for graph in graphs:
-        for name, targets in graph.items():
-            found.setdefault(name, set()).update(targets)
-    return found
-
-
-def components(graph: Graph) -> list[list[str]]:
-    """Strongly connected components, each before those that lead to it (Tarjan 1972)."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    held: list[str] = []
-    found: list[list[str]] = []
-    for root in sorted(graph):
-        if root in index:
-            continue
-        index[root] = low[root] = len(index)
-        held.append(root)
-        work = [(root, iter(sorted(graph[root])))]
-        while work:
-            node, left = work[-1]
-            for other in left:
-                if other not in index:
-                    index[other] = low[other] = len(index)
-                    held.append(other)
-                    work.append((other, iter(sorted(graph[other]))))
-                    break
-                if other in held:
-                    low[node] = min(low[node], index[other])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
-                if low[node] == index[node]:
-                    start = held.index(node)
-                    found.append(held[start:])
-                    del held[start:]
-    return found
-
-
-def longest_chain(graph: Graph) -> list[str]:
-    """The longest path from component to component, one module named of each."""
-    best: dict[str, list[str]] = {}
-    for part in components(graph):  # what a part leads to comes before it
-        beyond = {other for name in part for other in graph[name]} - set(part)
-        tail = max((best[other] for other in sorted(beyond)), key=len, default=[])
-        for name in part:
-            best[name] = [name, *tail]
-    return max((best[name] for name in sorted(best)), key=len)
-
-
-def cycles(graph: Graph) -> list[int]:
-    """Sizes of components of more than one module, the largest first."""
-    return sorted((len(part) for part in components(graph) if len(part) > 1), reverse=True)
-
 
 # ---- what a run does -------------------------------------------------------------------------
 
@@ -328,7 +179,7 @@ def figures(src: Path) -> dict[str, Any]:
     """Every figure by name."""
     known = modules(src)
     found = read_imports(known)
-    by_module = found.edges["module"]
+    by_module = edges(found)
     chain = longest_chain(by_module)
     lines = [file.read_text(encoding="utf-8").count("\n") for file in known.values()]
     progress("what an import loads")
@@ -354,11 +205,9 @@ def figures(src: Path) -> dict[str, Any]:
         "--help over import numpy": round(times["help"] / times["numpy"], 2),
         "longest import chain, modules": len(chain),
         "longest import chain": " → ".join(name.removeprefix(f"{PACKAGE}.") for name in chain),
-        "cycles of module imports": _words(cycles(by_module)),
-        "cycles with those in functions": _words(
-            cycles(merged([by_module, found.edges["function"]]))
-        ),
-        "cycles with those for types as well": _words(cycles(merged(found.edges.values()))),
+        "cycles of module imports": _sizes(by_module),
+        "cycles with those in functions": _sizes(edges(found, "function")),
+        "cycles with those for types as well": _sizes(edges(found, "function", "typing")),
         "imports in functions": found.statements["function"],
         "imports for types": found.statements["typing"],
         "calls of import_module": found.lazy,
@@ -374,6 +223,11 @@ def _words(parts: Iterable[object]) -> str:
     return ", ".join(map(str, parts)) or "none"
 
 
+def _sizes(graph: Graph) -> str:
+    """How many modules each cycle has."""
+    return _words(len(part) for part in cycles(graph))
+
+
 def measure(src: Path = OWN) -> Measurement:
     """The structure of the sources."""
     return Measurement(
@@ -382,35 +236,13 @@ def measure(src: Path = OWN) -> Measurement:
         notes=(
             f"Times are medians of {len(DEPTHS)} fresh processes each, in turns, each turn at "
             "another depth of the stack, with modules compiled and without Python's own start.",
-            "Cycles are sizes of strongly connected components of more than one module.",
-            "A count or a release crosses so many distinct code objects of the package, in so many "
-            "files, once all modules are loaded: 100 cells under Distance(0.2), 10,000 people.",
+            "Cycles are sizes of strongly connected components of more than one module; what "
+            f"{TABLE} imports inside functions and for types is left out.",
+            "Functions and files: distinct code objects of the package that one count or release "
+            "runs, and their files, once all modules are loaded (100 cells under Distance(0.2), "
+            "10,000 people).",
         ),
     )
-
-
-def record(src: Path, found: Measurement) -> dict[str, Any]:
-    """A measurement with what is needed to repeat it; the commit is that of the sources."""
-    made = origin("python -m benchmarks.structure")
-    return {
-        **made,
-        "commit": _commit(src),
-        "machine": machine(),
-        "title": found.title,
-        "notes": list(found.notes),
-        "figures": list(found.rows),
-    }
-
-
-def _commit(src: Path) -> str | None:
-    """The commit of the sources, marked if they differ from it; None outside a repository."""
-    git = partial(subprocess.run, capture_output=True, text=True, check=True)
-    try:
-        head = git(["git", "-C", str(src), "rev-parse", "HEAD"]).stdout.strip()
-        changed = git(["git", "-C", str(src), "status", "--porcelain", "--", "."]).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return head + (" with changes" if changed else "")
 
 
 def main() -> None:
@@ -423,16 +255,11 @@ def main() -> None:
         default=Path(given) if given else OWN,
         help="folder that holds the package; left out, $SFUMATO_SRC or this checkout's",
     )
-    parser.add_argument("--json", action="store_true", help="print the record instead of a table")
     asked = parser.parse_args()
     src = asked.src.resolve()
     if not (src / PACKAGE / "__init__.py").is_file():
         parser.error(f"there is no package {PACKAGE!r} in the folder given")
-    found = measure(src)
-    if asked.json:
-        print(json.dumps(record(src, found), indent=2, ensure_ascii=False))
-    else:
-        print(found.table())
+    print(measure(src).table())
 
 
 if __name__ == "__main__":
