@@ -14,9 +14,9 @@ import numpy as np
 from benchmarks.pages import digits, markdown, refilled
 from benchmarks.recording import FOLDER, Measurement, progress
 from sfumato import questions
-from sfumato.metrics.cells import UniformMetric
+from sfumato.metrics.distance import LineMetric
 from sfumato.metrics.edges import edges_of_matrix
-from sfumato.metrics.lines import LineMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.noise.allocate import Allocation, allocate, check
 
 PAGE = Path("docs/speed.md")

@@ -23,7 +23,7 @@ import sfumato as sf
 from benchmarks.pages import digits, markdown, refilled
 from benchmarks.peers import EPSILON, running
 from benchmarks.recording import FOLDER, Measurement, progress
-from sfumato.metrics.statements import Metric
+from sfumato.metrics.base import Metric
 
 PAGE = Path("docs/speed.md")
 CELLS = 1_000_000

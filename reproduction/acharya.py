@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 import sfumato as sf
 from benchmarks.pages import markdown
 from reproduction import records
-from sfumato.metrics.statements import Metric
+from sfumato.metrics.base import Metric
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

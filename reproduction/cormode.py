@@ -43,7 +43,7 @@ from reproduction.cormode_printed import (
 from sfumato.channels.trees.haar import HaarChannel
 from sfumato.channels.trees.hierarchy import HierarchicalChannel
 from sfumato.channels.trees.tree import least_parts
-from sfumato.metrics.cells import UniformMetric
+from sfumato.metrics.uniform import UniformMetric
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

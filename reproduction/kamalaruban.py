@@ -30,10 +30,9 @@ from numpy.typing import NDArray
 import sfumato as sf
 from benchmarks.pages import digits, markdown
 from reproduction import records
+from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric
-from sfumato.metrics.edges import edges_of
-from sfumato.metrics.pairs import Edges
-from sfumato.metrics.statements import Metric
+from sfumato.metrics.edges import Edges, edges_of
 
 Floats = NDArray[np.float64]
 

@@ -28,9 +28,10 @@ from matplotlib.figure import Figure
 import sfumato as sf
 from reproduction import records
 from reproduction.matrix_mechanism import MatrixMechanism
-from sfumato.metrics.cells import CellMetric, TableMetric, UniformMetric
+from sfumato.metrics.cells import CellMetric, TableMetric
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.edges import edges_of
-from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.noise.fit import fit, variances
 from sfumato.noise.rows import rows_of
 from sfumato.noise.search import search

@@ -19,7 +19,7 @@ import sfumato as sf
 from sfumato.channels.registry import REGISTRY
 from sfumato.cli import app
 from sfumato.cli.axis_language import FORMS
-from sfumato.metrics.statements import Metric
+from sfumato.metrics.base import Metric
 
 ROOT = DOCS.parent
 PAGES = sorted(DOCS.rglob("*.md"))

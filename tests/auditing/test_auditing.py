@@ -23,7 +23,7 @@ from sfumato.channels.geometric import GeometricChannel
 from sfumato.channels.rounding import RoundedChannel
 from sfumato.channels.thermometer import ThermometerChannel
 from sfumato.exact import at_most_exp
-from sfumato.metrics.lines import LineMetric
+from sfumato.metrics.distance import LineMetric
 from sfumato.randomness.tables import FlipTable, WordTable
 from sfumato.study.axis import Axis
 from sfumato.study.product import Product

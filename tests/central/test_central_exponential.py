@@ -32,7 +32,7 @@ from sfumato.central.sensitivity import alone, common_steps, least_rate
 from sfumato.central.small_database import PreparedSmallDB, SmallDB, small_databases
 from sfumato.central.space import Space
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.metrics.pairs import Edges
+from sfumato.metrics.edges import Edges
 from sfumato.questions.lattice import Lattice
 from sfumato.randomness.bits import SeededBits
 from sfumato.randomness.laplace import discrete_laplace

@@ -16,9 +16,10 @@ from sfumato import central
 from sfumato.central import chain
 from sfumato.central.affording import worst_share
 from sfumato.central.spending import Spend, scaled_metric
-from sfumato.metrics.cells import CellMetric, UniformMetric
-from sfumato.metrics.lines import LineMetric
-from sfumato.metrics.statements import Metric
+from sfumato.metrics.base import Metric
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.distance import LineMetric
+from sfumato.metrics.uniform import UniformMetric
 
 LABELS = [f"c{k}" for k in range(5)]
 

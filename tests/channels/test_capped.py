@@ -23,9 +23,10 @@ from sfumato.channels.noise import moved_rows
 from sfumato.channels.rounding import RoundedChannel
 from sfumato.errors import StudyError
 from sfumato.exact import at_most_exp
-from sfumato.metrics.cells import TableMetric, UniformMetric
-from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.metrics.cells import TableMetric
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.registry import metric_from_dict
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import SeededBits
 from sfumato.randomness.tables import WordTable
 from sfumato.study.axis import Axis

@@ -18,8 +18,8 @@ from sfumato.channels.comb_tables import MOST_SYMBOLS, comb_weights
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.estimation.decoding.mixture import JointMixture, Runs, SymbolMixture, _refuse_outputs
 from sfumato.exact import at_most_exp
-from sfumato.metrics.cells import UniformMetric
-from sfumato.metrics.lines import LineMetric
+from sfumato.metrics.distance import LineMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import SeededBits
 from sfumato.study.choose_uniform import choose_uniform, comb_variance, hash_variance, kary_variance
 

@@ -21,9 +21,10 @@ from sfumato.channels.hadamard_blocks import matrices_of, scattered
 from sfumato.errors import QuestionError, StudyError, TooLargeError
 from sfumato.estimation.distribution import cell_squares
 from sfumato.exact import at_most_exp
-from sfumato.metrics.cells import CellMetric, TableMetric, UniformMetric
-from sfumato.metrics.contexts import BlockMetric, HighLowMetric
-from sfumato.metrics.lines import LineMetric
+from sfumato.metrics.cells import CellMetric, TableMetric
+from sfumato.metrics.distance import LineMetric
+from sfumato.metrics.labelled import BlockMetric, HighLowMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.planning.distribution import tv_bound
 from sfumato.randomness.tables import FlipTable
 from sfumato.study.choose import choose_channel

@@ -49,8 +49,9 @@ from sfumato.channels.response import KaryResponseChannel
 from sfumato.channels.rounding import RoundedChannel
 from sfumato.channels.square_wave import SquareWaveChannel
 from sfumato.exact import at_most_exp
-from sfumato.metrics.cells import CellMetric, UniformMetric
-from sfumato.metrics.lines import LineMetric
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.distance import LineMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource, SecureBits, SeededBits
 
 # Secure draws have no seed: a comparison that must pass fails once in a million runs by accident.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import sfumato as sf
 from sfumato.channels.base import BitFunctional, Channel, SymbolFunctional, signs
 from sfumato.channels.rounding import RoundedChannel
-from sfumato.metrics.lines import LineMetric
+from sfumato.metrics.distance import LineMetric
 
 Floats = NDArray[np.float64]
 

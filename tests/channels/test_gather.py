@@ -16,7 +16,7 @@ from sfumato.channels.base import Channel, Choice
 from sfumato.channels.comb import CombChannel
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.estimation.rows import Rows, grid_rows, product_rows
-from sfumato.metrics.cells import UniformMetric
+from sfumato.metrics.uniform import UniformMetric
 
 Floats = NDArray[np.float64]
 

@@ -36,8 +36,8 @@ from sfumato.channels.trees.levels import LevelsChannel
 from sfumato.channels.trees.tree import Tree, least_grid_parts, least_parts, plain_parts
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.estimation.decoding.mixture import most_outputs
-from sfumato.metrics.cells import UniformMetric
-from sfumato.metrics.lines import LineMetric
+from sfumato.metrics.distance import LineMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.questions.language import weights as weights_of
 
 Floats = NDArray[np.float64]

@@ -33,14 +33,11 @@ from sfumato.errors import (  # noqa: E402
     StudyError,
     TooLargeError,
 )
-from sfumato.metrics.cells import (  # noqa: E402
-    CellMetric,
-    TableMetric,
-    UniformMetric,
-)
-from sfumato.metrics.contexts import BlockMetric  # noqa: E402
+from sfumato.metrics.cells import CellMetric, TableMetric  # noqa: E402
+from sfumato.metrics.distance import LineMetric  # noqa: E402
 from sfumato.metrics.edges import edges_of  # noqa: E402
-from sfumato.metrics.lines import LineMetric  # noqa: E402
+from sfumato.metrics.labelled import BlockMetric  # noqa: E402
+from sfumato.metrics.uniform import UniformMetric  # noqa: E402
 from sfumato.noise.allocate import check  # noqa: E402
 from sfumato.noise.fit import (  # noqa: E402
     fit,

@@ -34,8 +34,8 @@ from sfumato.channels.searched.optimised import WORKLOADS, OptimisedChannel
 from sfumato.channels.searched.sets import Sets, sets_from_text, sets_to_text
 from sfumato.errors import FormatError, StudyError, TooLargeError
 from sfumato.exact import at_most_exp, exp_floor
-from sfumato.metrics.cells import UniformMetric
-from sfumato.metrics.lines import LineMetric
+from sfumato.metrics.distance import LineMetric
+from sfumato.metrics.uniform import UniformMetric
 
 
 @pytest.fixture(autouse=True)

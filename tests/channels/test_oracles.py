@@ -37,8 +37,8 @@ from sfumato.estimation.bands import row_covariance
 from sfumato.estimation.decoding.mixture import SymbolMixture
 from sfumato.estimation.rows import Rows, grid_rows, product_rows
 from sfumato.exact import at_most_exp, exp_floor
-from sfumato.metrics.cells import UniformMetric
-from sfumato.metrics.lines import LineMetric
+from sfumato.metrics.distance import LineMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.planning import compare as comparing
 from sfumato.randomness.tables import FlipTable
 

@@ -24,8 +24,9 @@ from sfumato.channels.rounding import RoundedChannel
 from sfumato.channels.thermometer import ThermometerChannel
 from sfumato.errors import StudyError
 from sfumato.exact import at_most_exp
-from sfumato.metrics.cells import TableMetric, UniformMetric
-from sfumato.metrics.lines import LineMetric
+from sfumato.metrics.cells import TableMetric
+from sfumato.metrics.distance import LineMetric
+from sfumato.metrics.uniform import UniformMetric
 
 # Patterns of bits double with each cell: all pairs of up to so many cells are listed.
 MOST_LISTED = 10

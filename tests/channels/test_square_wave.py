@@ -17,8 +17,8 @@ from sfumato.channels.response import KaryResponse
 from sfumato.channels.square_wave import SquareWaveChannel, recommended_width
 from sfumato.errors import FormatError, StudyError
 from sfumato.exact import at_most_exp, exp_floor
-from sfumato.metrics.cells import UniformMetric
-from sfumato.metrics.lines import LineMetric
+from sfumato.metrics.distance import LineMetric
+from sfumato.metrics.uniform import UniformMetric
 
 
 def wave(

@@ -11,12 +11,21 @@ from hypothesis import strategies as st
 
 from sfumato.domains.categories import Categories
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.metrics.cells import CellMetric, TableMetric, UniformMetric
-from sfumato.metrics.contexts import BlockMetric, HighLowMetric
-from sfumato.metrics.edges import edges_of, edges_of_matrix, grid_edges, read_edges
-from sfumato.metrics.lines import CappedLineMetric, LineMetric
-from sfumato.metrics.pairs import MOST_PAIRS, Edges, Group, Lookup
-from sfumato.metrics.shapes import PolicyGraph
+from sfumato.metrics.cells import CellMetric, TableMetric
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.edges import (
+    MOST_PAIRS,
+    Edges,
+    Group,
+    Lookup,
+    edges_of,
+    edges_of_matrix,
+    grid_edges,
+    read_edges,
+)
+from sfumato.metrics.graphs import PolicyGraph
+from sfumato.metrics.labelled import BlockMetric, HighLowMetric
+from sfumato.metrics.uniform import UniformMetric
 
 Table = list[list[Fraction | None]]
 
@@ -71,20 +80,15 @@ def test_the_pairs_imply_the_whole_metric_in_its_smaller_direction(metric: CellM
     assert edges.pairs == len(edges.listed().first)
 
 
-def test_a_metric_of_ones_own_is_read_pair_by_pair() -> None:
-    class Own:
+def test_edges_of_a_user_defined_metric_are_read_pair_by_pair() -> None:
+    class Own(CellMetric):
         size = 3
         notes = ()
 
         def exact(self, i: int, j: int) -> Fraction | None:
             return None if {i, j} == {0, 2} else Fraction(abs(i - j), 3)
 
-        def between(self, i: int, j: int) -> float:
-            return 0.0
-
-        def matrix(self) -> np.ndarray:
-            return np.zeros((3, 3))
-
+    assert Own().matrix().tolist() == [[0, 1 / 3, np.inf], [1 / 3, 0, 1 / 3], [np.inf, 1 / 3, 0]]
     assert edges_of(Own()).lengths == (Fraction(1, 3), Fraction(1, 3))
 
 

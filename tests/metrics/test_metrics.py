@@ -21,15 +21,15 @@ from sfumato.domains.integers import Integers
 from sfumato.domains.reals import Reals
 from sfumato.domains.times import Times
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.metrics.cells import CellMetric, TableMetric, UniformMetric
-from sfumato.metrics.closing import closure
-from sfumato.metrics.contexts import BlockMetric, HighLowMetric
-from sfumato.metrics.labelled import Blocks, HighLow, SensitiveSet
-from sfumato.metrics.lines import LineMetric
+from sfumato.metrics.base import Metric, Sum
+from sfumato.metrics.cells import CellMetric, TableMetric
+from sfumato.metrics.closure import closure
+from sfumato.metrics.distance import Distance, LineMetric, Lp
+from sfumato.metrics.graphs import Matrix, PolicyGraph
+from sfumato.metrics.labelled import BlockMetric, Blocks, HighLow, HighLowMetric, SensitiveSet
+from sfumato.metrics.points import Points, Within
 from sfumato.metrics.registry import metric_from_dict
-from sfumato.metrics.shapes import Matrix, Points, PolicyGraph
-from sfumato.metrics.statements import Distance, Lp, Metric, Sum, Uniform
-from sfumato.metrics.within import Within
+from sfumato.metrics.uniform import Uniform, UniformMetric
 
 ABC = Categories(["a", "b", "c"])
 LETTERS = "abcdefgh"

@@ -15,11 +15,10 @@ from scipy import sparse
 from sfumato import questions
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.exact import rational
-from sfumato.metrics.cells import UniformMetric
-from sfumato.metrics.contexts import BlockMetric
-from sfumato.metrics.edges import edges_of, edges_of_matrix, grid_edges
-from sfumato.metrics.lines import CappedLineMetric, LineMetric
-from sfumato.metrics.pairs import Edges, Group
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.edges import Edges, Group, edges_of, edges_of_matrix, grid_edges
+from sfumato.metrics.labelled import BlockMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.noise import certify as certifying
 from sfumato.noise import interior, problem
 from sfumato.noise import rationals as rounding

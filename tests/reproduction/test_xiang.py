@@ -21,10 +21,10 @@ from reproduction import xiang  # noqa: E402
 from reproduction.matrix_mechanism import MatrixMechanism  # noqa: E402
 from sfumato.errors import StudyError  # noqa: E402
 from sfumato.estimation import quantiles  # noqa: E402
-from sfumato.metrics.cells import UniformMetric  # noqa: E402
-from sfumato.metrics.contexts import BlockMetric  # noqa: E402
+from sfumato.metrics.distance import LineMetric  # noqa: E402
 from sfumato.metrics.edges import edges_of  # noqa: E402
-from sfumato.metrics.lines import LineMetric  # noqa: E402
+from sfumato.metrics.labelled import BlockMetric  # noqa: E402
+from sfumato.metrics.uniform import UniformMetric  # noqa: E402
 from sfumato.noise.allocate import check  # noqa: E402
 from sfumato.noise.fit import fit  # noqa: E402
 from sfumato.noise.rows import (  # noqa: E402

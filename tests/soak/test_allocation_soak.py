@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from sfumato.errors import StudyError
 from sfumato.exact import rational
-from sfumato.metrics.cells import UniformMetric
-from sfumato.metrics.contexts import BlockMetric
-from sfumato.metrics.lines import LineMetric
-from sfumato.metrics.pairs import Edges, Group
+from sfumato.metrics.distance import LineMetric
+from sfumato.metrics.edges import Edges, Group
+from sfumato.metrics.labelled import BlockMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.noise.allocate import Allocation, allocate, check
 from sfumato.questions.lattice import Lattice
 

@@ -25,8 +25,9 @@ from sfumato.channels.searched.flipped_codes import MatrixResponseChannel
 from sfumato.channels.thermometer import ThermometerChannel
 from sfumato.channels.trees.levels import LevelsChannel
 from sfumato.errors import TooLargeError
-from sfumato.metrics.cells import CellMetric, UniformMetric
-from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.study.axis import Axis
 from sfumato.study.study import Study
 

@@ -22,10 +22,11 @@ from sfumato.channels.searched.flipped_codes import MatrixResponseChannel
 from sfumato.channels.thermometer import ThermometerChannel
 from sfumato.channels.trees.levels import LevelsChannel
 from sfumato.channels.unary import OUEChannel
-from sfumato.metrics.cells import CellMetric, UniformMetric
-from sfumato.metrics.contexts import BlockMetric, HighLowMetric
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.edges import edges_of
-from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.metrics.labelled import BlockMetric, HighLowMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.noise.allocate import check
 
 # Channels that tell every two cells apart alike.

@@ -19,8 +19,8 @@ from sfumato.channels.thermometer import ThermometerChannel
 from sfumato.channels.trees.levels import LevelsChannel
 from sfumato.channels.unary import OUEChannel
 from sfumato.metrics.cells import CellMetric
-from sfumato.metrics.contexts import BlockMetric, HighLowMetric
-from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 from sfumato.randomness.tables import WordTable
 from sfumato.study.axis import Axis
 

@@ -8,8 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.metrics.cells import CellMetric, UniformMetric, integer_table, refuse_large_table
-from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.metrics.cells import CellMetric, refuse_large_table
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.uniform import UniformMetric
 
 
 def worst_share(parts: Sequence[CellMetric], whole: CellMetric) -> Fraction | None:
@@ -81,8 +82,8 @@ def _between_neighbours(parts: Sequence[CellMetric], line: LineMetric) -> Fracti
 def _over_all_pairs(parts: Sequence[CellMetric], whole: CellMetric) -> Fraction | None:
     """The worst share over all pairs of a table, in integers."""
     refuse_large_table(whole.size)
-    tables = [integer_table(part) for part in parts]
-    limit, limit_denominator = integer_table(whole)
+    tables = [part.integers() for part in parts]
+    limit, limit_denominator = whole.integers()
     common = math.lcm(*(denominator for _, denominator in tables))
     checked = ~np.eye(whole.size, dtype=bool) & np.asarray(limit >= 0, dtype=bool)
     if any(bool((numerators[checked] < 0).any()) for numerators, _ in tables):

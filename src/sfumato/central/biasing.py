@@ -16,7 +16,7 @@ from scipy.optimize import minimize_scalar
 
 from sfumato.arrays import Floats
 from sfumato.errors import TooLargeError
-from sfumato.metrics.pairs import Edges
+from sfumato.metrics.edges import Edges
 from sfumato.noise.allocate import allocate
 
 MOST_CELLS = 2048

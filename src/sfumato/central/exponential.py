@@ -19,7 +19,7 @@ from sfumato.central.space import Space
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.estimation.answers import normal_quantile
 from sfumato.exact import rational
-from sfumato.metrics.pairs import Edges
+from sfumato.metrics.edges import Edges
 from sfumato.questions.given import Given
 from sfumato.questions.lattice import Lattice
 from sfumato.questions.workload import Workload

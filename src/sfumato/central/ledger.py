@@ -24,7 +24,7 @@ from sfumato.central.spending import Spend, Spending
 from sfumato.errors import FormatError, LedgerError, MismatchError, SfumatoError
 from sfumato.exact import positive, to_plain
 from sfumato.files import write_whole
-from sfumato.metrics.statements import Metric
+from sfumato.metrics.base import Metric
 
 if TYPE_CHECKING:
     from sfumato.study.study import Study

@@ -11,7 +11,7 @@ from sfumato.central.base import FromMargins
 from sfumato.central.space import Space
 from sfumato.errors import QuestionError
 from sfumato.estimation.answers import PRORATED
-from sfumato.metrics.pairs import Edges
+from sfumato.metrics.edges import Edges
 from sfumato.questions.asking import parse
 from sfumato.questions.given import Asked
 from sfumato.questions.lines import Total

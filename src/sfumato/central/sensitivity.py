@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.metrics.pairs import Edges
+from sfumato.metrics.edges import Edges
 from sfumato.noise.problem import Problem, caps, read_problem
 from sfumato.questions.lattice import Lattice
 

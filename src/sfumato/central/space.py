@@ -15,8 +15,7 @@ from sfumato.central.data import refuse_rounding
 from sfumato.central.spending import Spend, Spending
 from sfumato.errors import StudyError
 from sfumato.metrics.cells import CellMetric
-from sfumato.metrics.edges import grid_edges
-from sfumato.metrics.pairs import Edges
+from sfumato.metrics.edges import Edges, grid_edges
 
 if TYPE_CHECKING:
     from sfumato.questions.workload import Workload

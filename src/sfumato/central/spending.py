@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sfumato.errors import FormatError, SfumatoError, StudyError, near
 from sfumato.exact import positive, to_plain
-from sfumato.metrics.cells import CellMetric, UniformMetric, fractions_table
-from sfumato.metrics.contexts import BlockMetric, HighLowMetric
-from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.metrics.base import Metric
+from sfumato.metrics.cells import CellMetric, fractions_table
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 from sfumato.metrics.registry import metric_from_dict
-from sfumato.metrics.statements import Metric
+from sfumato.metrics.uniform import UniformMetric
 
 if TYPE_CHECKING:
     from sfumato.study.study import Study

@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.arrays import DENSE_CELLS, Cells, Floats, Layout, Outputs
 from sfumato.bitcolumns import BitColumns
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import WORD_BITS, BitSource
 
 _ENTRIES_AT_ONCE = 1 << 17  # of coefficients: what stays in nearer memory is faster

@@ -39,7 +39,7 @@ from sfumato.channels.noise import (
 )
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor, to_plain
-from sfumato.metrics.lines import CappedLineMetric
+from sfumato.metrics.distance import CappedLineMetric
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.tables import WordTable
 

@@ -48,7 +48,8 @@ from sfumato.channels.base import (
 from sfumato.channels.comb_tables import all_teeth, comb_weights, moduli_of, too_many, turn_words
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.exact import exp_floor
-from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.tables import WordTable
 

@@ -23,8 +23,8 @@ from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import Choice, SymbolChannel
 from sfumato.errors import StudyError
 from sfumato.metrics.cells import CellMetric
-from sfumato.metrics.closing import closure
-from sfumato.metrics.lines import CappedLineMetric
+from sfumato.metrics.closure import closure
+from sfumato.metrics.distance import CappedLineMetric
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.tables import leading
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 from sfumato.channels.base import Channel, claimed_tightness
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
-from sfumato.metrics.cells import UniformMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.tables import FlipTable
 
 

@@ -33,7 +33,7 @@ from sfumato.channels.noise import (
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric
-from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.tables import WordTable
 

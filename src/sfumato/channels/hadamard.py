@@ -36,8 +36,9 @@ from sfumato.channels.hadamard_blocks import Matrices, matrices_of
 from sfumato.channels.transforms import walsh_hadamard
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
-from sfumato.metrics.cells import CellMetric, UniformMetric
-from sfumato.metrics.contexts import BlockMetric, HighLowMetric
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.labelled import BlockMetric, HighLowMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.tables import FlipTable
 

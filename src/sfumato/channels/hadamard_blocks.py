@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Floats
-from sfumato.metrics.cells import UniformMetric
-from sfumato.metrics.contexts import BlockMetric, HighLowMetric
+from sfumato.metrics.labelled import BlockMetric, HighLowMetric
+from sfumato.metrics.uniform import UniformMetric
 
 # Odd, and below 2^32: rows are below 2^31, so that products stay below 2^63.
 _MULTIPLIERS = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F)

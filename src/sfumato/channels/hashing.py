@@ -49,7 +49,8 @@ from sfumato.channels.response import KaryResponse, KaryResponseChannel
 from sfumato.channels.transforms import digit_products
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.exact import exp_floor
-from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.tables import leading
 

@@ -38,7 +38,8 @@ from sfumato.channels.base import (
 from sfumato.channels.least_squares import MOST_READ_CELLS, LeastSquaresChannel
 from sfumato.errors import StudyError
 from sfumato.exact import exp_bounds, exp_floor
-from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.tables import leading
 

@@ -29,7 +29,7 @@ from sfumato.channels.bits import FlippedCode
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric
-from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
 
 MOST_CELLS = 1 << 16
 

@@ -15,7 +15,9 @@ from sfumato.cli.choice_language import CHOICE, parse_choice
 from sfumato.cli.failing import CommandError
 from sfumato.domains.registry import domain_from_dict
 from sfumato.errors import StudyError, TooLargeError, near
-from sfumato.metrics.statements import Distance, Metric, Uniform
+from sfumato.metrics.base import Metric
+from sfumato.metrics.distance import Distance
+from sfumato.metrics.uniform import Uniform
 from sfumato.study.axis import Axis
 
 FORM = "write an axis as 'age: integers 0..99, distance 0.2'"

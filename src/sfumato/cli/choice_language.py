@@ -13,7 +13,7 @@ from sfumato.channels.base import Choice
 from sfumato.channels.registry import REGISTRY, choice_from_dict
 from sfumato.cli.failing import CommandError
 from sfumato.errors import near
-from sfumato.metrics.statements import Uniform
+from sfumato.metrics.uniform import Uniform
 
 CHOICE = "NAME [OPTION=VALUE ...]"
 PROTECTION = "uniform EPSILON"

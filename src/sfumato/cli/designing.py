@@ -18,8 +18,7 @@ from sfumato.cli.axis_language import parse_axis
 from sfumato.cli.choice_language import PROTECTION, parse_choice, parse_protection
 from sfumato.cli.failing import CommandError
 from sfumato.cli.files import AsJson, Force, StudyFile, load_study, target
-from sfumato.metrics.cells import UniformMetric
-from sfumato.metrics.statements import Uniform
+from sfumato.metrics.uniform import Uniform, UniformMetric
 from sfumato.study.axis import Axis
 from sfumato.study.choose import checked_expected
 from sfumato.study.study import Study

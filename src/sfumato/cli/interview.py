@@ -11,7 +11,7 @@ from sfumato.channels.registry import REGISTRY
 from sfumato.cli.axis_language import FORMS, parse_axis, quoted
 from sfumato.cli.choice_language import parse_protection
 from sfumato.errors import SfumatoError, near
-from sfumato.metrics.statements import Uniform
+from sfumato.metrics.uniform import Uniform
 from sfumato.study.axis import Axis
 
 _KINDS = {

@@ -18,7 +18,7 @@ from sfumato.cli.files import AsJson, Force, StudyFile, load_study, target
 from sfumato.cli.trying import read_counts
 from sfumato.domains.reals import Reals
 from sfumato.errors import StudyError
-from sfumato.metrics.statements import Distance
+from sfumato.metrics.distance import Distance
 from sfumato.planning.bins import BinPlan, plan_bins
 from sfumato.planning.compare import COLUMNS, METHODS
 from sfumato.planning.expected_error import RUNS

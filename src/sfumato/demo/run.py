@@ -17,7 +17,7 @@ from sfumato.errors import StudyError
 from sfumato.estimation.answers import Answer, Answers
 from sfumato.estimation.estimate import Estimate
 from sfumato.files import write_whole
-from sfumato.metrics.statements import Distance
+from sfumato.metrics.distance import Distance
 from sfumato.randomness.bits import BitSource, SecureBits, SeededBits
 from sfumato.study.axis import reals
 from sfumato.study.reports import Reports

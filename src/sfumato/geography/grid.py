@@ -25,12 +25,12 @@ from sfumato.estimation.answers import Answers
 from sfumato.exact import rational, to_plain
 from sfumato.geography.earth import exact_places, metres
 from sfumato.geography.maps import heatmap, to_geojson
+from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import refuse_large_table
 from sfumato.metrics.labelled import Blocks
 from sfumato.metrics.labels import some
+from sfumato.metrics.points import Points
 from sfumato.metrics.quantities import Number
-from sfumato.metrics.shapes import Points
-from sfumato.metrics.statements import Metric
 from sfumato.study.axis import Axis, categories
 
 

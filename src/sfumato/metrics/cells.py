@@ -3,85 +3,80 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.metrics.closing import close_integers
-from sfumato.metrics.contexts import BlockMetric, HighLowMetric
-from sfumato.metrics.lines import (
-    CappedLineMetric,
-    LineMetric,
-    check_cells,
-    divide,
-    refuse_large_matrix,
-)
+from sfumato.metrics.closure import close_integers
 from sfumato.metrics.norms import GRID, GRID_BITS
 
 MOST_TABLE_CELLS = 2048
 ROUNDED = f"rounded down to multiples of 2^-{GRID_BITS}: never weaker than stated"
 
 
-@runtime_checkable
-class CellMetric(Protocol):
+class CellMetric(ABC):
     """E on cells 0..size-1: the odds of a report change by at most e^E(i, j) from cell i to j.
 
-    `exact` decides privacy; `between` and `matrix` give the nearest double, for people and plots.
+    A subclass needs `size`, `notes` and `exact`, which decides privacy. `between` and `matrix` give
+    the nearest double, for people and plots. Where E has a shape, `integers`, `matrix` and `plus`
+    are worth overriding for speed.
     """
 
+    __slots__ = ()
+
     @property
+    @abstractmethod
     def size(self) -> int:
         """Number of cells."""
 
     @property
+    @abstractmethod
     def notes(self) -> tuple[str, ...]:
-        """What was changed on the way from the statement, never to its disadvantage."""
+        """What binding changed in the statement; a change never weakens the guarantee."""
 
+    @abstractmethod
     def exact(self, i: int, j: int) -> Fraction | None:
-        """E(i, j); None where it is infinite."""
+        """E(i, j); None where it is infinite.
+
+        Args:
+            i: The cell that changes.
+            j: The cell it changes to.
+        """
 
     def between(self, i: int, j: int) -> float:
-        """E(i, j) as a double."""
+        """E(i, j) as a double.
+
+        Args:
+            i: The cell that changes.
+            j: The cell it changes to.
+        """
+        value = self.exact(i, j)
+        return math.inf if value is None else float(value)
+
+    def integers(self) -> tuple[NDArray[Any], int]:
+        """All of E as Python integers over one denominator, -1 where infinite."""
+        refuse_large_table(self.size)
+        cells = range(self.size)
+        return _over_one_denominator([[self.exact(i, j) for j in cells] for i in cells])
 
     def matrix(self) -> NDArray[np.float64]:
         """All of E, shape (size, size)."""
+        numerators, denominator = self.integers()
+        return np.array([divide(row, denominator) for row in numerators])
 
-
-@dataclass(frozen=True, slots=True)
-class UniformMetric:
-    """Any two cells equally near: ordinary local differential privacy.
-
-    Example:
-        >>> UniformMetric(Fraction(1), 4).exact(0, 3)
-        Fraction(1, 1)
-    """
-
-    epsilon: Fraction
-    size: int
-    notes: tuple[str, ...] = ()
-
-    def exact(self, i: int, j: int) -> Fraction:
-        """E(i, j)."""
-        check_cells(i, j, self.size)
-        return Fraction(0) if i == j else self.epsilon
-
-    def between(self, i: int, j: int) -> float:
-        """E(i, j) as a double."""
-        return float(self.exact(i, j))
-
-    def matrix(self) -> NDArray[np.float64]:
-        """All of E, shape (size, size)."""
-        refuse_large_matrix(self.size)
-        return np.where(np.eye(self.size, dtype=bool), 0.0, float(self.epsilon))
+    def plus(self, others: Sequence[CellMetric]) -> CellMetric | None:
+        """The sum with other metrics on the same cells, if all have the shape of this one."""
+        return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TableMetric:
+class TableMetric(CellMetric):
     """Any E: integers over one denominator, closed under shortest paths.
 
     Guarantee:
@@ -155,14 +150,9 @@ class TableMetric:
         numerator = int(self.numerators[i, j])
         return None if numerator < 0 else Fraction(numerator, self.denominator)
 
-    def between(self, i: int, j: int) -> float:
-        """E(i, j) as a double."""
-        value = self.exact(i, j)
-        return math.inf if value is None else float(value)
-
-    def matrix(self) -> NDArray[np.float64]:
-        """All of E, shape (size, size)."""
-        return np.array([divide(row, self.denominator) for row in self.numerators])
+    def integers(self) -> tuple[NDArray[Any], int]:
+        """All of E as Python integers over one denominator, -1 where infinite."""
+        return self.numerators.astype(object), self.denominator
 
 
 def table(
@@ -208,9 +198,7 @@ def fractions_table(
         common = math.lcm(common, denominator)
         if common > beyond:  # many unlike fractions: round each, finely enough to be rounded once
             return _rounded_table(entries, names, notes)
-    numerators = np.array(
-        [[-1 if e is None else int(e * common) for e in row] for row in entries], dtype=object
-    )
+    numerators, common = _over_one_denominator(entries)
     return table(numerators, common, names=names, notes=notes)
 
 
@@ -226,26 +214,27 @@ def _rounded_table(
     return table(floors, GRID, names=names, notes=(*notes, ROUNDED))
 
 
-def add_cells(parts: Sequence[CellMetric], *, names: Sequence[str]) -> CellMetric:
-    """The sum of metrics on the same cells (composition: Xiang et al. 2020, Proposition 5)."""
-    notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
-    size = parts[0].size
-    lines = [part for part in parts if isinstance(part, LineMetric)]
-    if len(lines) == len(parts):
-        equal = [line.equal_step for line in lines if line.equal_step is not None]
-        if len(equal) == len(lines):
-            return LineMetric.equal(sum(equal, Fraction(0)), size, notes)
-        columns = zip(*(line.steps for line in lines), strict=True)
-        return LineMetric([sum(steps, Fraction(0)) for steps in columns], notes)
-    flat = [part.epsilon for part in parts if isinstance(part, UniformMetric)]
-    if len(flat) == len(parts):
-        return UniformMetric(sum(flat, Fraction(0)), size, notes)
-    refuse_large_table(size)
-    tables = [integer_table(part) for part in parts]
+def add_cells(parts: Sequence[CellMetric], *, names: Callable[[], Sequence[str]]) -> CellMetric:
+    """The sum of metrics on the same cells (composition: Xiang et al. 2020, Proposition 5).
+
+    Args:
+        parts: One metric or more.
+        names: Gives the label of every cell, for errors; asked only where a table is built.
+    """
+    total = parts[0].plus(parts[1:])
+    if total is not None:
+        return total
+    refuse_large_table(parts[0].size)
+    tables = [part.integers() for part in parts]
     common = math.lcm(*(denominator for _, denominator in tables))
-    total = sum(numerators * (common // denominator) for numerators, denominator in tables)
+    added = sum(numerators * (common // denominator) for numerators, denominator in tables)
     infinite = np.logical_or.reduce([numerators < 0 for numerators, _ in tables])
-    return table(np.where(infinite, -1, total), common, names=names, notes=notes)
+    return table(np.where(infinite, -1, added), common, names=names(), notes=joined_notes(*parts))
+
+
+def joined_notes(*parts: CellMetric) -> tuple[str, ...]:
+    """The notes of several metrics, each once."""
+    return tuple(dict.fromkeys(note for part in parts for note in part.notes))
 
 
 def refuse_large_table(size: int) -> None:
@@ -257,27 +246,13 @@ def refuse_large_table(size: int) -> None:
         )
 
 
-def integer_table(metric: CellMetric) -> tuple[NDArray[Any], int]:
-    """E as big integers over one denominator, -1 where infinite."""
-    if isinstance(metric, TableMetric):
-        return metric.numerators.astype(object), metric.denominator
-    if isinstance(metric, UniformMetric):
-        full = np.full((metric.size, metric.size), metric.epsilon.numerator, dtype=object)
-        np.fill_diagonal(full, 0)
-        return full, metric.epsilon.denominator
-    if isinstance(metric, BlockMetric | HighLowMetric):
-        finite = np.isfinite(metric.matrix())
-        full = np.where(finite, metric.epsilon.numerator, -1).astype(object)
-        np.fill_diagonal(full, 0)
-        return full, metric.epsilon.denominator
-    if isinstance(metric, CappedLineMetric):
-        line, denominator = integer_table(metric.line)
-        common = math.lcm(denominator, metric.cap.denominator)
-        return np.minimum(line * (common // denominator), int(metric.cap * common)), common
-    places = [metric.exact(0, cell) or Fraction(0) for cell in range(metric.size)]
-    common = math.lcm(*(place.denominator for place in places))
-    line = np.array([int(place * common) for place in places], dtype=object)
-    return np.abs(np.subtract.outer(line, line)), common
+def _over_one_denominator(
+    entries: Sequence[Sequence[Fraction | None]],
+) -> tuple[NDArray[Any], int]:
+    """Rationals as integers over their least common denominator, -1 for None."""
+    common = math.lcm(1, *{e.denominator for row in entries for e in row if e is not None})
+    numerators = [[-1 if e is None else int(e * common) for e in row] for row in entries]
+    return np.array(numerators, dtype=object), common
 
 
 def _refuse_zeros(numerators: NDArray[Any], names: Sequence[object]) -> None:
@@ -306,3 +281,29 @@ def _first_zero(numerators: NDArray[Any]) -> tuple[int, int] | None:
     np.fill_diagonal(zero, False)
     found = np.argwhere(zero)
     return (int(found[0, 0]), int(found[0, 1])) if len(found) else None
+
+
+_MOST_MATRIX_CELLS = 4096
+
+
+def refuse_large_matrix(size: int) -> None:
+    """Refuse a matrix beyond what a screen or a check could use."""
+    if size > _MOST_MATRIX_CELLS:
+        raise TooLargeError(
+            f"a matrix of {size} by {size} is beyond the {_MOST_MATRIX_CELLS} cells that matrix() "
+            f"gives: ask between(i, j) for single pairs"
+        )
+
+
+def divide(row: NDArray[Any], denominator: int) -> NDArray[np.float64]:
+    """Integers over a denominator as the nearest doubles, -1 as infinity."""
+    exact = max(int(row.max()), denominator) < 1 << 53
+    numerators = row.astype(np.float64 if exact else object)
+    values = np.array(numerators / denominator, dtype=np.float64)
+    return np.where(np.asarray(row < 0, dtype=bool), math.inf, values)
+
+
+def check_cells(i: int, j: int, size: int) -> None:
+    """Refuse cells that are not there; a negative number would count from the end."""
+    if not (0 <= i < size and 0 <= j < size):
+        raise StudyError(f"cells are numbered 0..{size - 1}, got {i} and {j}")

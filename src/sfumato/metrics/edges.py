@@ -1,36 +1,306 @@
-"""The pairs of cells that imply all others, on which a bound on differences must be checked.
-
-Noise is added alike in both directions, so E is read as the smaller of the two. A left side such as
-Σ_k u_k·|Q_ki − Q_kj| keeps the triangle inequality, so it stays below E everywhere when it does on
-every pair with no cell between, E(i, z) + E(z, j) = E(i, j).
-"""
+"""Pairs of cells and the exact distance of each, listed or as groups that are all equally far."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.metrics.between import edges_of_table, table_of
-from sfumato.metrics.cells import CellMetric, TableMetric, UniformMetric
-from sfumato.metrics.contexts import BlockMetric, HighLowMetric
-from sfumato.metrics.lines import CappedLineMetric, LineMetric
-from sfumato.metrics.pairs import MOST_PAIRS, Edges, Group, Lookup, whole_numbers
-from sfumato.metrics.statements import Metric
+from sfumato.exact import positive
+from sfumato.metrics.base import Metric
+from sfumato.metrics.cells import CellMetric, TableMetric
+from sfumato.metrics.closure import Indices, edges_of_table, table_of
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.labelled import BlockMetric, HighLowMetric
+from sfumato.metrics.uniform import UniformMetric
 
-__all__ = [
-    "Edges",
-    "Group",
-    "Lookup",
-    "edges_of",
-    "edges_of_matrix",
-    "grid_edges",
-    "read_edges",
-]
+MOST_PAIRS = 1 << 25
+_MOST_CELLS = 4096
+_ROWS = 1 << 18  # pairs handed out at once
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Cells with one mark are all `length` apart, without a list of the pairs.
+
+    Args:
+        marks: A number for every cell; those of one number are near each other.
+        length: E between any two of them.
+    """
+
+    marks: Indices
+    length: Fraction
+
+    def members(self) -> list[Indices]:
+        """The cells of every mark that has more than one."""
+        order = np.argsort(self.marks, kind="stable")
+        cuts = np.flatnonzero(np.diff(self.marks[order])) + 1
+        return [cells for cells in np.split(order, cuts) if len(cells) > 1]
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of cells it speaks of."""
+        _, many = np.unique(self.marks, return_counts=True)
+        return int((many * (many - 1) // 2).sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False)
+class Edges:
+    """Pairs of cells with the distance of each; what is not implied by them may be told apart.
+
+    Lengths are whole numbers of one rational unit. Pairs that are all equally far apart may stand
+    as a `Group` instead of a list.
+
+    Args:
+        first: One cell of every pair.
+        second: The other.
+        lengths: The distance of every pair, 0 or more.
+        size: Number of cells.
+        groups: Sets of cells that are all equally far apart.
+
+    Example:
+        >>> edges = Edges([0, 1], [1, 2], [Fraction(1, 2), Fraction(1, 3)], 3)
+        >>> edges.pairs, edges.lengths, round(float(edges.distances()[0, 2]), 3)
+        (2, (Fraction(1, 2), Fraction(1, 3)), 0.833)
+    """
+
+    first: Indices
+    second: Indices
+    numerators: NDArray[Any]
+    unit: Fraction
+    size: int
+    groups: tuple[Group, ...]
+
+    def __init__(
+        self,
+        first: ArrayLike,
+        second: ArrayLike,
+        lengths: Sequence[Fraction],
+        size: int,
+        groups: Sequence[Group] = (),
+    ) -> None:
+        """Bring the lengths over one denominator."""
+        exact = [Fraction(length) for length in lengths]
+        common = math.lcm(1, *{length.denominator for length in exact})
+        numerators = whole_numbers([int(length * common) for length in exact])
+        self._fill(first, second, numerators, Fraction(1, common), size, groups)
+
+    @classmethod
+    def of_integers(
+        cls,
+        first: ArrayLike,
+        second: ArrayLike,
+        numerators: NDArray[Any],
+        unit: Fraction,
+        size: int,
+        groups: Sequence[Group] = (),
+    ) -> Edges:
+        """From lengths that are whole numbers of a unit already."""
+        edges = cls.__new__(cls)
+        edges._fill(first, second, numerators, unit, size, groups)
+        return edges
+
+    def _fill(
+        self,
+        first: ArrayLike,
+        second: ArrayLike,
+        numerators: NDArray[Any],
+        unit: Fraction,
+        size: int,
+        groups: Sequence[Group],
+    ) -> None:
+        """Check and set the fields, once."""
+        ends = [np.asarray(end, dtype=np.intp).reshape(-1) for end in (first, second)]
+        if not len(ends[0]) == len(ends[1]) == len(numerators):
+            raise StudyError(
+                f"every pair needs two cells and a length, got {len(ends[0])}, {len(ends[1])} and "
+                f"{len(numerators)} of them"
+            )
+        if len(numerators) and (min(map(np.min, ends)) < 0 or max(map(np.max, ends)) >= size):
+            raise StudyError(f"cells are numbered 0..{size - 1}, got a pair beyond them")
+        if len(numerators) and bool((numerators < 0).any()):
+            raise StudyError("lengths must be 0 or more: leave out pairs that are infinitely far")
+        if any(len(group.marks) != size for group in groups):
+            raise StudyError(f"a group must mark every one of the {size} cells")
+        for array in (*ends, numerators):
+            array.setflags(write=False)
+        for name, value in zip(
+            ("first", "second", "numerators", "unit", "size", "groups"),
+            (*ends, numerators, Fraction(unit), int(size), tuple(groups)),
+            strict=True,
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def lengths(self) -> tuple[Fraction, ...]:
+        """The distance of every listed pair."""
+        return tuple(int(numerator) * self.unit for numerator in self.numerators)
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs there are, listed or in groups."""
+        return len(self.first) + sum(group.pairs for group in self.groups)
+
+    def scaled(self, factor: Fraction) -> Edges:
+        """The same pairs, every distance times a positive number.
+
+        Example:
+            >>> Edges([0], [1], [Fraction(1)], 2).scaled(Fraction(1, 4)).lengths
+            (Fraction(1, 4),)
+        """
+        times = positive(factor, "factor")
+        groups = tuple(Group(group.marks, group.length * times) for group in self.groups)
+        return Edges.of_integers(
+            self.first, self.second, self.numerators, self.unit * times, self.size, groups
+        )
+
+    def chunks(self, rows: int = _ROWS) -> Iterator[tuple[Indices, Indices, NDArray[Any]]]:
+        """The listed pairs, so many at a time: cells, cells, and lengths in units."""
+        for start in range(0, len(self.first), rows):
+            part = slice(start, start + rows)
+            yield self.first[part], self.second[part], self.numerators[part]
+
+    def listed(self) -> Edges:
+        """The same with every pair of the groups listed."""
+        if not self.groups:
+            return self
+        if self.pairs > MOST_PAIRS:
+            raise TooLargeError(
+                f"{self.pairs:,} pairs of cells are beyond the {MOST_PAIRS:,} that are listed: use "
+                f"fewer cells"
+            )
+        common = math.lcm(self.unit.denominator, *(g.length.denominator for g in self.groups))
+        times = int(self.unit * common)
+        firsts, seconds = [self.first], [self.second]
+        lengths = [self.numerators.astype(object) * times]
+        for group in self.groups:
+            for cells in group.members():
+                i, j = np.triu_indices(len(cells), 1)
+                firsts.append(cells[i])
+                seconds.append(cells[j])
+                lengths.append(np.full(len(i), int(group.length * common), dtype=object))
+        numerators = whole_numbers(np.concatenate(lengths))
+        return Edges.of_integers(
+            np.concatenate(firsts),
+            np.concatenate(seconds),
+            numerators,
+            Fraction(1, common),
+            self.size,
+        )
+
+    def zeros_listed(self) -> Edges:
+        """The same with cells at distance 0 tied to the first of them, which implies these pairs.
+
+        Example:
+            >>> Edges(
+            ...     [], [], [], 3, [Group(np.zeros(3, dtype=int), Fraction(0))]
+            ... ).zeros_listed().pairs
+            2
+        """
+        tied = [cells for group in self.groups if not group.length for cells in group.members()]
+        kept = [group for group in self.groups if group.length]
+        if len(kept) == len(self.groups):
+            return self
+        none = np.zeros(0, dtype=np.intp)
+        first = np.concatenate([none, *(np.full(len(cells) - 1, cells[0]) for cells in tied)])
+        second = np.concatenate([none, *(cells[1:] for cells in tied)])
+        return Edges.of_integers(
+            np.concatenate([self.first, first]),
+            np.concatenate([self.second, second]),
+            np.concatenate([self.numerators, np.zeros(len(first), dtype=self.numerators.dtype)]),
+            self.unit,
+            self.size,
+            kept,
+        )
+
+    def distances(self) -> NDArray[np.float64]:
+        """All distances as doubles, shape (size, size), infinite where nothing is promised."""
+        if self.size > _MOST_CELLS:
+            raise TooLargeError(
+                f"all distances of {self.size} cells are beyond the {_MOST_CELLS} cells of a "
+                f"matrix: use the pairs"
+            )
+        near: NDArray[np.float64] = np.full((self.size, self.size), math.inf)
+        for group in self.groups:
+            same = group.marks[:, None] == group.marks
+            near[same] = np.minimum(near[same], float(group.length))
+        for first, second, numerators in self.chunks():
+            np.minimum.at(near, (first, second), as_floats(numerators, self.unit))
+        near = np.minimum(near, near.T)
+        np.fill_diagonal(near, 0.0)
+        if not len(self.first) and len(self.groups) == 1:
+            return near
+        from scipy.sparse.csgraph import shortest_path
+
+        # A graph takes 0 for no edge at all, so zeros stand in as the least double.
+        raised = np.where(near == 0, np.nextafter(0, 1), near)
+        found = shortest_path(np.ma.masked_invalid(raised), directed=False)
+        return np.where(found < 1e-300, 0.0, found)
+
+
+class Lookup:
+    """Distances of single pairs, listed or in groups; infinite where there is neither."""
+
+    def __init__(self, edges: Edges) -> None:
+        """Sort the listed pairs."""
+        self.edges = edges
+        keys = self._keys(edges.first, edges.second)
+        # Of a pair that is listed twice the shorter comes first.
+        self.order = np.lexsort((edges.numerators, keys)) if len(keys) else keys
+        self.keys = keys[self.order]
+
+    def _keys(self, first: Indices, second: Indices) -> Indices:
+        """One number for a pair, whichever way round."""
+        keys: Indices = np.minimum(first, second) * self.edges.size + np.maximum(first, second)
+        return keys
+
+    def places(self, first: Indices, second: Indices) -> Indices:
+        """Where pairs are listed, -1 for those that are not."""
+        if not len(self.keys):
+            return np.full(len(first), -1, dtype=np.intp)
+        wanted = self._keys(first, second)
+        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        return np.where(self.keys[place] == wanted, self.order[place], -1)
+
+    def floats(self, first: Indices, second: Indices) -> NDArray[np.float64]:
+        """The distance of every pair as a double."""
+        found = np.full(len(first), np.inf)
+        place = self.places(first, second)
+        here = place >= 0
+        found[here] = as_floats(self.edges.numerators[place[here]], self.edges.unit)
+        for group in self.edges.groups:
+            same = group.marks[first] == group.marks[second]
+            found[same] = np.minimum(found[same], float(group.length))
+        return found
+
+    def exact(self, first: Indices, second: Indices) -> list[Fraction | None]:
+        """The distance of every pair, None where it is infinite."""
+        found = []
+        for i, j, place in zip(first, second, self.places(first, second), strict=True):
+            known = [int(self.edges.numerators[place]) * self.edges.unit] if place >= 0 else []
+            groups = self.edges.groups
+            known += [group.length for group in groups if group.marks[i] == group.marks[j]]
+            found.append(min(known) if known else None)
+        return found
+
+
+def whole_numbers(values: ArrayLike) -> NDArray[Any]:
+    """Integers of any size, in 64 bits where they fit."""
+    array = np.array(values, dtype=object)
+    small = not array.size or max(abs(int(array.max())), abs(int(array.min()))) < 1 << 62
+    return array.astype(np.int64) if small else array
+
+
+def as_floats(numerators: NDArray[Any], unit: Fraction) -> NDArray[np.float64]:
+    """Whole numbers of a unit as doubles, within two roundings."""
+    found: NDArray[np.float64] = numerators.astype(np.float64) * float(unit)
+    return found
 
 
 def edges_of(metric: CellMetric) -> Edges:
@@ -66,10 +336,8 @@ def edges_of(metric: CellMetric) -> Edges:
     if isinstance(metric, TableMetric):
         first, second, lengths = edges_of_table(metric.numerators)
         return Edges.of_integers(first, second, lengths, Fraction(1, metric.denominator), size)
-    entries = [[metric.exact(i, j) for j in range(size)] for i in range(size)]
-    common = math.lcm(1, *(e.denominator for row in entries for e in row if e is not None))
-    numbers = [[-1 if e is None else int(e * common) for e in row] for row in entries]
-    first, second, lengths = edges_of_table(whole_numbers(numbers))
+    numerators, common = metric.integers()
+    first, second, lengths = edges_of_table(whole_numbers(numerators))
     return Edges.of_integers(first, second, lengths, Fraction(1, common), size)
 
 

@@ -1,19 +1,22 @@
-"""Statements about labels: blocks, and sensitive values."""
+"""Metrics over labels: blocks, and sensitive values."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sfumato.domains.base import Domain
 from sfumato.errors import StudyError
 from sfumato.exact import positive, to_plain
-from sfumato.metrics.cells import TableMetric, table
-from sfumato.metrics.contexts import BlockMetric, HighLowMetric
+from sfumato.metrics.base import Metric, set_fields
+from sfumato.metrics.cells import CellMetric, TableMetric, check_cells, refuse_large_matrix, table
 from sfumato.metrics.labels import (
     cell_names,
     cover,
@@ -26,10 +29,166 @@ from sfumato.metrics.labels import (
     some,
 )
 from sfumato.metrics.quantities import Number
-from sfumato.metrics.statements import Metric, set_fields
 
-if TYPE_CHECKING:
-    from sfumato.domains.base import Domain
+
+class _MarkedMetric(CellMetric):
+    """E is ε between some pairs of cells and infinite between the others, by one mark per cell."""
+
+    __slots__ = ()
+    epsilon: Fraction
+
+    @property
+    @abstractmethod
+    def _marks(self) -> NDArray[Any]:
+        """The mark of every cell."""
+
+    @abstractmethod
+    def _hidden(self) -> NDArray[np.bool_]:
+        """Whether E is finite, for all pairs of cells, as far as they differ."""
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return len(self._marks)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same E in the same words."""
+        if type(other) is not type(self) or not isinstance(other, _MarkedMetric):
+            return NotImplemented
+        return (self.epsilon, self.notes) == (other.epsilon, other.notes) and np.array_equal(
+            self._marks, other._marks
+        )
+
+    def __hash__(self) -> int:
+        """A hash that equal metrics share."""
+        return hash((self.epsilon, self._marks.tobytes()))
+
+    def matrix(self) -> NDArray[np.float64]:
+        """All of E, shape (size, size)."""
+        refuse_large_matrix(self.size)
+        found = np.where(self._hidden(), float(self.epsilon), math.inf)
+        np.fill_diagonal(found, 0.0)
+        return found
+
+    def integers(self) -> tuple[NDArray[Any], int]:
+        """All of E as Python integers over one denominator, -1 where infinite."""
+        found = np.where(self._hidden(), self.epsilon.numerator, -1).astype(object)
+        np.fill_diagonal(found, 0)
+        return found, self.epsilon.denominator
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockMetric(_MarkedMetric):
+    """E is ε between cells of one block and infinite between blocks.
+
+    It is closed: a detour by another cell of the block is longer, by another block infinite.
+
+    Args:
+        epsilon: E within a block.
+        block: The number of every cell's block.
+        notes: What binding changed in the statement.
+
+    Example:
+        >>> metric = BlockMetric(Fraction(1), np.array([0, 1, 0]))
+        >>> metric.exact(0, 2), metric.exact(0, 1)
+        (Fraction(1, 1), None)
+    """
+
+    epsilon: Fraction
+    block: NDArray[np.int64]
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the numbers, and keep them from being written to."""
+        object.__setattr__(self, "epsilon", positive(self.epsilon, "epsilon"))
+        object.__setattr__(self, "block", _held(self.block, np.int64, "a block number"))
+
+    @property
+    def _marks(self) -> NDArray[np.int64]:
+        """The block of every cell."""
+        return self.block
+
+    def _hidden(self) -> NDArray[np.bool_]:
+        """Cells of one block hide each other."""
+        return np.equal.outer(self.block, self.block)
+
+    def exact(self, i: int, j: int) -> Fraction | None:
+        """E(i, j); None where it is infinite."""
+        check_cells(i, j, self.size)
+        if i == j:
+            return Fraction(0)
+        return self.epsilon if self.block[i] == self.block[j] else None
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """The first pair of cells in one block, and the first in two, where there are such."""
+        order = np.argsort(self.block, kind="stable")
+        next_to = np.flatnonzero(np.diff(self.block[order]) == 0)
+        within = [(int(order[next_to[0]]), int(order[next_to[0] + 1]))] if len(next_to) else []
+        others = np.flatnonzero(self.block != self.block[0])
+        return within + ([(0, int(others[0]))] if len(others) else [])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HighLowMetric(_MarkedMetric):
+    """E from a sensitive cell to any other is ε; from cells that are not sensitive, infinite.
+
+    It is closed: any path from a sensitive cell begins with ε.
+
+    Args:
+        epsilon: E from a sensitive cell.
+        sensitive: Whether each cell is sensitive; all or none may be.
+        notes: What binding changed in the statement.
+
+    Example:
+        >>> metric = HighLowMetric(Fraction(1), np.array([True, False]))
+        >>> metric.exact(0, 1), metric.exact(1, 0)
+        (Fraction(1, 1), None)
+    """
+
+    epsilon: Fraction
+    sensitive: NDArray[np.bool_]
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the marks, and keep them from being written to."""
+        object.__setattr__(self, "epsilon", positive(self.epsilon, "epsilon"))
+        object.__setattr__(self, "sensitive", _held(self.sensitive, np.bool_, "a mark"))
+
+    @property
+    def _marks(self) -> NDArray[np.bool_]:
+        """Whether every cell is sensitive."""
+        return self.sensitive
+
+    def _hidden(self) -> NDArray[np.bool_]:
+        """Sensitive cells hide among all."""
+        return np.repeat(self.sensitive[:, None], self.size, axis=1)
+
+    def exact(self, i: int, j: int) -> Fraction | None:
+        """E(i, j); None where it is infinite."""
+        check_cells(i, j, self.size)
+        if i == j:
+            return Fraction(0)
+        return self.epsilon if self.sensitive[i] else None
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """The first two sensitive cells, the first with another, and the first two others."""
+        high, low = np.flatnonzero(self.sensitive)[:2], np.flatnonzero(~self.sensitive)[:2]
+        chosen = [high, np.sort([*high[:1], *low[:1]]), low]
+        return [(int(two[0]), int(two[1])) for two in chosen if len(two) == 2]
+
+
+def _held(values: NDArray[Any], dtype: type[np.generic], what: str) -> NDArray[Any]:
+    """One entry per cell, two cells or more, read-only."""
+    array = np.array(values)
+    kinds = "iu" if dtype is np.int64 else "b"
+    if array.ndim != 1 or len(array) < 2 or array.dtype.kind not in kinds:
+        raise StudyError(
+            f"every one of 2 cells or more must have {what}, got shape {array.shape} of "
+            f"{array.dtype}"
+        )
+    held = array.astype(dtype)
+    held.setflags(write=False)
+    return held
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.domains.base import Domain
 from sfumato.errors import StudyError, near
 from sfumato.metrics.cells import refuse_large_table
-
-if TYPE_CHECKING:
-    from sfumato.domains.base import Domain
-
 
 NO_ANSWER = "no answer"
 

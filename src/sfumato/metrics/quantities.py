@@ -6,16 +6,13 @@ import re
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from sfumato.domains.base import Domain
 from sfumato.errors import StudyError, near
 from sfumato.exact import positive, rational, to_plain
-
-if TYPE_CHECKING:
-    from sfumato.domains.base import Domain
-
 
 Number = int | float | str | Decimal | Fraction
 Quantity = Number | timedelta

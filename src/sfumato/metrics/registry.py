@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from sfumato.errors import StudyError, near
+from sfumato.metrics.base import Metric, Sum
+from sfumato.metrics.distance import Distance, Lp
+from sfumato.metrics.graphs import Matrix, PolicyGraph
 from sfumato.metrics.labelled import Blocks, HighLow, SensitiveSet
-from sfumato.metrics.shapes import Matrix, Points, PolicyGraph
-from sfumato.metrics.statements import Distance, Lp, Metric, Sum, Uniform
-from sfumato.metrics.within import Within
+from sfumato.metrics.points import Points, Within
+from sfumato.metrics.uniform import Uniform
 
 _KINDS: dict[str, type[Metric]] = {
     statement.kind: statement

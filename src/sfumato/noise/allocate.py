@@ -20,8 +20,7 @@ from sfumato.arrays import Floats
 from sfumato.errors import StudyError, near
 from sfumato.exact import rational
 from sfumato.metrics.cells import CellMetric
-from sfumato.metrics.edges import read_edges
-from sfumato.metrics.pairs import Edges
+from sfumato.metrics.edges import Edges, read_edges
 from sfumato.noise import published
 from sfumato.noise.certify import Check, verify
 from sfumato.noise.problem import Problem, caps, read_problem

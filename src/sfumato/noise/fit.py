@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from sfumato.arrays import Floats
 from sfumato.errors import SfumatoError, StudyError
-from sfumato.metrics.pairs import Edges
+from sfumato.metrics.edges import Edges
 from sfumato.noise.allocate import allocate
 from sfumato.noise.rows import dense, units_of
 from sfumato.questions.lattice import Lattice

@@ -15,7 +15,8 @@ from scipy.spatial.distance import cdist
 
 from sfumato.arrays import Floats
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.metrics.pairs import Edges, Group, Indices, as_floats
+from sfumato.metrics.closure import Indices
+from sfumato.metrics.edges import Edges, Group, as_floats
 from sfumato.noise.interior import is_sparse
 
 _DENSE = 0.2  # share of entries above which a sparse matrix is kept in full

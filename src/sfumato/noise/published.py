@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from sfumato.arrays import Floats
-from sfumato.metrics.pairs import as_floats
+from sfumato.metrics.edges import as_floats
 from sfumato.noise.interior import is_sparse
 from sfumato.noise.problem import Problem, as_row
 from sfumato.noise.solve import overspent

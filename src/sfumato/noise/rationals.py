@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.metrics.pairs import Indices, Lookup
+from sfumato.metrics.closure import Indices
+from sfumato.metrics.edges import Lookup
 from sfumato.noise.certify import verify
 from sfumato.noise.problem import Problem
 from sfumato.noise.solve import overspent

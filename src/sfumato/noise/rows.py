@@ -8,7 +8,7 @@ import numpy as np
 
 from sfumato.arrays import Floats
 from sfumato.errors import StudyError, near
-from sfumato.metrics.pairs import Edges
+from sfumato.metrics.edges import Edges
 from sfumato.questions.lattice import Lattice
 from sfumato.questions.lines import Identity, Prefixes
 from sfumato.questions.trees import Haar, Hierarchy
@@ -42,7 +42,7 @@ def balls(edges: Edges, most: int = 1024) -> Floats:
 
     Example:
         >>> from fractions import Fraction
-        >>> from sfumato.metrics.lines import LineMetric
+        >>> from sfumato.metrics.distance import LineMetric
         >>> from sfumato.metrics.edges import edges_of
         >>> balls(edges_of(LineMetric.equal(Fraction(1), 3))).tolist()
         [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 1.0, 0.0]]

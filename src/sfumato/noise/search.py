@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 from sfumato.arrays import Floats
 from sfumato.errors import StudyError
 from sfumato.metrics.cells import CellMetric
-from sfumato.metrics.edges import read_edges
-from sfumato.metrics.pairs import Edges
+from sfumato.metrics.edges import Edges, read_edges
 from sfumato.noise.fit import Fitted, Task, fit, squares_of, turns
 from sfumato.noise.rows import FIXED, balls, canonical, dense, distinct, rows_of
 from sfumato.questions.lattice import Lattice
@@ -67,7 +66,7 @@ def search(
 
     Example:
         >>> from fractions import Fraction
-        >>> from sfumato.metrics.lines import CappedLineMetric, LineMetric
+        >>> from sfumato.metrics.distance import CappedLineMetric, LineMetric
         >>> from sfumato.questions import Ranges
         >>> metric = CappedLineMetric(LineMetric.equal(Fraction(1, 2), 5), Fraction(3, 2))
         >>> found = search(Ranges(5), metric, bits=True)

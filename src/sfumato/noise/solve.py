@@ -15,7 +15,8 @@ import numpy as np
 from scipy import sparse
 
 from sfumato.arrays import Floats
-from sfumato.metrics.pairs import Indices, Lookup, as_floats
+from sfumato.metrics.closure import Indices
+from sfumato.metrics.edges import Lookup, as_floats
 from sfumato.noise.interior import lower_bound, minimise
 from sfumato.noise.problem import Problem, Weighted
 

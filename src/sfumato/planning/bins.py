@@ -27,7 +27,7 @@ from sfumato.errors import StudyError
 from sfumato.estimation.answers import format_to
 from sfumato.estimation.likelihood import LikelihoodEstimate
 from sfumato.exact import rational
-from sfumato.metrics.statements import Metric
+from sfumato.metrics.base import Metric
 from sfumato.planning.expected_error import Method, checked_people
 from sfumato.planning.plan import percent, text_table
 from sfumato.study.axis import Axis

@@ -19,8 +19,9 @@ from numpy.typing import ArrayLike
 from sfumato.arrays import Floats
 from sfumato.errors import StudyError
 from sfumato.estimation.distribution import cell_squares
-from sfumato.metrics.cells import CellMetric, UniformMetric
-from sfumato.metrics.contexts import BlockMetric, HighLowMetric
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.labelled import BlockMetric, HighLowMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.planning.expected_error import checked_people
 from sfumato.planning.priors import prior_of
 from sfumato.study.axis import Axis

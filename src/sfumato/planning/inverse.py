@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from sfumato.errors import StudyError
-from sfumato.metrics.statements import Metric, Sum
+from sfumato.metrics.base import Metric, Sum
 from sfumato.planning.expected_error import (
     Asked,
     Method,

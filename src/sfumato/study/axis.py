@@ -23,9 +23,9 @@ from sfumato.domains.integers import Integers
 from sfumato.domains.reals import Reals
 from sfumato.domains.times import Times
 from sfumato.errors import DataError, StudyError, TooLargeError, rows
+from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric
-from sfumato.metrics.lines import CappedLineMetric, LineMetric
-from sfumato.metrics.statements import Metric
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
 
 Outside = Literal["refuse", "clip"]
 

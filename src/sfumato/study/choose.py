@@ -27,9 +27,10 @@ from sfumato.channels.thermometer import MOST_CELLS as MOST_BITS
 from sfumato.channels.thermometer import Thermometer
 from sfumato.errors import StudyError
 from sfumato.estimation.decoding.mixture import MOST_ROW_ENTRIES
-from sfumato.metrics.cells import CellMetric, UniformMetric
-from sfumato.metrics.contexts import BlockMetric, HighLowMetric
-from sfumato.metrics.lines import CappedLineMetric, LineMetric
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.labelled import BlockMetric, HighLowMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.study.choose_uniform import choose_uniform
 
 #: The decoder that studies are planned for, unless told otherwise: the default one.

@@ -26,7 +26,7 @@ from sfumato.channels.hrr import HRR
 from sfumato.channels.response import KaryResponse
 from sfumato.channels.trees.hierarchy import Hierarchical
 from sfumato.estimation.decoding.mixture import most_outputs
-from sfumato.metrics.cells import UniformMetric
+from sfumato.metrics.uniform import UniformMetric
 
 _FAR_BELOW = 1e6
 _LEAST_EPSILON, _MOST_EPSILON = 1e-100, 350.0

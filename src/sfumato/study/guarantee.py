@@ -15,12 +15,11 @@ from sfumato.domains.categories import NO_ANSWER
 from sfumato.domains.tables import columns
 from sfumato.errors import QuestionError, StudyError
 from sfumato.exact import to_plain
-from sfumato.metrics.cells import CellMetric, TableMetric, UniformMetric
-from sfumato.metrics.contexts import BlockMetric, HighLowMetric
-from sfumato.metrics.labelled import Blocks, HighLow
+from sfumato.metrics.cells import CellMetric, TableMetric
+from sfumato.metrics.distance import CappedLineMetric, Distance, LineMetric
+from sfumato.metrics.labelled import BlockMetric, Blocks, HighLow, HighLowMetric
 from sfumato.metrics.labels import label_of
-from sfumato.metrics.lines import CappedLineMetric, LineMetric
-from sfumato.metrics.statements import Distance
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.study.axis import Axis
 from sfumato.study.error_region import ErrorRegion
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from sfumato.channels.base import Choice
 from sfumato.errors import StudyError
-from sfumato.metrics.statements import Lp, Metric, Uniform
+from sfumato.metrics.base import Metric
+from sfumato.metrics.distance import Lp
+from sfumato.metrics.uniform import Uniform
 from sfumato.study.axis import Axis
 
 

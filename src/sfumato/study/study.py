@@ -24,9 +24,10 @@ from sfumato.collect.weighted import WeightedTally, weighted_tally
 from sfumato.domains.tables import columns
 from sfumato.errors import DataError, FormatError, MismatchError, SfumatoError, StudyError
 from sfumato.files import write_whole
-from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.metrics.base import Metric
+from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.registry import metric_from_dict
-from sfumato.metrics.statements import Metric, Uniform
+from sfumato.metrics.uniform import Uniform, UniformMetric
 from sfumato.planning.compare import METHODS, Comparison, compare
 from sfumato.planning.expected_error import RUNS, expected_error
 from sfumato.planning.plan import Plan

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Floats
-from sfumato.metrics.closing import closure
+from sfumato.metrics.closure import closure
 
 Progress = Callable[[float], None]
 

@@ -40,9 +40,8 @@ from sfumato.channels.searched.flipped_codes import MatrixResponseChannel
 from sfumato.channels.searched.optimised import OWN, Optimised
 from sfumato.errors import StudyError, TooLargeError, near
 from sfumato.metrics.cells import CellMetric
-from sfumato.metrics.edges import edges_of
-from sfumato.metrics.lines import CappedLineMetric, LineMetric
-from sfumato.metrics.pairs import Edges
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.edges import Edges, edges_of
 
 STRATEGIES = ("searched", "identity", "prefix", "hierarchical")
 GIVEN = "given"  # the name of a strategy that was a matrix, once its rates are found

@@ -43,7 +43,8 @@ from sfumato.channels.searched.sets import (
 )
 from sfumato.errors import StudyError, TooLargeError, near
 from sfumato.exact import exp_floor
-from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.tables import leading
 

@@ -18,7 +18,7 @@ from sfumato.channels.response import KaryResponseChannel
 from sfumato.channels.trees.levels import Level, axis_codes
 from sfumato.channels.trees.tree import Levels, Tree
 from sfumato.errors import StudyError
-from sfumato.metrics.cells import UniformMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
 
 #: So many kinds of reports of hashes are decoded in a minute or two (`estimation.mixture`).

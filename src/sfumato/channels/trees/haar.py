@@ -50,7 +50,7 @@ from sfumato.channels.trees.levels import (
     refuse_outputs,
 )
 from sfumato.channels.trees.tree import Levels, Tree, grid_trees
-from sfumato.metrics.cells import UniformMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
 
 

@@ -58,7 +58,7 @@ from sfumato.channels.trees.tree import (
 )
 from sfumato.errors import StudyError, TooLargeError, near
 from sfumato.exact import positive
-from sfumato.metrics.cells import UniformMetric
+from sfumato.metrics.uniform import UniformMetric
 
 ORACLES: dict[str, Choice] = {"olh": OLH(), "hrr": HRR(), "grr": KaryResponse()}
 BEST = "best"

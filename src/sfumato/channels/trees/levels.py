@@ -29,7 +29,8 @@ from sfumato.bitcolumns import BitColumns
 from sfumato.channels.base import Choice, SymbolChannel, needs_grid, needs_uniform
 from sfumato.channels.trees.tree import Levels, Tree, level_tuples
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.metrics.cells import CellMetric, UniformMetric
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.tables import WordTable
 

@@ -1,4 +1,4 @@
-"""Statements with a shape of their own: policy graphs, places, and any matrix."""
+"""Metrics given pair by pair: Blowfish policy graphs, and any matrix."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from sfumato.domains.base import Domain
 from sfumato.errors import StudyError
 from sfumato.exact import positive, rational, to_plain
-from sfumato.metrics.cells import ROUNDED, TableMetric, fractions_table, table
-from sfumato.metrics.closing import close_integers
+from sfumato.metrics.base import Metric, set_fields
+from sfumato.metrics.cells import TableMetric, fractions_table, table
+from sfumato.metrics.closure import close_integers
 from sfumato.metrics.labels import (
     NO_ANSWER,
     cell_names,
@@ -26,12 +28,7 @@ from sfumato.metrics.labels import (
     read_labels,
     several,
 )
-from sfumato.metrics.norms import distance_table, read_order
 from sfumato.metrics.quantities import Number
-from sfumato.metrics.statements import Metric, set_fields
-
-if TYPE_CHECKING:
-    from sfumato.domains.base import Domain
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -99,94 +96,6 @@ class PolicyGraph(Metric):
         """The statement as a file holds it, exactly."""
         edges = [[a, b] if w == 1 else [a, b, to_plain(w)] for a, b, w in self.edges]
         return {"kind": self.kind, "epsilon": to_plain(self.epsilon), "edges": edges}
-
-
-@dataclass(frozen=True, slots=True, init=False, repr=False)
-class Points(Metric):
-    """Labels at places: E is ε times the distance between two places, over `per`.
-
-    Distances that are irrational are rounded down, to multiples of 2^-40.
-
-    Args:
-        epsilon: E for two places that are `per` apart.
-        per: Unit of distance.
-        at: Coordinates of every label, any number of them, the same for all.
-        norm: 2 for straight lines, 1, inf, or any p of at least 1.
-
-    Example:
-        >>> towns = Points(epsilon=0.1, per=10, at={"a": (0, 0), "b": (30, 40)})
-        >>> towns.between("a", "b")
-        0.5
-    """
-
-    kind: ClassVar[str] = "points"
-    epsilon: Fraction
-    per: Fraction
-    at: tuple[tuple[str, tuple[Fraction, ...]], ...]
-    norm: Fraction | float
-
-    def __init__(
-        self,
-        epsilon: Number,
-        per: Number = 1,
-        *,
-        at: Mapping[Any, Sequence[Number]] | Iterable[tuple[Any, Sequence[Number]]],
-        norm: Number = 2,
-    ) -> None:
-        """Read the numbers exactly and the labels as text."""
-        items = at.items() if isinstance(at, Mapping) else at
-        places = tuple(
-            (label_of(label), _read_place(label_of(label), where))
-            for label, where in several(items, "at")
-        )
-        distinct([label for label, _ in places], "at")
-        label, first = places[0]
-        for other, where in places:
-            if len(where) != len(first):
-                raise StudyError(
-                    f"at must give every label as many coordinates, got {len(first)} for "
-                    f"{label!r} and {len(where)} for {other!r}"
-                )
-        set_fields(
-            self,
-            epsilon=positive(epsilon, "epsilon"),
-            per=positive(per, "per"),
-            at=places,
-            norm=read_order(norm, "norm"),
-        )
-
-    def between(self, x: Any, y: Any) -> float:
-        """E(x, y) for two labels."""
-        places = dict(self.at)
-        pair = [places[known(value, places, "at")] for value in (x, y)]
-        numerators, denominator, _ = distance_table(pair, self.epsilon / self.per, self.norm)
-        return float(Fraction(numerators[0, 1], denominator))
-
-    def bind(self, domain: Domain, *, optional: bool) -> TableMetric:
-        """E between cells; every cell must have a place."""
-        names = cell_names(domain, optional=optional)
-        places = dict(self.at)
-        cover(names, places, "at", "give each a place")
-        there = [places[name] for name in names]
-        values, denominator, rounded = distance_table(there, self.epsilon / self.per, self.norm)
-        refuse_same_place(names, there)
-        notes = (ROUNDED,) if rounded else ()
-        return table(values, denominator, names=names, notes=notes)
-
-    def describe(self) -> str:
-        """The statement in plain words."""
-        per = "" if self.per == 1 else f" / {to_plain(self.per)}"
-        order = "inf" if self.norm == math.inf else to_plain(Fraction(self.norm))
-        return f"E = {to_plain(self.epsilon)} · L{order} distance of {len(self.at)} places{per}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The statement as a file holds it, exactly."""
-        data: dict[str, Any] = {"kind": self.kind, "epsilon": to_plain(self.epsilon)}
-        if self.per != 1:
-            data["per"] = to_plain(self.per)
-        data["norm"] = self.norm if isinstance(self.norm, float) else to_plain(self.norm)
-        data["at"] = {label: [to_plain(c) for c in where] for label, where in self.at}
-        return data
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -286,26 +195,6 @@ def _shortest_path(
             for other, weight in neighbours[label]:
                 heapq.heappush(queue, (path + weight, other))
     return None
-
-
-def _read_place(label: str, where: Any) -> tuple[Fraction, ...]:
-    """The coordinates of a label, exactly; a single number is a place on a line."""
-    numbers = list(where) if isinstance(where, Iterable) and not isinstance(where, str) else [where]
-    if not numbers:
-        raise StudyError(f"at must give coordinates for every label, got none for {label!r}")
-    return tuple(rational(number, f"a coordinate of {label!r}") for number in numbers)
-
-
-def refuse_same_place(names: Sequence[str], places: Sequence[tuple[Fraction, ...]]) -> None:
-    """Refuse two labels at one place, before rounding could hide why E is 0."""
-    first: dict[tuple[Fraction, ...], str] = {}
-    for name, place in zip(names, places, strict=True):
-        if place in first:
-            raise StudyError(
-                f"at must give different places, got one for {first[place]!r} and {name!r}: these "
-                f"two could never be told apart, so merge them into one cell"
-            )
-        first[place] = name
 
 
 def _read_matrix(values: Any) -> tuple[tuple[Fraction | None, ...], ...]:

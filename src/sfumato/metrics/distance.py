@@ -1,71 +1,203 @@
-"""What a study may say about E: the common form, distance, uniform, sums, and whole records."""
+"""Distance privacy on a line, with or without a cap, and L^p distances of whole records."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from itertools import accumulate, pairwise
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sfumato.domains.base import Domain
 from sfumato.errors import StudyError
 from sfumato.exact import positive, to_plain
-from sfumato.metrics.cells import CellMetric, UniformMetric, add_cells, table
-from sfumato.metrics.labels import NO_ANSWER, cell_names, label_of
-from sfumato.metrics.lines import LineMetric, capped_line
+from sfumato.metrics.base import Metric, set_fields
+from sfumato.metrics.cells import CellMetric, check_cells, joined_notes, refuse_large_matrix, table
+from sfumato.metrics.labels import NO_ANSWER, cell_names
 from sfumato.metrics.norms import distance_table, read_order, share_of_axis
 from sfumato.metrics.quantities import Number, Quantity, gap, length, plain, ratio, read_quantity
 
-if TYPE_CHECKING:
-    from sfumato.domains.base import Domain
 
+@dataclass(frozen=True, slots=True, init=False)
+class LineMetric(CellMetric):
+    """Cells on a line: E is the sum of the steps between two of them.
 
-@runtime_checkable
-class Metric(Protocol):
-    """A statement of E in the words of its axis; `bind` turns it into numbers between cells.
-
-    Statements add: two reports about one value spend the sum of their guarantees.
+    Equal steps are held as one number, whatever the size.
 
     Example:
-        >>> (Distance(epsilon=0.1) + Uniform(epsilon=1)).between(20, 25)
-        1.5
+        >>> LineMetric((Fraction(1), Fraction(2))).exact(0, 2)
+        Fraction(3, 1)
+        >>> LineMetric.equal(Fraction(1, 5), 1 << 24).exact(10, 4)
+        Fraction(6, 5)
     """
 
-    __slots__ = ()
-    kind: ClassVar[str]
+    size: int
+    equal_step: Fraction | None
+    notes: tuple[str, ...]
+    _places: tuple[Fraction, ...] = field(repr=False)
 
-    def between(self, x: Any, y: Any) -> float:
-        """E(x, y) for two values as people write them; None stands for no answer."""
+    def __init__(self, steps: Sequence[Fraction], notes: Sequence[str] = ()) -> None:
+        """Take the step from each cell to the next, all above 0."""
+        if not steps or min(steps) <= 0:
+            raise StudyError("steps must be one or more positive numbers: cells at 0 are one cell")
+        exact = [Fraction(step) for step in steps]
+        equal = exact[0] if all(step == exact[0] for step in exact) else None
+        places = () if equal is not None else tuple(accumulate(exact, initial=Fraction(0)))
+        self._fill(len(exact) + 1, equal, places, notes)
 
-    def bind(self, domain: Domain, *, optional: bool) -> CellMetric:
-        """E between the cells of a domain, with "no answer" as the last cell if optional."""
+    def _fill(
+        self,
+        size: int,
+        equal_step: Fraction | None,
+        places: tuple[Fraction, ...],
+        notes: Sequence[str],
+    ) -> None:
+        """Set the fields, once."""
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "equal_step", equal_step)
+        object.__setattr__(self, "notes", tuple(notes))
+        object.__setattr__(self, "_places", places)
 
-    def describe(self) -> str:
-        """The statement in plain words."""
+    @classmethod
+    def equal(cls, step: Fraction, size: int, notes: Sequence[str] = ()) -> LineMetric:
+        """A line of `size` cells, all the same step apart."""
+        if size < 2 or step <= 0:
+            raise StudyError(f"a line needs 2 cells and a step above 0, got size={size}, {step}")
+        metric = cls.__new__(cls)
+        metric._fill(size, Fraction(step), (), notes)
+        return metric
 
-    def to_dict(self) -> dict[str, Any]:
-        """The statement as a file holds it, exactly; `metric_from_dict` reads it back."""
+    def noting(self, note: str) -> LineMetric:
+        """The same with one more note."""
+        metric = type(self).__new__(type(self))
+        metric._fill(self.size, self.equal_step, self._places, (*self.notes, note))
+        return metric
 
-    def __add__(self, other: Metric) -> Sum:
-        """Both statements together."""
-        if not isinstance(other, Metric):
-            return NotImplemented
-        return Sum([self, other])
+    @property
+    def steps(self) -> tuple[Fraction, ...]:
+        """The step from each cell to the next."""
+        if self.equal_step is not None:
+            return (self.equal_step,) * (self.size - 1)
+        return tuple(b - a for a, b in pairwise(self._places))
 
-    def __repr__(self) -> str:
-        """The call that makes this statement."""
-        options = {key: value for key, value in self.to_dict().items() if key != "kind"}
-        inside = ", ".join(f"{key}={value!r}" for key, value in options.items())
-        return f"{type(self).__name__}({inside})"
+    def exact(self, i: int, j: int) -> Fraction:
+        """E(i, j)."""
+        check_cells(i, j, self.size)
+        if self.equal_step is not None:
+            return self.equal_step * abs(int(i) - int(j))
+        return abs(self._places[i] - self._places[j])
+
+    def matrix(self) -> NDArray[np.float64]:
+        """All of E, shape (size, size)."""
+        refuse_large_matrix(self.size)
+        if self.equal_step is not None:
+            by_gap = np.array([float(self.equal_step * gap) for gap in range(self.size)])
+            cells = np.arange(self.size)
+            return by_gap[np.abs(np.subtract.outer(cells, cells))]
+        return CellMetric.matrix(self)
+
+    def integers(self) -> tuple[NDArray[Any], int]:
+        """All of E as Python integers over one denominator."""
+        places = [self.exact(0, cell) for cell in range(self.size)]
+        common = math.lcm(*(place.denominator for place in places))
+        line = np.array([int(place * common) for place in places], dtype=object)
+        return np.abs(np.subtract.outer(line, line)), common
+
+    def plus(self, others: Sequence[CellMetric]) -> LineMetric | None:
+        """The sum with other lines: their steps add."""
+        lines = [self, *(other for other in others if isinstance(other, LineMetric))]
+        if len(lines) <= len(others):
+            return None
+        notes = joined_notes(*lines)
+        equal = [line.equal_step for line in lines if line.equal_step is not None]
+        if len(equal) == len(lines):
+            return LineMetric.equal(sum(equal, Fraction(0)), self.size, notes)
+        columns = zip(*(line.steps for line in lines), strict=True)
+        return LineMetric([sum(steps, Fraction(0)) for steps in columns], notes)
 
 
-def set_fields(statement: Metric, **fields: object) -> None:
-    """Fill a frozen statement while it is being made."""
-    for name, value in fields.items():
-        object.__setattr__(statement, name, value)
+@dataclass(frozen=True, slots=True)
+class CappedLineMetric(CellMetric):
+    """Cells on a line, with a limit on E: min(sum of the steps between, cap).
+
+    The smaller of a metric and a constant is a metric: the triangle inequality holds where neither
+    way is capped, and where one is, the sum is at least the cap.
+
+    Args:
+        line: E without the cap.
+        cap: The most that any pair is told apart by.
+        notes: What was changed on the way from the statement.
+
+    Example:
+        >>> metric = CappedLineMetric(LineMetric.equal(Fraction(1, 5), 1 << 24), Fraction(3))
+        >>> metric.exact(0, 5), metric.exact(0, 500)
+        (Fraction(1, 1), Fraction(3, 1))
+    """
+
+    line: LineMetric
+    cap: Fraction
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a cap under which all cells would be one."""
+        object.__setattr__(self, "cap", positive(self.cap, "cap"))
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return self.line.size
+
+    @property
+    def equal_step(self) -> Fraction | None:
+        """The step from each cell to the next before the cap, if all are equal."""
+        return self.line.equal_step
+
+    @property
+    def steps(self) -> tuple[Fraction, ...]:
+        """The step from each cell to the next, before the cap."""
+        return self.line.steps
+
+    def exact(self, i: int, j: int) -> Fraction:
+        """E(i, j)."""
+        return min(self.line.exact(i, j), self.cap)
+
+    def matrix(self) -> NDArray[np.float64]:
+        """All of E, shape (size, size)."""
+        return np.minimum(self.line.matrix(), float(self.cap))
+
+    def integers(self) -> tuple[NDArray[Any], int]:
+        """All of E as Python integers over one denominator."""
+        line, denominator = self.line.integers()
+        common = math.lcm(denominator, self.cap.denominator)
+        return np.minimum(line * (common // denominator), int(self.cap * common)), common
+
+
+def capped_line(line: LineMetric, cap: Fraction) -> LineMetric | CappedLineMetric:
+    """A line with a cap, or the line itself where no pair is far enough apart to reach it.
+
+    Example:
+        >>> capped_line(LineMetric.equal(Fraction(1), 4), Fraction(5)).notes
+        ('the cap of 5 is never reached: no two cells are further apart than E = 3',)
+    """
+    longest = line.exact(0, line.size - 1)
+    if cap >= longest:
+        note = (
+            f"the cap of {to_plain(cap)} is never reached: no two cells are further apart than "
+            f"E = {to_plain(longest)}"
+        )
+        return line.noting(note)
+    notes = line.notes
+    if cap <= (line.equal_step or min(line.steps)):
+        note = (
+            f"the cap of {to_plain(cap)} is within one step, so that all cells are protected alike:"
+            f" Uniform(epsilon={to_plain(cap)}) says the same and costs less noise"
+        )
+        notes = (*notes, note)
+    return CappedLineMetric(line, cap, notes)
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -188,89 +320,6 @@ _NO_ANSWER_NEEDED = (
     "Distance on an optional axis must say how far 'no answer' lies from the values, got "
     "no_answer=None: give no_answer in the units of the axis, such as half its length"
 )
-
-
-@dataclass(frozen=True, slots=True, init=False, repr=False)
-class Uniform(Metric):
-    """E is ε for any two values: ordinary local differential privacy.
-
-    Example:
-        >>> Uniform(epsilon=1).between("north", "south")
-        1.0
-    """
-
-    kind: ClassVar[str] = "uniform"
-    epsilon: Fraction
-
-    def __init__(self, epsilon: Number) -> None:
-        """Read the number exactly."""
-        set_fields(self, epsilon=positive(epsilon, "epsilon"))
-
-    def between(self, x: Any, y: Any) -> float:
-        """E(x, y)."""
-        return 0.0 if x == y or label_of(x) == label_of(y) else float(self.epsilon)
-
-    def bind(self, domain: Domain, *, optional: bool) -> UniformMetric:
-        """E between cells, "no answer" like any other."""
-        return UniformMetric(self.epsilon, domain.size + optional)
-
-    def describe(self) -> str:
-        """The statement in plain words."""
-        return f"E = {to_plain(self.epsilon)} for any two values"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The statement as a file holds it, exactly."""
-        return {"kind": self.kind, "epsilon": to_plain(self.epsilon)}
-
-
-@dataclass(frozen=True, slots=True, init=False, repr=False)
-class Sum(Metric):
-    """Several statements about one value at once (composition: Xiang et al. 2020, Prop. 5).
-
-    Example:
-        >>> Sum([Uniform(epsilon=1), Uniform(epsilon=0.5)]).between("a", "b")
-        1.5
-    """
-
-    kind: ClassVar[str] = "sum"
-    parts: tuple[Metric, ...]
-
-    def __init__(self, parts: Sequence[Metric]) -> None:
-        """Take one statement or more; sums inside are opened."""
-        flat: list[Metric] = []
-        for part in parts:
-            if not isinstance(part, Metric):
-                raise StudyError(
-                    f"parts must be metrics such as Uniform(epsilon=1), got {type(part).__name__}"
-                )
-            flat.extend(part.parts if isinstance(part, Sum) else [part])
-        if not flat:
-            raise StudyError("parts must hold at least one metric, got none")
-        set_fields(self, parts=tuple(flat))
-
-    def between(self, x: Any, y: Any) -> float:
-        """E(x, y), the sum over the parts."""
-        return math.fsum(part.between(x, y) for part in self.parts)
-
-    def bind(self, domain: Domain, *, optional: bool) -> CellMetric:
-        """The sum of the bound parts."""
-        bound = [part.bind(domain, optional=optional) for part in self.parts]
-        simple = all(isinstance(part, type(bound[0])) for part in bound) and isinstance(
-            bound[0], LineMetric | UniformMetric
-        )
-        return add_cells(bound, names=[] if simple else cell_names(domain, optional=optional))
-
-    def describe(self) -> str:
-        """The statement in plain words."""
-        return ", plus ".join(part.describe() for part in self.parts)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The statement as a file holds it, exactly."""
-        return {"kind": self.kind, "parts": [part.to_dict() for part in self.parts]}
-
-    def __repr__(self) -> str:
-        """The call that makes this statement."""
-        return f"Sum(parts={list(self.parts)!r})"
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)

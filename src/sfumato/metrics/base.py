@@ -1,0 +1,107 @@
+"""What every metric offers, and the sum of several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from sfumato.domains.base import Domain
+from sfumato.errors import StudyError
+from sfumato.metrics.cells import CellMetric, add_cells
+from sfumato.metrics.labels import cell_names
+
+
+@runtime_checkable
+class Metric(Protocol):
+    """A statement of E in the words of its axis; `bind` turns it into numbers between cells.
+
+    Statements add: two reports about one value spend the sum of their guarantees.
+
+    Example:
+        >>> import sfumato as sf
+        >>> (sf.Distance(epsilon=0.1) + sf.Uniform(epsilon=1)).between(20, 25)
+        1.5
+    """
+
+    __slots__ = ()
+    kind: ClassVar[str]
+
+    def between(self, x: Any, y: Any) -> float:
+        """E(x, y) for two values as people write them; None stands for no answer."""
+
+    def bind(self, domain: Domain, *, optional: bool) -> CellMetric:
+        """E between the cells of a domain, with "no answer" as the last cell if optional."""
+
+    def describe(self) -> str:
+        """The statement in plain words."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The statement as a file holds it, exactly; `metric_from_dict` reads it back."""
+
+    def __add__(self, other: Metric) -> Sum:
+        """Both statements together."""
+        if not isinstance(other, Metric):
+            return NotImplemented
+        return Sum([self, other])
+
+    def __repr__(self) -> str:
+        """The call that makes this statement."""
+        options = {key: value for key, value in self.to_dict().items() if key != "kind"}
+        inside = ", ".join(f"{key}={value!r}" for key, value in options.items())
+        return f"{type(self).__name__}({inside})"
+
+
+def set_fields(statement: Metric, **fields: object) -> None:
+    """Fill a frozen statement while it is being made."""
+    for name, value in fields.items():
+        object.__setattr__(statement, name, value)
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Sum(Metric):
+    """Several statements about one value at once (composition: Xiang et al. 2020, Prop. 5).
+
+    Example:
+        >>> import sfumato as sf
+        >>> sf.Sum([sf.Uniform(epsilon=1), sf.Uniform(epsilon=0.5)]).between("a", "b")
+        1.5
+    """
+
+    kind: ClassVar[str] = "sum"
+    parts: tuple[Metric, ...]
+
+    def __init__(self, parts: Sequence[Metric]) -> None:
+        """Take one statement or more; sums inside are opened."""
+        flat: list[Metric] = []
+        for part in parts:
+            if not isinstance(part, Metric):
+                raise StudyError(
+                    f"parts must be metrics such as Uniform(epsilon=1), got {type(part).__name__}"
+                )
+            flat.extend(part.parts if isinstance(part, Sum) else [part])
+        if not flat:
+            raise StudyError("parts must hold at least one metric, got none")
+        set_fields(self, parts=tuple(flat))
+
+    def between(self, x: Any, y: Any) -> float:
+        """E(x, y), the sum over the parts."""
+        return math.fsum(part.between(x, y) for part in self.parts)
+
+    def bind(self, domain: Domain, *, optional: bool) -> CellMetric:
+        """The sum of the bound parts."""
+        bound = [part.bind(domain, optional=optional) for part in self.parts]
+        return add_cells(bound, names=lambda: cell_names(domain, optional=optional))
+
+    def describe(self) -> str:
+        """The statement in plain words."""
+        return ", plus ".join(part.describe() for part in self.parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The statement as a file holds it, exactly."""
+        return {"kind": self.kind, "parts": [part.to_dict() for part in self.parts]}
+
+    def __repr__(self) -> str:
+        """The call that makes this statement."""
+        return f"Sum(parts={list(self.parts)!r})"
