@@ -19,6 +19,8 @@ from sfumato.central.base import Outcome, margins_of
 from sfumato.central.intervals import quick_reaches
 from sfumato.central.margins import margin
 from sfumato.central.measuring import Measurements
+from sfumato.central.strategies import FIXED
+from sfumato.noise.allocate import Allocation, allocate
 from sfumato.randomness.bits import SeededBits
 from sfumato.randomness.laplace_sums import laplace_variance, sum_quantile
 
@@ -298,6 +300,43 @@ def test_unless_told_otherwise_the_best_is_measured_where_cells_are_few() -> Non
     many = sf.Study("s", [sf.integers("x", 0, 128, protect=sf.Distance(1))])
     left_out = central.Laplace(["x=3..9", "x=5..40"]).prepare(central.Space(many), 10)
     assert left_out.details()["strategy"] == "the questions themselves"
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_one_range_is_measured_itself_since_nothing_is_better(name: str) -> None:
+    space = central.Space(STUDIES[name])
+    axis = STUDIES[name].axes[0]
+    asked = [f"{axis.name}={axis.labels()[1]}"]
+    best = central.Laplace(asked).prepare(space, 100)
+    assert best.design.name == "the questions themselves"
+    for strategy in FIXED:
+        other = central.Laplace(asked, strategy).prepare(space, 100)
+        assert best.stderr[0] <= other.stderr[0] * (1 + 1e-9)
+
+
+def test_one_question_on_a_fine_lattice_may_be_read_from_coarser_rows() -> None:
+    """The twin: where a range cuts bins, noise in whole people beats noise in parts of them."""
+    study = sf.Study("bins", [sf.reals("x", 0, 10, bins=5, protect=sf.Distance(3))])
+    best = central.Laplace(["x=0.5..7.7"]).prepare(central.Space(study), 100)
+    assert best.design.name == "prefix"
+
+
+def test_one_range_released_takes_one_allocation_and_reads_no_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = STUDIES["two"]
+    data = central.Data(study, {"age": [1, 2, 3], "mode": ["car", "bus", "bus"]})
+    ledger = central.Ledger.create(tmp_path / "two.ledger", study)
+    allocations: list[str] = []
+
+    def counted(*args: Any, **options: Any) -> Allocation:
+        allocations.append(options["method"])
+        return allocate(*args, **options)
+
+    monkeypatch.setattr("sfumato.central.strategies.allocate", counted)
+    monkeypatch.setattr(sf.Study, "from_toml", lambda *_, **__: pytest.fail("read again"))
+    central.release(data, central.Laplace(["age=1..3"]), spend="1/4", ledger=ledger)
+    assert allocations == ["exact"]
 
 
 def test_the_best_strategy_is_the_best_of_all() -> None:

@@ -235,13 +235,21 @@ class Laplace:
 
 
 def best_design(asked: Margin, axes: Sequence[Axis], weights: Floats, method: str) -> Design:
-    """The least total error: of the questions themselves, of strategies where cells are few."""
+    """The least total error: of the questions themselves, of strategies where cells are few.
+
+    A single question whose coefficients take two values, such as a range, is measured itself. Read
+    from rows A as r·A at rates u, its variance is Σ_k 2·r_k²/u_k² where noise is continuous. By
+    itself it could have the rate min_ij d(i, j)/|q_i − q_j| ≥ min_k u_k/|r_k|, since
+    d(i, j) ≥ Σ_k u_k·|A_ki − A_kj|: its own variance is at most the largest term of that sum. With
+    more values its lattice may be finer than that of the rows, whose noise can then be less.
+    """
     found: list[Design] = []
     refused: list[StudyError | TooLargeError] = []
     cells = asked.workload.cells
-    # Many questions about few cells are dear to measure, and better read from fewer rows.
+    # Many questions about few cells take long to measure, and are better read from fewer rows.
     many = asked.workload.questions > _MOST_A_CELL * cells
-    names = (QUESTIONS, *FIXED) if cells <= _MOST_COMPARED else (QUESTIONS,)
+    compared = cells <= _MOST_COMPARED and not _is_one_range(asked.workload)
+    names = (QUESTIONS, *FIXED) if compared else (QUESTIONS,)
     for name in FIXED if many and cells <= _MOST_READ_FROM else names:
         try:
             if name == QUESTIONS:
@@ -258,6 +266,11 @@ def best_design(asked: Margin, axes: Sequence[Axis], weights: Floats, method: st
     # Rounding must not decide: what is as good comes first, the questions themselves before all.
     least = min(errors) * (1 + _ALIKE)
     return next(design for design, error in zip(found, errors, strict=True) if error <= least)
+
+
+def _is_one_range(workload: Workload) -> bool:
+    """Whether there is a single question, whose coefficients take at most two values."""
+    return workload.questions == 1 and len(np.unique(workload.dense())) <= 2
 
 
 def _bent(asked: Margin, weights: Floats, n: int, method: str) -> Design:

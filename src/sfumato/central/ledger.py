@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -91,12 +91,17 @@ class Ledger:
         3/4
     """
 
-    def __init__(self, path: Path, document: Mapping[str, Any]) -> None:
-        """Used by `create` and `load`."""
+    def __init__(
+        self, path: Path, document: Mapping[str, Any], known: Ledger | None = None
+    ) -> None:
+        """Used by `create` and `load`; `known` saves reading the same study again."""
         from sfumato.study.study import Study
 
         self.path = path
-        self.study: Study = Study.from_toml(document["study"], what=f"the study in {path.name!r}")
+        if known is not None and known._document["study"] == document["study"]:
+            self.study: Study = known.study
+        else:
+            self.study = Study.from_toml(document["study"], what=f"the study in {path.name!r}")
         self.total: Fraction = positive(document["total"], "total")
         self._document = document
         self.entries: tuple[Entry, ...] = _entries(document["events"], self.study)
@@ -133,8 +138,7 @@ class Ledger:
         Raises:
             FormatError: If it is not as it was written.
         """
-        file = Path(path)
-        return cls(file, _read(file))
+        return _read(Path(path))
 
     # What is left
 
@@ -210,9 +214,28 @@ class Ledger:
                 f"({study.fingerprint[:12]}); use the ledger of these people"
             )
 
-    def _changing(self) -> _Change:
-        """Hold the lock, read the file anew, and write what was added."""
-        return _Change(self)
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[list[dict[str, Any]]]:
+        """Hold the lock, read the file anew, and write what was added: all of it or nothing."""
+        added: list[dict[str, Any]] = []
+        with locked(self.path):
+            self._become(_read(self.path, self))
+            yield added
+            document = dict(self._document)
+            document["events"] = list(document["events"])
+            for event in added:
+                sealed = seal(document["last"], event)
+                document["events"].append(sealed)
+                document["last"] = sealed["digest"]
+            # What cannot be read back must not be written.
+            grown = Ledger(self.path, json.loads(json.dumps(document)), self)
+            _write(self.path, grown._document)
+            self._become(grown)
+
+    def _become(self, other: Ledger) -> None:
+        """Take over what another reading of the file found, if it is about the same study."""
+        self.refuse_other(other.study)
+        self.total, self.entries, self._document = other.total, other.entries, other._document
 
     # In words
 
@@ -244,48 +267,6 @@ class Ledger:
         same = len(set(left.values())) == 1
         lines.append(f"Left of E: {self.remaining if same else shown}.")
         return "\n".join(lines)
-
-
-class _Change:
-    """One change of a ledger's file: locked, read anew, written as a whole or not at all."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._lock = locked(ledger.path)
-        self._added: list[dict[str, Any]] = []
-
-    def __enter__(self) -> list[dict[str, Any]]:
-        self._lock.__enter__()
-        try:
-            self._refresh(_read(self._ledger.path))
-        except BaseException:
-            self._lock.__exit__(None, None, None)
-            raise
-        return self._added
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        try:
-            if kind is None and self._added:
-                document = dict(self._ledger._document)
-                document["events"], last = list(document["events"]), document["last"]
-                for event in self._added:
-                    sealed = seal(last, event)
-                    document["events"].append(sealed)
-                    last = sealed["digest"]
-                document["last"] = last
-                # What cannot be read back must not be written.
-                self._refresh(json.loads(json.dumps(document)), write=True)
-        finally:
-            self._lock.__exit__(None, None, None)
-
-    def _refresh(self, document: Mapping[str, Any], *, write: bool = False) -> None:
-        """Take over what the file says or shall say, which must be about the same study."""
-        fresh = Ledger(self._ledger.path, document)
-        self._ledger.refuse_other(fresh.study)
-        if write:
-            _write(self._ledger.path, document)
-        self._ledger._document, self._ledger.total = document, fresh.total
-        self._ledger.entries = fresh.entries
 
 
 def _used(study: Study, spends: list[Spend]) -> dict[str, Fraction]:
@@ -335,8 +316,8 @@ def _entries(events: list[dict[str, Any]], study: Study) -> tuple[Entry, ...]:
     return tuple(Entry(**entry) for entry in entries)
 
 
-def _read(file: Path) -> dict[str, Any]:
-    """A ledger's file, whole and unchanged."""
+def _read(file: Path, known: Ledger | None = None) -> Ledger:
+    """The ledger in a file, whole and unchanged."""
     what = repr(str(file))
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
@@ -354,18 +335,13 @@ def _read(file: Path) -> dict[str, Any]:
         raise FormatError(
             f"{what} has format {version}, newer than this package's {FORMAT}; update sfumato"
         )
-    try:
-        whole = verified(document)
-        if whole:
-            Ledger(file, document)
-    except (KeyError, TypeError, AttributeError, SfumatoError):
-        whole = False
-    if not whole:
-        raise FormatError(
-            f"{what} is damaged or has been edited: its digests do not match. Restore it from a "
-            "copy; releases that are missing from it have been spent all the same"
-        )
-    return document
+    with contextlib.suppress(KeyError, TypeError, AttributeError, SfumatoError):
+        if verified(document):
+            return Ledger(file, document, known)
+    raise FormatError(
+        f"{what} is damaged or has been edited: its digests do not match. Restore it from a "
+        "copy; releases that are missing from it have been spent all the same"
+    )
 
 
 def _refuse_present(file: Path) -> None:
