@@ -98,12 +98,12 @@ class Ledger:
         from sfumato.study.study import Study
 
         self.path = path
+        self._document: Mapping[str, Any] = document
         if known is not None and known._document["study"] == document["study"]:
             self.study: Study = known.study
         else:
             self.study = Study.from_toml(document["study"], what=f"the study in {path.name!r}")
         self.total: Fraction = positive(document["total"], "total")
-        self._document = document
         self.entries: tuple[Entry, ...] = _entries(document["events"], self.study)
 
     @classmethod
