@@ -335,6 +335,63 @@ class Choice(ABC):
         """Options that differ from none, for files."""
         return {}
 
+    @classmethod
+    def trials(cls) -> tuple[Trial, ...]:
+        """What the contract tests try this channel with: every variant, on a few cells each."""
+        raise NotImplementedError(f"{cls.__name__} declares no trials")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A choice with the cells it is to be tried on, few enough to list its whole law.
+
+    Attributes:
+        choice: The channel with its options.
+        metric: E between the cells.
+        shape: Cells along every axis, where the channel perturbs records of several axes.
+        ordered: Which of these axes have neighbours.
+        rounded: Whether values arrive by stochastic rounding.
+    """
+
+    choice: Choice
+    metric: CellMetric
+    shape: tuple[int, ...] | None = None
+    ordered: tuple[bool, ...] | None = None
+    rounded: bool = False
+
+    def bind(self, *, precision: int = 64) -> Channel:
+        """The channel proper; a grid is always bound with words of 64 bits."""
+        if self.shape is None or self.ordered is None:
+            return self.choice.bind(self.metric, precision=precision, rounded=self.rounded)
+        if not isinstance(self.metric, UniformMetric):
+            raise TypeError("a trial on a grid needs one ε for all pairs of its cells")
+        return self.choice.bind_grid(self.metric, self.shape, self.ordered)
+
+
+def uniform_trials(
+    choice: Choice, sizes: Sequence[int], *shapes: tuple[int, ...], epsilon: str = "1"
+) -> tuple[Trial, ...]:
+    """Trials under one ε for all pairs: single axes, then grids of ordered and other axes.
+
+    Args:
+        choice: The channel with its options.
+        sizes: Cells of each single axis.
+        *shapes: Cells along every axis of each grid; the last axis has no neighbours.
+        epsilon: E between any two cells.
+    """
+    eps = Fraction(epsilon)
+    single = [Trial(choice=choice, metric=UniformMetric(eps, size)) for size in sizes]
+    grids = [
+        Trial(
+            choice=choice,
+            metric=UniformMetric(eps, math.prod(shape)),
+            shape=shape,
+            ordered=(*[True] * (len(shape) - 1), False),
+        )
+        for shape in shapes
+    ]
+    return (*single, *grids)
+
 
 def as_weights(weights: ArrayLike, size: int) -> Floats:
     """Weights as floats, one a cell."""

@@ -24,10 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
-from sfumato.channels.base import Choice, SymbolChannel
+from sfumato.channels.base import Choice, SymbolChannel, Trial
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor, log, to_plain
-from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.cells import CellMetric, TableMetric
+from sfumato.metrics.distance import LineMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.tables import leading
 
@@ -96,6 +98,14 @@ class Binary(Choice):
         if problem:
             raise StudyError(f"Binary does not fit this axis: {problem}")
         return BinaryChannel(metric=metric, precision=precision)
+
+    @classmethod
+    def trials(cls) -> tuple[Trial, ...]:
+        """Both directions alike, unlike, and one or both of them free."""
+        tables = ([[0, 1], [3, 0]], [[0, 2], [1, 0]], [[0, 1], [-1, 0]], [[0, -1], [-1, 0]])
+        metrics: list[CellMetric] = [TableMetric(np.array(rows), 2, 2) for rows in tables]
+        metrics += [UniformMetric(Fraction(1), 2), LineMetric.equal(Fraction(1, 10), 2)]
+        return tuple(Trial(choice=cls(), metric=metric) for metric in metrics)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

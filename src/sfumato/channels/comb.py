@@ -39,10 +39,12 @@ from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import (
     Choice,
     SymbolChannel,
+    Trial,
     as_weights,
     claimed_tightness,
     needs_grid,
     needs_uniform,
+    uniform_trials,
     with_known_total,
 )
 from sfumato.channels.comb_tables import all_teeth, comb_weights, moduli_of, too_many, turn_words
@@ -107,6 +109,15 @@ class Comb(Choice):
         if problem or not isinstance(metric, UniformMetric):
             raise StudyError(f"Comb does not fit: {problem}")
         return CombChannel(metric=metric, shape=shape, ordered=ordered, precision=precision)
+
+    @classmethod
+    def trials(cls) -> tuple[Trial, ...]:
+        """Axes even and odd, at small and large ε, and grids."""
+        return (
+            *uniform_trials(cls(), (2, 5, 8), (3, 2), (2, 4), (2, 3, 2)),
+            *uniform_trials(cls(), (4,), epsilon="1/10"),
+            *uniform_trials(cls(), (6,), epsilon="3"),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

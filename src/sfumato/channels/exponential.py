@@ -13,6 +13,7 @@ Estimator:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
@@ -20,11 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
-from sfumato.channels.base import Choice, SymbolChannel
+from sfumato.channels.base import Choice, SymbolChannel, Trial
 from sfumato.errors import StudyError
-from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.closure import closure
-from sfumato.metrics.distance import CappedLineMetric
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.labelled import BlockMetric, HighLowMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.tables import leading
 
@@ -57,6 +60,24 @@ class Exponential(Choice):
         if problem:
             raise StudyError(f"Exponential does not fit this axis: {problem}")
         return ExponentialChannel(metric=metric, precision=precision)
+
+    @classmethod
+    def trials(cls) -> tuple[Trial, ...]:
+        """Metrics of every kind: lines, one ε, blocks, one-sided, and tables with any entries."""
+        half, one = Fraction(1, 2), Fraction(1)
+        ring = [[min((i - j) % 5, (j - i) % 5) for j in range(5)] for i in range(5)]
+        uneven = [[0, 3, 2, -1], [1, 0, 2, -1], [4, 2, 0, -1], [3, 5, 4, 0]]
+        metrics: tuple[CellMetric, ...] = (
+            LineMetric.equal(half, 4),
+            LineMetric((half, Fraction(2), Fraction(1, 5))),
+            CappedLineMetric(LineMetric((half, Fraction(2), one)), Fraction(2)),
+            UniformMetric(one, 3),
+            BlockMetric(one, np.array([0, 1, 0, 2, 1, 1])),
+            HighLowMetric(one, np.array([True, False, True, False])),
+            TableMetric(np.array(ring), 2, 5),
+            TableMetric(np.array(uneven), 3, 4),
+        )
+        return tuple(Trial(choice=cls(), metric=metric) for metric in metrics)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
-from sfumato.channels.base import Choice, SymbolChannel, claimed_tightness, refuse_dense
+from sfumato.channels.base import Choice, SymbolChannel, Trial, claimed_tightness, refuse_dense
 from sfumato.channels.capped import CappedGeometricChannel
 from sfumato.channels.noise import (
     averaged,
@@ -70,6 +70,23 @@ class Geometric(Choice):
         if isinstance(metric, CappedLineMetric):
             return CappedGeometricChannel(metric=metric, odds=odds, precision=precision)
         return GeometricChannel(metric=metric, odds=odds, precision=precision, rounded=rounded)
+
+    @classmethod
+    def trials(cls) -> tuple[Trial, ...]:
+        """Lines short and long, at small and large steps; under a cap; behind rounding."""
+        lines = [
+            LineMetric.equal(Fraction(step), size)
+            for step, size in (("1", 2), ("1/2", 3), ("1/10", 5), ("1", 7), ("3", 4))
+        ]
+        capped = [
+            CappedLineMetric(LineMetric.equal(Fraction(step), size), Fraction(cap))
+            for step, size, cap in (("1", 5, "2"), ("1/2", 6, "4/5"), ("1", 2, "1/2"))
+        ]
+        metrics: list[CellMetric] = [*lines, *capped]
+        return (
+            *(Trial(choice=cls(), metric=metric) for metric in metrics),
+            *(Trial(choice=cls(), metric=metrics[k], rounded=True) for k in (1, 3, 5)),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

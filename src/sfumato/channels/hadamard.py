@@ -30,7 +30,14 @@ from numpy.typing import NDArray
 
 from sfumato.arrays import Cells, Floats, Outputs
 from sfumato.bitcolumns import BitColumns, words_for
-from sfumato.channels.base import Choice, SymbolChannel, claimed_tightness, refuse_dense
+from sfumato.channels.base import (
+    Choice,
+    SymbolChannel,
+    Trial,
+    claimed_tightness,
+    refuse_dense,
+    uniform_trials,
+)
 from sfumato.channels.flips import flips_within
 from sfumato.channels.hadamard_blocks import Matrices, matrices_of
 from sfumato.channels.transforms import walsh_hadamard
@@ -93,6 +100,23 @@ class Hadamard(Choice):
                 f"Hadamard does not fit this axis: {self.misfit(metric) or 'it cannot round'}"
             )
         return HadamardChannel(metric=metric, precision=precision)
+
+    @classmethod
+    def trials(cls) -> tuple[Trial, ...]:
+        """One ε for all; blocks of several sizes and of one cell; sensitive cells, all or some."""
+        eps = Fraction(1)
+        contexts: tuple[Context, ...] = (
+            BlockMetric(eps, np.array([0, 1, 0, 2, 1, 1, 0, 1])),
+            BlockMetric(eps, np.array([0, 1, 2])),
+            HighLowMetric(eps, np.array([True, False, True, False, True])),
+            HighLowMetric(eps, np.array([False, True, False])),
+            HighLowMetric(eps, np.array([True, True, True])),
+        )
+        return (
+            *uniform_trials(cls(), (2, 5), (2, 3)),
+            *uniform_trials(cls(), (4,), epsilon="1/10"),
+            *(Trial(choice=cls(), metric=metric) for metric in contexts),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -39,8 +39,10 @@ from sfumato.bitcolumns import BitColumns
 from sfumato.channels.base import (
     Choice,
     SymbolChannel,
+    Trial,
     needs_uniform,
     uniform_fitted,
+    uniform_trials,
     with_known_total,
 )
 from sfumato.channels.hadamard_blocks import scattered
@@ -134,6 +136,17 @@ class OLH(Choice):
     def options(self) -> dict[str, Any]:
         """How many values, where they are given."""
         return {} if self.g is None else {"g": self.g}
+
+    @classmethod
+    def trials(cls) -> tuple[Trial, ...]:
+        """The default g at several ε, others by name, and a grid."""
+        return (
+            *uniform_trials(cls(), (2, 5), (2, 3)),
+            *uniform_trials(cls(), (4,), epsilon="1/10"),
+            *uniform_trials(cls(), (6,), epsilon="2"),
+            *uniform_trials(cls(g=2), (5,)),
+            *uniform_trials(cls(g=5), (7,)),
+        )
 
 
 def best_prime(epsilon: Fraction, size: int) -> int:

@@ -28,10 +28,12 @@ from sfumato.bitcolumns import BitColumns, words_for
 from sfumato.channels.base import (
     Choice,
     SymbolChannel,
+    Trial,
     as_weights,
     needs_uniform,
     refuse_dense,
     uniform_fitted,
+    uniform_trials,
     with_known_total,
 )
 from sfumato.channels.flips import UniformFlips
@@ -78,6 +80,15 @@ class HRR(Choice):
     def bind(self, metric: CellMetric, *, precision: int = 64, rounded: bool = False) -> HRRChannel:
         """Build the chance of a flip."""
         return HRRChannel(metric=uniform_fitted(self, metric, rounded), precision=precision)
+
+    @classmethod
+    def trials(cls) -> tuple[Trial, ...]:
+        """As many cells as rows, and fewer; small and large ε; a grid."""
+        return (
+            *uniform_trials(cls(), (2, 5, 8), (2, 3)),
+            *uniform_trials(cls(), (4,), epsilon="1/10"),
+            *uniform_trials(cls(), (3,), epsilon="4"),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

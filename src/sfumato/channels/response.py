@@ -21,9 +21,11 @@ from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import (
     Choice,
     SymbolChannel,
+    Trial,
     claimed_tightness,
     refuse_dense,
     uniform_fitted,
+    uniform_trials,
 )
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
@@ -49,6 +51,15 @@ class KaryResponse(Choice):
         """Build the chance of each wrong value."""
         return KaryResponseChannel(
             metric=uniform_fitted(self, metric, rounded), precision=precision
+        )
+
+    @classmethod
+    def trials(cls) -> tuple[Trial, ...]:
+        """A few cells, at small and large ε, and a grid."""
+        return (
+            *uniform_trials(cls(), (2, 5), (2, 3)),
+            *uniform_trials(cls(), (3,), epsilon="1/10"),
+            *uniform_trials(cls(), (4,), epsilon="4"),
         )
 
 

@@ -30,10 +30,12 @@ import numpy as np
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import (
     Choice,
+    Trial,
     claimed_tightness,
     needs_uniform,
     refuse_dense,
     uniform_fitted,
+    uniform_trials,
 )
 from sfumato.channels.least_squares import MOST_READ_CELLS, LeastSquaresChannel
 from sfumato.errors import StudyError
@@ -107,6 +109,17 @@ class SquareWave(Choice):
     def options(self) -> dict[str, Any]:
         """The width, where it is given."""
         return {} if self.width is None else {"width": self.width}
+
+    @classmethod
+    def trials(cls) -> tuple[Trial, ...]:
+        """The recommended width at several ε, and others by name."""
+        return (
+            *uniform_trials(cls(), (2, 6)),
+            *uniform_trials(cls(), (5,), epsilon="1/10"),
+            *uniform_trials(cls(), (5,), epsilon="3"),
+            *uniform_trials(cls(width=0), (4,)),
+            *uniform_trials(cls(width=2), (5,)),
+        )
 
 
 def recommended_width(epsilon: Fraction, size: int) -> int:

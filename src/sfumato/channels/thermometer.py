@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from sfumato.arrays import Cells, Floats, Outputs
 from sfumato.bitcolumns import BitColumns
-from sfumato.channels.base import Choice, claimed_tightness
+from sfumato.channels.base import Choice, Trial, claimed_tightness
 from sfumato.channels.bits import FlippedCode
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
@@ -88,6 +88,22 @@ class Thermometer(Choice):
     def options(self) -> dict[str, Any]:
         """The variant, where it is not the default."""
         return {} if self.variant == "exact" else {"variant": self.variant}
+
+    @classmethod
+    def trials(cls) -> tuple[Trial, ...]:
+        """Equal and unequal steps, both variants; behind rounding."""
+        equal = LineMetric.equal(Fraction(1), 5)
+        pair = LineMetric.equal(Fraction(1, 3), 2)
+        unequal = LineMetric((Fraction(1, 2), Fraction(2), Fraction(1, 5)))
+        return (
+            *(
+                Trial(choice=cls(variant=variant), metric=metric)
+                for variant in ("exact", "published")
+                for metric in (equal, pair, unequal)
+            ),
+            *(Trial(choice=cls(), metric=metric, rounded=True) for metric in (equal, pair)),
+            Trial(choice=cls(variant="published"), metric=equal, rounded=True),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -28,10 +28,12 @@ from sfumato.arrays import Cells, Floats, Outputs
 from sfumato.bitcolumns import LANES, BitColumns, words_for
 from sfumato.channels.base import (
     Choice,
+    Trial,
     as_weights,
     needs_uniform,
     signs,
     uniform_fitted,
+    uniform_trials,
     with_known_total,
 )
 from sfumato.channels.bits import WORDS_AT_ONCE, BitChannel
@@ -75,6 +77,15 @@ class OUE(Choice):
     def bind(self, metric: CellMetric, *, precision: int = 64, rounded: bool = False) -> OUEChannel:
         """Build the chance of a one where nobody is."""
         return OUEChannel(metric=uniform_fitted(self, metric, rounded), precision=precision)
+
+    @classmethod
+    def trials(cls) -> tuple[Trial, ...]:
+        """A few cells, at small and large ε, and a grid."""
+        return (
+            *uniform_trials(cls(), (2, 4), (2, 3)),
+            *uniform_trials(cls(), (3,), epsilon="1/10"),
+            *uniform_trials(cls(), (3,), epsilon="4"),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

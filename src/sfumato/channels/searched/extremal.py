@@ -19,6 +19,7 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -27,14 +28,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato import cache
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
-from sfumato.channels.base import Choice
+from sfumato.channels.base import Choice, Trial, uniform_trials
 from sfumato.channels.least_squares import LeastSquaresChannel
 from sfumato.channels.searched import extreme_rows
 from sfumato.channels.searched.extreme_tables import MOST_CELLS, Rows, rows_from_text, rows_to_text
 from sfumato.channels.searched.optimised import OWN, Optimised
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.exact import exp_floor
-from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.cells import CellMetric, TableMetric
+from sfumato.metrics.distance import LineMetric
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.tables import leading
 
@@ -179,6 +181,20 @@ class Extremal(Choice):
         if self.table is not None:
             found["table"] = self.table
         return found
+
+    @classmethod
+    def trials(cls) -> tuple[Trial, ...]:
+        """Metrics of several kinds, asymmetric ones too; workloads by name and by matrix."""
+        questions = [[1.0, 0.0, 2.0], [0.0, 1.0, 0.0]]
+        uneven = TableMetric(np.array([[0, 3, 2], [1, 0, 2], [4, 2, 0]]), 3, 3)
+        ring = [[min((i - j) % 4, (j - i) % 4) for j in range(4)] for i in range(4)]
+        return (
+            Trial(choice=cls(), metric=uneven),
+            Trial(choice=cls("ranges"), metric=LineMetric((Fraction(1, 2), Fraction(2)))),
+            Trial(choice=cls(), metric=TableMetric(np.array(ring), 2, 4)),
+            *uniform_trials(cls(questions), (3,)),
+            *uniform_trials(cls(), (), (2, 2)),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -21,6 +21,7 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,7 +29,7 @@ from numpy.typing import ArrayLike
 
 from sfumato import cache
 from sfumato.arrays import Floats
-from sfumato.channels.base import Choice
+from sfumato.channels.base import Choice, Trial, uniform_trials
 from sfumato.channels.searched.codes import (
     MOST_BITS,
     MOST_CELLS,
@@ -39,9 +40,10 @@ from sfumato.channels.searched.codes import (
 from sfumato.channels.searched.flipped_codes import MatrixResponseChannel
 from sfumato.channels.searched.optimised import OWN, Optimised
 from sfumato.errors import StudyError, TooLargeError, near
-from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.edges import Edges, edges_of
+from sfumato.metrics.uniform import UniformMetric
 
 STRATEGIES = ("searched", "identity", "prefix", "hierarchical")
 GIVEN = "given"  # the name of a strategy that was a matrix, once its rates are found
@@ -214,6 +216,22 @@ class MatrixResponse(Choice):
         if self.table is not None:
             found["table"] = self.table
         return found
+
+    @classmethod
+    def trials(cls) -> tuple[Trial, ...]:
+        """Every strategy, by name and as a matrix, on metrics of several kinds."""
+        questions = [[1.0, 0.0, 2.0], [0.0, 1.0, 0.0]]
+        line = LineMetric((Fraction(1, 2), Fraction(2), Fraction(1)))
+        told = TableMetric(np.array([[0, 2, -1], [2, 0, -1], [-1, -1, 0]]), 2, 3)
+        return (
+            Trial(choice=cls("prefix"), metric=line),
+            Trial(choice=cls("hierarchical", "ranges"), metric=line),
+            Trial(choice=cls("searched"), metric=LineMetric.equal(Fraction(1), 3)),
+            Trial(choice=cls([[1, 0, 1], [0, 1, 1]]), metric=UniformMetric(Fraction(1), 3)),
+            Trial(choice=cls("identity"), metric=told),
+            *uniform_trials(cls("identity", questions), (3,)),
+            *uniform_trials(cls("identity"), (), (2, 2)),
+        )
 
 
 def _checked_strategy(strategy: Any, table: str | None) -> Any:

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato import cache
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
-from sfumato.channels.base import Choice, claimed_tightness, needs_uniform
+from sfumato.channels.base import Choice, Trial, claimed_tightness, needs_uniform, uniform_trials
 from sfumato.channels.least_squares import LeastSquaresChannel
 from sfumato.channels.searched import descent as optimising
 from sfumato.channels.searched.sets import (
@@ -191,6 +191,19 @@ class Optimised(Choice):
         if self.table is not None:
             found["table"] = self.table
         return found
+
+    @classmethod
+    def trials(cls) -> tuple[Trial, ...]:
+        """A short search; sets that nobody would choose, at several ε, and on a grid."""
+        cells = np.arange(4)
+        members = np.concatenate([np.eye(4) > 0, [cells > 0, cells < 2, cells % 2 > 0]])
+        given = sets_to_text(Sets(members, np.array([1.0, 2.0, 5.0, 9.0, 3.0, 1.0, 4.0])))
+        return (
+            *uniform_trials(cls("cells"), (3,)),
+            *uniform_trials(cls(table=given), (4,), (2, 2)),
+            *uniform_trials(cls(table=given), (4,), epsilon="1/10"),
+            *uniform_trials(cls(table=given), (4,), epsilon="3"),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

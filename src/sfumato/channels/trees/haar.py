@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import Cells, Floats
-from sfumato.channels.base import as_weights
+from sfumato.channels.base import Trial, as_weights, uniform_trials
 from sfumato.channels.hrr import HRRChannel
 from sfumato.channels.trees.chances import (
     checked_chances,
@@ -118,6 +118,15 @@ class HaarHRR(LevelsChoice):
     def options(self) -> dict[str, Any]:
         """The chances, where they are given."""
         return {} if self.levels is None else {"levels": written_chances(self.levels)}
+
+    @classmethod
+    def trials(cls) -> tuple[Trial, ...]:
+        """Whole trees and others, even and optimised levels, small ε, and grids."""
+        return (
+            *uniform_trials(cls(), (2, 5, 8), (3, 2), (2, 2, 3)),
+            *uniform_trials(cls(levels="optimised"), (6,), (4, 2)),
+            *uniform_trials(cls(), (4,), epsilon="1/10"),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.arrays import Floats
-from sfumato.channels.base import Choice, SymbolChannel, with_known_total
+from sfumato.channels.base import Choice, SymbolChannel, Trial, uniform_trials, with_known_total
 from sfumato.channels.hashing import OLH
 from sfumato.channels.hrr import HRR
 from sfumato.channels.response import KaryResponse
@@ -237,6 +237,19 @@ class Hierarchical(LevelsChoice):
                 'oracle="best", "hrr" or "grr", or HaarHRR(), or fewer cells'
             )
         return found
+
+    @classmethod
+    def trials(cls) -> tuple[Trial, ...]:
+        """Every oracle and branching, even and optimised levels, both readings, and grids."""
+        uneven = cls(2, "hrr", levels=("1/4", "3/4"))
+        return (
+            *uniform_trials(cls(), (2, 6), (2, 3)),
+            *uniform_trials(cls(2, "hrr"), (5,), (3, 2), (2, 2, 3)),
+            *uniform_trials(cls(3, "grr", levels="optimised"), (7,), (4, 2)),
+            *uniform_trials(cls(2, BEST), (6,), (2, 4), epsilon="2"),
+            *uniform_trials(uneven, (3,)),
+            *uniform_trials(cls(2, "grr", consistency=False), (5,), (3, 2)),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
