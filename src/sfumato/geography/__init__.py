@@ -1,1 +1,1 @@
-"""Places on a map: grids of cells, and answers laid out again."""
+"""Places on the earth: grids of cells, metrics on them, and maps of answers."""

@@ -1,4 +1,4 @@
-"""The earth: lengths as people write them, and where places lie in space."""
+"""Distances on the earth: lengths with units, and places as points in space (WGS 84)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import pdist
 
 from sfumato.arrays import Floats
 from sfumato.errors import StudyError, near
@@ -21,7 +20,7 @@ _LEAST_APART = 0.01  # metres between two places
 
 
 def metres(per: Any) -> Fraction:
-    """A length as people write it, in metres.
+    """Read a length such as "1 km", in metres; a number without a unit counts metres.
 
     Example:
         >>> metres("1 km"), metres(250)
@@ -40,9 +39,13 @@ def metres(per: Any) -> Fraction:
 
 
 def in_space(latitude: Floats, longitude: Floats) -> Floats:
-    """Where places lie in space, in metres from the centre of the earth, one row a place.
+    """Earth-centred Cartesian coordinates of places in metres (WGS 84), one row per place.
 
-    The straight line between two of them is the shortest of all ways, that over the ground too.
+    The straight line between two of them is never longer than the path over the ground.
+
+    Args:
+        latitude: Degrees north.
+        longitude: Degrees east.
 
     Example:
         >>> equator, pole = in_space(np.array([0.0, 90.0]), np.array([0.0, 0.0])).round(1)
@@ -60,11 +63,17 @@ def in_space(latitude: Floats, longitude: Floats) -> Floats:
 
 
 def exact_places(latitude: Floats, longitude: Floats) -> list[list[Fraction]]:
-    """Places in space as exact numbers of metres, no two farther apart than they are.
+    """Coordinates of places as exact numbers of metres, no two farther apart than they are.
+
+    Args:
+        latitude: Degrees north.
+        longitude: Degrees east.
 
     Raises:
         StudyError: If two places are less than a centimetre apart.
     """
+    from scipy.spatial.distance import pdist
+
     space = in_space(latitude, longitude)
     apart = float(pdist(space).min())
     if apart < _LEAST_APART:
@@ -72,7 +81,7 @@ def exact_places(latitude: Floats, longitude: Floats) -> list[list[Fraction]]:
             f"cells must be at least {100 * _LEAST_APART:g} cm apart to be protected by distance, "
             f"got {1000 * apart:.2g} mm: use fewer rows or columns"
         )
-    # Rounding may move two places apart by √3 units; drawing all together makes up for it.
+    # Rounding may move two places apart by √3 units; shrinking all coordinates makes up for it.
     drawn = space * (1 - 4 / (_MICROMETRES * apart))
     units = np.rint(drawn * _MICROMETRES).astype(np.int64).tolist()
     return [[Fraction(unit, _MICROMETRES) for unit in place] for place in units]

@@ -1,30 +1,29 @@
-"""Places: latitude and longitude as the cells of a grid, ways to protect them, and maps.
+"""A grid of latitude and longitude: the cells of places, metrics on them, and maps of answers.
 
 A study sees the cells of a `Grid` as labels such as "r12c7". The grid turns coordinates into these
-labels, says which cells hide among each other, and lays answers out on the map again.
+labels, makes metrics for them (blocks, regions, distances), and lays answers out on the map again.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from textwrap import shorten
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 
 from sfumato.arrays import Floats
 from sfumato.channels.base import Choice
+from sfumato.domains.categories import NO_ANSWER
 from sfumato.domains.reals import Reals
 from sfumato.domains.tables import columns as columns_of
-from sfumato.errors import DataError, StudyError
+from sfumato.errors import DataError, QuestionError, StudyError
 from sfumato.estimation.answers import Answers
 from sfumato.exact import rational, to_plain
 from sfumato.geography.earth import exact_places, metres
-from sfumato.geography.maps import heatmap, to_geojson
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import refuse_large_table
 from sfumato.metrics.labelled import Blocks
@@ -32,6 +31,10 @@ from sfumato.metrics.labels import some
 from sfumato.metrics.points import Points
 from sfumato.metrics.quantities import Number
 from sfumato.study.axis import Axis, categories
+
+_SIDES = ("south", "west", "north", "east")
+#: What GeoJSON says once about all cells.
+_ABOUT = ("axes", "unit", "question", "level", "method", "n", "notes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -48,8 +51,8 @@ class Grid:
             from 0 to 360, here and in the data.
         north: Latitude of the upper edge.
         east: Longitude of the right edge, at most 360 degrees from the left one.
-        rows: Into how many rows latitudes are cut, at least 2.
-        columns: Into how many columns longitudes are cut, at least 2.
+        rows: Number of rows that latitudes are cut into, at least 2.
+        columns: Number of columns that longitudes are cut into, at least 2.
 
     Raises:
         StudyError: If the box is empty or beyond the earth, or has too few rows or columns.
@@ -134,8 +137,13 @@ class Grid:
     ) -> str:
         """The name of the cell of one place.
 
+        Args:
+            latitude: Degrees north.
+            longitude: Degrees east.
+            outside: "refuse" a place outside the box, or "clip" it to the nearest cell.
+
         Raises:
-            DataError: If the place is outside of the box or missing; it is not shown.
+            DataError: If the place is missing or outside the box; the message never shows it.
         """
         found = self.cells([latitude], [longitude], outside=outside)[0].as_py()
         if found is None:
@@ -153,14 +161,16 @@ class Grid:
         Args:
             latitude: A column of degrees: a list, an array, or a column of a data frame.
             longitude: The same for longitudes.
-            outside: "refuse" places outside of the box, or "clip" them to the nearest cell.
+            outside: "refuse" places outside the box, or "clip" them to the nearest cell.
 
         Returns:
             A dictionary column of names, null where either coordinate is missing.
 
         Raises:
-            DataError: If a place is outside of the box; rows are named, values never.
+            DataError: If a place is outside the box; the message names its row, never its value.
         """
+        import pyarrow as pa
+
         if outside not in ("refuse", "clip"):
             raise StudyError(f"outside must be 'refuse' or 'clip', got outside={outside!r}")
         names = ["latitude", "longitude"]
@@ -181,7 +191,14 @@ class Grid:
         channel: Choice | None = None,
         optional: bool = False,
     ) -> Axis:
-        """The cells as an axis of a study."""
+        """The cells as an axis of a study.
+
+        Args:
+            name: Name of the axis.
+            protect: The metric, such as `blocks`, `regions` or `points` make.
+            channel: The channel; left out, the study chooses one.
+            optional: Whether people may give no answer, which is protected too.
+        """
         return categories(name, self.labels(), protect=protect, channel=channel, optional=optional)
 
     def blocks(self, epsilon: Number, rows: int, columns: int) -> Blocks:
@@ -189,7 +206,7 @@ class Grid:
 
         Args:
             epsilon: E within a block.
-            rows: Into how many parts the rows of the grid are cut, as equally as can be.
+            rows: Number of parts that the rows of the grid are cut into, as equal as possible.
             columns: The same for its columns.
 
         References:
@@ -228,8 +245,8 @@ class Grid:
         Args:
             epsilon: E within a region.
             regions: The cells of every region, by its name; `inside` finds those of a polygon.
-            rest: What becomes of cells in no region: "together" makes one more region of them,
-                "alone" leaves each unprotected. Without it there must be none.
+            rest: What happens to cells in no region: "together" makes one more region of them,
+                "alone" leaves each unprotected. Left out, every cell must be in a region.
 
         Raises:
             StudyError: If regions overlap or are empty, or cells are unknown or left over.
@@ -284,8 +301,8 @@ class Grid:
 
         Guarantee:
             The distance is that of the straight line between the two centres through the earth
-            (the WGS 84 ellipsoid), rounded down. It never exceeds the way over the ground, so E is
-            never more than ε times that way; at 100 km it is shorter by one part in 100,000, at
+            (the WGS 84 ellipsoid), rounded down. It never exceeds the distance over the ground, so
+            E is at most ε times that distance; at 100 km it is shorter by one part in 100,000, at
             1,000 km by one in 1,000. People in one cell cannot be told apart.
 
         Args:
@@ -309,17 +326,60 @@ class Grid:
         Raises:
             QuestionError: If the answers are not one for each cell of this grid.
         """
-        return heatmap(answers, self.labels(), latitudes=self.latitudes, longitudes=self.longitudes)
+        self._check_answers(answers)
+        latitudes, longitudes, bounds = self.latitudes, self.longitudes, answers.bounds
+
+        def lay(array: Floats) -> Floats:
+            return array[: self.size].reshape(self.rows, self.columns).T.copy()
+
+        return replace(
+            answers,
+            values=lay(answers.values),
+            stderr=lay(answers.stderr),
+            bounds=None if bounds is None else (lay(bounds[0]), lay(bounds[1])),
+            kind="heatmap",
+            axes=("longitude", "latitude"),
+            all_labels=(longitudes.labels(), latitudes.labels()),
+            all_edges=(longitudes.edges(), latitudes.edges()),
+            joint=None,
+        )
 
     def to_geojson(self, answers: Answers) -> dict[str, Any]:
         """The cells as GeoJSON polygons, each with its answer and error, for any map program.
 
+        What holds for all cells (level, method, number of reports, ...) is in "about".
+
         Raises:
             QuestionError: If the answers are not one for each cell of this grid.
         """
-        return to_geojson(
-            answers, self.labels(), latitudes=self.latitudes, longitudes=self.longitudes
-        )
+        self._check_answers(answers)
+        numbers = {
+            name: [number if np.isfinite(number) else None for number in array.tolist()]
+            for name, array in (
+                ("value", answers.values),
+                ("stderr", answers.stderr),
+                ("low", answers.low),
+                ("high", answers.high),
+            )
+        }
+        up, across = self.latitudes.edges().tolist(), self.longitudes.edges().tolist()
+        features = []
+        for number, label in enumerate(self.labels()):
+            row, column = divmod(number, self.columns)
+            (south, north), (west, east) = up[row : row + 2], across[column : column + 2]
+            ring = [[west, south], [east, south], [east, north], [west, north], [west, south]]
+            held = {name: values[number] for name, values in numbers.items()}
+            features.append(
+                {
+                    "type": "Feature",
+                    "id": label,
+                    "geometry": {"type": "Polygon", "coordinates": [ring]},
+                    "properties": {"cell": label, **held},
+                }
+            )
+        said = answers.to_dict()
+        about = {name: said[name] for name in _ABOUT}
+        return {"type": "FeatureCollection", "features": features, "about": about}
 
     @property
     def latitudes(self) -> Reals:
@@ -336,8 +396,19 @@ class Grid:
         up, across = self.latitudes.numbers(), self.longitudes.numbers()
         return np.repeat(up, self.columns), np.tile(across, self.rows)
 
+    def _check_answers(self, answers: Answers) -> None:
+        """Refuse answers that are not one per cell, with or without "no answer" at the end."""
+        held = answers.all_labels[0]
+        named = held[:-1] if held and held[-1] == NO_ANSWER else held
+        if answers.kind != "histogram" or answers.values.ndim != 1 or list(named) != self.labels():
+            raise QuestionError(
+                f"a map needs one answer for each of the grid's {self.size} cells, got "
+                f"{answers!r}: ask for the histogram of the grid's axis without bins, or for "
+                "distribution(estimate)"
+            )
+
     def _number(self, label: object) -> int:
-        """The place of a label among the grid's, which must have it."""
+        """The number of the cell with a label, row by row from the south-west corner."""
         found = re.fullmatch(r"r([1-9][0-9]{0,8})c([1-9][0-9]{0,8})", str(label))
         if found is None or int(found[1]) > self.rows or int(found[2]) > self.columns:
             raise StudyError(
@@ -364,9 +435,6 @@ def _corners(polygon: Any) -> Floats:
             f"{bad[0] + 1}: correct it or leave it out"
         )
     return corners
-
-
-_SIDES = ("south", "west", "north", "east")
 
 
 def _cells_of(name: str, cells: Any) -> list[str]:
