@@ -11,24 +11,25 @@ import pytest
 import sfumato as sf
 from sfumato.demo import __main__ as command
 from sfumato.demo import run as demo
-from sfumato.demo.page import amount
+from sfumato.demo.page import DemoResult, DemoRow, amount
+from sfumato.demo.town import make_town
 from sfumato.plots import style
 
 PEOPLE = 3_000
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> demo.DemoResult:
+def run(tmp_path_factory: pytest.TempPathFactory) -> DemoResult:
     return demo.run(tmp_path_factory.mktemp("demo") / "new" / "folder", people=PEOPLE, seed=11)
 
 
 @pytest.fixture(scope="module")
-def page(run: demo.DemoResult) -> str:
+def page(run: DemoResult) -> str:
     return run.page.read_text(encoding="utf-8").replace(style.library(), "")
 
 
-def test_truths_are_direct_counts(run: demo.DemoResult) -> None:
-    town = demo.make_town(PEOPLE)
+def test_truths_are_direct_counts(run: DemoResult) -> None:
+    town = make_town(PEOPLE)
     people = list(zip(town["age"].tolist(), town["minutes"].tolist(), strict=True))
     far = [age for age, minutes in people if minutes >= 60]
     old = [minutes for age, minutes in people if age >= 50]
@@ -50,7 +51,7 @@ def test_truths_are_direct_counts(run: demo.DemoResult) -> None:
     assert [row.truth for row in run.rows] == pytest.approx(expected, rel=1e-12)
 
 
-def test_answers_are_those_of_the_saved_tally(run: demo.DemoResult) -> None:
+def test_answers_are_those_of_the_saved_tally(run: DemoResult) -> None:
     folder = run.page.parent
     study = sf.Study.load(folder / "study.toml")
     assert study == run.study
@@ -63,18 +64,18 @@ def test_answers_are_those_of_the_saved_tally(run: demo.DemoResult) -> None:
         assert row.answer.n == PEOPLE
 
 
-def test_answers_are_near_the_truth(run: demo.DemoResult) -> None:
+def test_answers_are_near_the_truth(run: DemoResult) -> None:
     # 12 answers: one beyond 5 standard errors by chance has probability below 1e-5.
     for row in run.rows:
         assert abs(row.answer.value - row.truth) < 5 * row.answer.stderr
 
 
-def test_a_mark_is_for_the_interval(run: demo.DemoResult) -> None:
+def test_a_mark_is_for_the_interval(run: DemoResult) -> None:
     row = run.rows[0]
     inside = sf.Answer(value=row.truth + 1, stderr=1.0, n=1)
     outside = sf.Answer(value=row.truth + 3, stderr=1.0, n=1)
     made = [
-        demo.DemoRow(
+        DemoRow(
             question="q", ask="", unit="people", truth=row.truth, answer=a, published=outside * 2
         )
         for a in (inside, outside)
@@ -84,7 +85,7 @@ def test_a_mark_is_for_the_interval(run: demo.DemoResult) -> None:
 
 
 def test_the_published_mechanism_has_the_same_guarantee_and_larger_errors_of_counts(
-    run: demo.DemoResult,
+    run: DemoResult,
 ) -> None:
     other = demo.make_study(channel=sf.Thermometer(variant="published"))
     x, y = {"age": 20, "minutes": 5}, {"age": 60, "minutes": 90}
@@ -94,7 +95,7 @@ def test_the_published_mechanism_has_the_same_guarantee_and_larger_errors_of_cou
 
 
 def test_the_town_is_always_the_same_and_a_seed_repeats_the_reports(
-    run: demo.DemoResult, tmp_path: Path
+    run: DemoResult, tmp_path: Path
 ) -> None:
     again = demo.run(tmp_path, people=PEOPLE, seed=11)
     assert again.tally == run.tally
@@ -102,20 +103,20 @@ def test_the_town_is_always_the_same_and_a_seed_repeats_the_reports(
     assert again.page.read_bytes() == run.page.read_bytes()
 
 
-def test_without_a_seed_reports_are_drawn_anew(run: demo.DemoResult, tmp_path: Path) -> None:
+def test_without_a_seed_reports_are_drawn_anew(run: DemoResult, tmp_path: Path) -> None:
     fresh, other = (demo.run(tmp_path, people=PEOPLE) for _ in range(2))
     assert fresh.tally != other.tally
     assert [row.truth for row in fresh.rows] == [row.truth for row in run.rows]
 
 
 def test_the_town_has_two_bumps_that_go_together() -> None:
-    town = demo.make_town(50_000)
+    town = make_town(50_000)
     ages = np.histogram(town["age"], np.arange(15, 81, 5))[0]
     assert ages[2] > 2 * ages[5] < ages[8]  # 25 to 30, 40 to 45, 55 to 60
     assert np.corrcoef(town["age"], town["minutes"])[0, 1] > 0.7
 
 
-def test_the_page_holds_every_row(run: demo.DemoResult, page: str) -> None:
+def test_the_page_holds_every_row(run: DemoResult, page: str) -> None:
     for row in run.rows:
         assert page.count(f'<th scope="row">{html.escape(row.question)}<code>') == 1
         assert html.escape(row.ask) in page
@@ -127,7 +128,7 @@ def test_the_page_holds_every_row(run: demo.DemoResult, page: str) -> None:
     assert page.count('class="no">') == 12 - held
 
 
-def test_the_page_shows_reports_and_the_guarantee(run: demo.DemoResult, page: str) -> None:
+def test_the_page_shows_reports_and_the_guarantee(run: DemoResult, page: str) -> None:
     assert len(run.samples) == 3
     labels = [set(axis.labels()) for axis in run.study.axes]
     for sample in run.samples:
@@ -140,7 +141,7 @@ def test_the_page_shows_reports_and_the_guarantee(run: demo.DemoResult, page: st
     assert re.search(r"30 and 60 years old</th><td[^>]*>400 times", page)
 
 
-def test_the_page_says_truly_how_often_a_report_is_right(run: demo.DemoResult, page: str) -> None:
+def test_the_page_says_truly_how_often_a_report_is_right(run: DemoResult, page: str) -> None:
     # The geometric channel leaves a value alone with probability (1 − e^−ε)/(1 + e^−ε), ε = 1.
     alone = math.tanh(0.5)
     assert f"{alone:.0%} name the true age group, {alone**2:.0%} both" in page
@@ -157,7 +158,7 @@ def test_the_page_is_complete_and_needs_nothing_from_elsewhere(page: str) -> Non
 
 
 def test_pictures_hold_the_truth_in_the_same_cells() -> None:
-    town = demo.make_town(PEOPLE)
+    town = make_town(PEOPLE)
     estimate = demo.make_study().simulate(town, seed=1).estimate("unbiased")
     made = demo.pictures(estimate, town)
     for answers, truth in made.values():

@@ -28,7 +28,7 @@ from sfumato.study.axis import Axis
 from sfumato.study.study import Study
 
 if TYPE_CHECKING:
-    from sfumato.demo.run import DemoRow
+    from sfumato.demo.page import DemoRow
 
 
 _MOST_CELLS = 1 << 26

@@ -1,1 +1,1 @@
-"""A first look: an invented town, from the question to the answer."""
+"""The demo: an invented town, asked and answered, with the truth beside the answers."""

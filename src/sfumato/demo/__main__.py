@@ -1,4 +1,4 @@
-"""`python -m sfumato.demo`: run the demo, or draw the picture of the read-me anew."""
+"""`python -m sfumato.demo`: run the demo, or draw the picture of the read-me."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sfumato.demo.run import draw_picture, run
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Read the command line and do what it says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m sfumato.demo", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for the page")
     parser.add_argument("--people", type=int, default=100_000, help="how many live in the town")

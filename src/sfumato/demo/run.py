@@ -1,9 +1,9 @@
-"""A first look: an invented town, from the question to the answer, with the truth beside it."""
+"""The demo: a study of an invented town, from reports to answers, with the truth beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 
 from sfumato.channels.base import Choice
 from sfumato.channels.thermometer import Thermometer
-from sfumato.collect.tally import Tally
+from sfumato.demo.page import DemoResult, DemoRow, Sample, render
 from sfumato.demo.town import QUESTIONS, People, make_town
 from sfumato.errors import StudyError
-from sfumato.estimation.answers import Answer, Answers
+from sfumato.estimation.answers import Answers
 from sfumato.estimation.estimate import Estimate
 from sfumato.files import write_whole
 from sfumato.metrics.distance import Distance
+from sfumato.plots import still, style
+from sfumato.plots.style import FAINT, INK
 from sfumato.randomness.bits import BitSource, SecureBits, SeededBits
 from sfumato.study.axis import reals
 from sfumato.study.reports import Reports
 from sfumato.study.study import Study
-
-__all__ = ["DemoResult", "DemoRow", "Sample", "draw_picture", "make_study", "make_town", "run"]
 
 PICTURE_SEED = 1
 Progress = Callable[[str, float], None]
@@ -32,60 +32,8 @@ Progress = Callable[[str, float], None]
 SHOWN = (("A", 23.4, 18.0), ("B", 41.8, 37.5), ("C", 58.1, 66.0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoRow:
-    """One question: the truth, the answer, and the published mechanism's answer.
-
-    Args:
-        question: In plain words.
-        ask: How it is asked in Python, of an estimate `est`.
-        unit: "people", "share", "years" or "minutes".
-        truth: Counted directly from the invented people.
-        answer: Found from reports alone.
-        published: The same question under the same guarantee by the mechanism as published.
-    """
-
-    question: str
-    ask: str
-    unit: str
-    truth: float
-    answer: Answer
-    published: Answer
-
-    @property
-    def holds(self) -> bool:
-        """Whether the interval holds the truth."""
-        return self.answer.low <= self.truth <= self.answer.high
-
-    @property
-    def ratio(self) -> float:
-        """How many times larger the published mechanism's standard error is."""
-        return self.published.stderr / self.answer.stderr if self.answer.stderr else float("nan")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """One invented person and what a collector receives; the report is a bin on each axis."""
-
-    name: str
-    age: float
-    minutes: float
-    report: tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoResult:
-    """What a run gave, and where its page is."""
-
-    study: Study
-    tally: Tally
-    rows: tuple[DemoRow, ...]
-    samples: tuple[Sample, ...]
-    page: Path
-
-
 def make_study(*, channel: Choice | None = None) -> Study:
-    """Age and minutes to work, protected by distance: next to each other, hardly told apart.
+    """The demo's study: age and minutes to work, both protected by distance.
 
     Example:
         >>> round(make_study().guarantee.between({"age": 31}, {"age": 41}), 9)
@@ -114,10 +62,10 @@ def run(
     source, so they differ from run to run, unless a seed is given.
 
     Args:
-        out: A folder, made if need be.
+        out: The folder, created if it does not exist.
         people: How many live in the town.
         seed: For repeatable reports.
-        progress: Told what is being done and how much of all is behind, from 0 to 1.
+        progress: Called with what is being done and the share of the work done, from 0 to 1.
 
     Raises:
         StudyError: If there are no people.
@@ -130,9 +78,6 @@ def run(
         ...     print(result.tally.n, result.page.name, len(result.rows))
         2000 index.html 12
     """
-    from sfumato.demo import page
-    from sfumato.plots import style
-
     tell = progress or (lambda _what, _share: None)
     tell("making a town", 0.0)
     library = style.library()
@@ -145,7 +90,7 @@ def run(
     tell("perturbing every answer", 0.1)
     tally = study.tally(study.encode(town, bits=bits))
     samples = _samples(study, bits)
-    tell("perturbing them by the published mechanism", 0.25)
+    tell("perturbing them as first published", 0.25)
     other = make_study(channel=Thermometer(variant="published"))
     published = other.tally(other.encode(town, bits=bits)).estimate("unbiased")
     tell("asking questions", 0.4)
@@ -155,7 +100,7 @@ def run(
     result = DemoResult(
         study=study, tally=tally, rows=rows, samples=samples, page=folder / "index.html"
     )
-    text = page.render(result, pictures(estimate, town), library)
+    text = render(result, pictures(estimate, town), library)
     tell("writing files", 0.9)
     study.save(folder / "study.toml")
     tally.save(folder / "tally.parquet")
@@ -165,7 +110,12 @@ def run(
 
 
 def pictures(estimate: Estimate, town: People) -> dict[str, tuple[Answers, NDArray[np.float64]]]:
-    """The pictures of the page by name: answers, and the truth in the same cells."""
+    """The pictures of the page by name: answers, and the truth in the same cells.
+
+    Args:
+        estimate: Gives the answers.
+        town: Gives the truth.
+    """
     age, minutes = estimate.histogram("age"), estimate.histogram("minutes")
     cdf, heat = estimate.cdf("minutes"), estimate.heatmap("age", "minutes")
     by_age = np.histogram(town["age"], age.edges)[0]
@@ -180,16 +130,43 @@ def pictures(estimate: Estimate, town: People) -> dict[str, tuple[Answers, NDArr
 
 
 def draw_picture(path: str | Path, *, people: int = 100_000, seed: int = PICTURE_SEED) -> None:
-    """Draw the picture of the read-me: a histogram and a heat map, each with the truth."""
-    from sfumato.demo import picture
+    """Draw the picture of the read-me as PNG: a histogram and a heat map, each with the truth.
 
+    Args:
+        path: The file.
+        people: How many live in the town.
+        seed: For the reports.
+    """
     town = make_town(_checked(people))
     estimate = make_study().simulate(town, seed=seed).estimate("unbiased")
-    picture.save(pictures(estimate, town), path)
+    drawn = pictures(estimate, town)
+    made = style.need("matplotlib.figure").Figure(figsize=(11.0, 3.7), layout="constrained")
+    panels = made.subplots(1, 3, width_ratios=[1.35, 1, 1])
+    answers, truth = drawn["age"]
+    still.draw(panels[0], answers, truth)
+    level = f"{100 * answers.level:.6g}%"
+    panels[0].legend(loc="upper right", frameon=False, fontsize=9, labelcolor=INK)
+    panels[0].set_title(f"{answers.n:,} reports, {level} intervals", fontsize=10, color=INK)
+
+    answers, truth = drawn["heat"]
+    limits = style.reach(answers.values, truth)
+    stops = style.colours(*limits)
+    for axes, name, values in zip(
+        panels[1:], ("estimate", "truth"), (answers.values, truth), strict=True
+    ):
+        mesh = still.heat(axes, answers, values, limits=limits, stops=stops, most=7)
+        axes.set_title(name, fontsize=10, color=INK)
+    panels[2].set_ylabel("")
+    panels[2].tick_params(labelleft=False)
+    still.colour_bar(made, mesh, panels[1:], answers)
+    made.supxlabel(
+        "No exact age or travel time was collected.", x=0.01, ha="left", fontsize=9, color=FAINT
+    )
+    write_whole(path, partial(made.savefig, format="png", dpi=100, metadata={"Software": None}))
 
 
 def _checked(people: int) -> int:
-    """A number of people that a town can have."""
+    """Refuse a town without people."""
     if people < 1:
         raise StudyError(f"a town needs at least one person, got people={people}")
     return people

@@ -1,4 +1,4 @@
-"""The invented town, and what is asked about it: each question in words, in code, and counted."""
+"""The invented town, and the questions about it: in words, in code, and counted directly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOWN = 1503  # the town is the same for everyone; only reports are drawn anew
 
 
 def make_town(people: int) -> dict[str, NDArray[np.float64]]:
-    """Young people near the centre, and older ones in the suburbs with a long way to work.
+    """Invent people: young ones near the centre, older ones in the suburbs with a long commute.
 
     Example:
         >>> town = make_town(1_000)
@@ -47,18 +47,18 @@ class Asked:
 
 
 def _between(people: People, axis: str, low: float, high: float) -> NDArray[np.bool_]:
-    """Who lies in an interval."""
+    """Which people lie in an interval."""
     found: NDArray[np.bool_] = (people[axis] >= low) & (people[axis] < high)
     return found
 
 
 def _number(where: NDArray[np.bool_]) -> float:
-    """How many."""
+    """How many people."""
     return float(np.count_nonzero(where))
 
 
 def _of(where: NDArray[np.bool_], among: NDArray[np.bool_]) -> float:
-    """Which share of some people."""
+    """The share of some people who are in another group, too."""
     return _number(where & among) / _number(among) if among.any() else float("nan")
 
 
@@ -68,7 +68,7 @@ def _mean(values: NDArray[np.float64], among: NDArray[np.bool_]) -> float:
 
 
 def _far(people: People) -> NDArray[np.bool_]:
-    """Who travels an hour or more."""
+    """Which people travel an hour or more."""
     return _between(people, "minutes", 60, 101)
 
 
