@@ -31,14 +31,12 @@ from sfumato.errors import StudyError
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.edges import edges_of
 from sfumato.noise.allocate import check
-from sfumato.noise.fit import Fitted, fit
-from sfumato.noise.rows import rows_of, units_of
 from sfumato.noise.search import search_gram
-from sfumato.questions.given import Given
+from sfumato.noise.strategies import Fitted, fit, rows_of, units_of
 from sfumato.questions.lattice import Lattice
 from sfumato.questions.lines import Identity
 from sfumato.questions.reconstruction import Reader
-from sfumato.questions.workload import Workload
+from sfumato.questions.workload import Given, Workload
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.laplace import discrete_laplace
 

@@ -32,9 +32,8 @@ from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.edges import edges_of
 from sfumato.metrics.uniform import UniformMetric
-from sfumato.noise.fit import fit, variances
-from sfumato.noise.rows import rows_of
 from sfumato.noise.search import search
+from sfumato.noise.strategies import fit, rows_of, variances
 
 RESULTS = Path("results/soak/xiang.json")
 PICTURE = Path("docs/images/xiang-figure-1.png")

@@ -39,12 +39,12 @@ from sfumato.metrics.edges import edges_of  # noqa: E402
 from sfumato.metrics.labelled import BlockMetric  # noqa: E402
 from sfumato.metrics.uniform import UniformMetric  # noqa: E402
 from sfumato.noise.allocate import check  # noqa: E402
-from sfumato.noise.fit import (  # noqa: E402
+from sfumato.noise.search import search  # noqa: E402
+from sfumato.noise.strategies import (  # noqa: E402
     fit,
     squares_of,
     variances,
 )
-from sfumato.noise.search import search  # noqa: E402
 from sfumato.questions.lines import (  # noqa: E402
     Identity,
     Ranges,

@@ -20,8 +20,8 @@ from sfumato.metrics.edges import Edges, Group, edges_of, edges_of_matrix, grid_
 from sfumato.metrics.labelled import BlockMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.noise import certify as certifying
+from sfumato.noise import certify as rounding
 from sfumato.noise import interior, problem
-from sfumato.noise import rationals as rounding
 from sfumato.noise import solve as solving
 from sfumato.noise.allocate import allocate, check, read
 from sfumato.noise.certify import Sums

@@ -15,7 +15,7 @@ from scipy import sparse
 import sfumato as sf
 from sfumato.errors import QuestionError, StudyError, TooLargeError
 from sfumato.exact import rational
-from sfumato.questions.asking import parse
+from sfumato.questions.compose import parse
 from sfumato.questions.lattice import MOST_STEPS, ROUNDED_STEPS, Lattice
 from sfumato.questions.lines import Identity, Prefixes, Ranges
 from sfumato.questions.products import KWay

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.questions.asking import parse
-from sfumato.questions.given import Given
+from sfumato.questions.compose import parse
 from sfumato.questions.lattice import Lattice
 from sfumato.questions.lines import Identity, Prefixes, Ranges, Total
 from sfumato.questions.products import Kronecker, Stacked
 from sfumato.questions.reconstruction import Reader, question_variances, reconstruct, total_error
 from sfumato.questions.trees import Haar, Hierarchy
+from sfumato.questions.workload import Given
 
 RNG = np.random.default_rng
 

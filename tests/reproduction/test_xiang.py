@@ -26,9 +26,9 @@ from sfumato.metrics.edges import edges_of  # noqa: E402
 from sfumato.metrics.labelled import BlockMetric  # noqa: E402
 from sfumato.metrics.uniform import UniformMetric  # noqa: E402
 from sfumato.noise.allocate import check  # noqa: E402
-from sfumato.noise.fit import fit  # noqa: E402
-from sfumato.noise.rows import (  # noqa: E402
+from sfumato.noise.strategies import (  # noqa: E402
     FIXED,
+    fit,
     units_of,
 )
 from sfumato.questions.lines import (  # noqa: E402

@@ -20,9 +20,8 @@ from sfumato.errors import StudyError, TooLargeError
 from sfumato.estimation.answers import normal_quantile
 from sfumato.exact import rational
 from sfumato.metrics.edges import Edges
-from sfumato.questions.given import Given
 from sfumato.questions.lattice import Lattice
-from sfumato.questions.workload import Workload
+from sfumato.questions.workload import Given, Workload
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.exponential import choose_by_exp, choose_by_scores
 

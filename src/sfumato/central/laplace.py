@@ -16,10 +16,11 @@ from sfumato.central.biasing import bend
 from sfumato.central.margins import AboutQuestions, Margin, in_words, margin
 from sfumato.central.measuring import Measurements, checked_weights, worst_bias
 from sfumato.central.space import Space
-from sfumato.central.strategies import BEST, FIXED, NAMES, QUESTIONS, Design
+from sfumato.central.strategies import BEST, NAMES, QUESTIONS, Design
 from sfumato.errors import StudyError, TooLargeError, near
 from sfumato.estimation.answers import Answers, normal_quantile
 from sfumato.noise.allocate import allocate
+from sfumato.noise.strategies import FIXED
 from sfumato.questions.lattice import Lattice
 from sfumato.questions.workload import Workload
 from sfumato.randomness.bits import BitSource

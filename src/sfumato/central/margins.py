@@ -12,10 +12,9 @@ from sfumato.central.space import Space
 from sfumato.errors import QuestionError
 from sfumato.estimation.answers import PRORATED
 from sfumato.metrics.edges import Edges
-from sfumato.questions.asking import parse
-from sfumato.questions.given import Asked
+from sfumato.questions.compose import parse
 from sfumato.questions.lines import Total
-from sfumato.questions.products import Kronecker, Stacked
+from sfumato.questions.products import Asked, Kronecker, Stacked
 from sfumato.questions.workload import Workload
 from sfumato.study.axis import Axis
 

@@ -14,9 +14,10 @@ from sfumato.central.laplace import Laplace
 from sfumato.central.multiplicative_weights import MWEM
 from sfumato.central.space import Space
 from sfumato.central.spending import Spending
-from sfumato.central.strategies import FIXED, QUESTIONS
+from sfumato.central.strategies import QUESTIONS
 from sfumato.errors import QuestionError, SfumatoError, StudyError, near
 from sfumato.estimation.answers import format_to
+from sfumato.noise.strategies import FIXED
 from sfumato.planning.plan import text_table
 
 if TYPE_CHECKING:

@@ -93,7 +93,7 @@ class Space:
 
     def workload(self, questions: str | Mapping[str, Any] | Sequence[Any] | Workload) -> Workload:
         """Questions in the study's own language as rows over the cells."""
-        from sfumato.questions.asking import parse
+        from sfumato.questions.compose import parse
         from sfumato.questions.workload import Workload
 
         if isinstance(questions, Workload):

@@ -7,26 +7,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
 
 from sfumato.arrays import Floats
 from sfumato.central.margins import Margin
 from sfumato.central.measuring import Measurements
-from sfumato.errors import StudyError, TooLargeError, near
+from sfumato.errors import StudyError, TooLargeError
 from sfumato.noise.allocate import Allocation, allocate, check
-from sfumato.questions.given import Given
+from sfumato.noise.search import search_gram
+from sfumato.noise.strategies import FIXED, over_axes, telling
 from sfumato.questions.lattice import Lattice
-from sfumato.questions.lines import Identity, Prefixes
-from sfumato.questions.products import Kronecker
 from sfumato.questions.reconstruction import Reader
-from sfumato.questions.trees import Haar, Hierarchy
 from sfumato.questions.workload import Workload
 
 if TYPE_CHECKING:
     from sfumato.study.axis import Axis
 
 
-FIXED = ("identity", "prefix", "hierarchical", "haar")
 QUESTIONS, BEST = "questions", "best"
 NAMES = (QUESTIONS, *FIXED, "searched", BEST)
 MOST_READ = 1 << 24
@@ -90,7 +86,7 @@ def fixed(
     For given noise the best reading is weighted least squares, for given reading the best noise is
     an allocation with the squares of what is read from each row: neither turn raises the error.
     """
-    rows = strategy if isinstance(strategy, Workload) else _product(strategy, axes)
+    rows = strategy if isinstance(strategy, Workload) else over_axes(strategy, axes)
     if rows.cells != margin.workload.cells:
         raise StudyError(
             f"a strategy must have one column for each of {margin.workload.cells} cells, got "
@@ -124,20 +120,18 @@ def fixed(
 
 def searched(margin: Margin, axes: Sequence[Axis], weights: Floats) -> Design:
     """Rows chosen for these questions and distances, among theirs and those of all strategies."""
-    from sfumato.noise.search import search_gram
-
     if margin.workload.cells > MOST_SEARCHED:
         raise TooLargeError(
             f"strategy='searched' looks among rows over at most {MOST_SEARCHED:,} cells, and there "
             f"are {margin.workload.cells:,}: name a strategy, or ask about fewer axes"
         )
-    candidates = [_telling(_product(name, axes).dense()) for name in FIXED]
+    candidates = [telling(over_axes(name, axes).dense()) for name in FIXED]
     if np.all(weights == weights[0]) and margin.workload.questions > MOST_SEARCHED:
         gram = margin.workload.gram()
     else:
         held = margin.workload.dense()
         gram = held.T @ (weights[:, None] * held)
-        candidates.insert(0, _telling(held[:MOST_SEARCHED]))
+        candidates.insert(0, telling(held[:MOST_SEARCHED]))
     best = search_gram(gram, margin.edges, candidates).best
     lattice = Lattice.of(best.rows)
     kept = check(lattice, margin.edges, best.rates)
@@ -159,36 +153,3 @@ def _read(
     reading[np.abs(reading) < 1e-12 * np.abs(reading).max(initial=1.0)] = 0.0
     noise = np.where(np.isfinite(measured.variances), measured.variances, 0.0)
     return Design(measured, reading, reading[:, :-1] ** 2 @ noise, name, found)
-
-
-def _telling(rows: Floats) -> Floats:
-    """Rows that are not the same for all cells."""
-    kept: Floats = rows[np.ptp(rows, axis=1) > 0]
-    return kept
-
-
-def _product(name: str, axes: Sequence[Axis]) -> Workload:
-    """A named strategy for every axis, and every combination of their rows."""
-    if name not in FIXED:
-        raise StudyError(f"strategy must be known, got {name!r}: {near(name, NAMES)}")
-    factors = [_factor(name, axis) for axis in axes]
-    return factors[0] if len(factors) == 1 else Kronecker(factors)
-
-
-def _factor(name: str, axis: Axis) -> Workload:
-    """The rows of a strategy on one axis; axes without an order are measured cell by cell."""
-    values, size = axis.domain.size, axis.size
-    if name == "identity" or not axis.domain.ordered or values < 2:
-        return Identity(size)
-    made: Workload
-    if name == "prefix":
-        made = Prefixes(values, size=size)
-    elif name == "hierarchical":
-        made = Hierarchy(values, 2, size=size)
-    else:
-        made = Haar(values, size=size)
-    if size == values:
-        return made
-    # "No answer" is a cell beside the line: it gets a row of its own.
-    aside = sparse.csr_array(([1.0], ([0], [size - 1])), shape=(1, size))
-    return Given(sparse.vstack([made.sparse(), aside], format="csr"))

@@ -21,13 +21,12 @@ from sfumato.errors import StudyError, near
 from sfumato.exact import rational
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.edges import Edges, read_edges
-from sfumato.noise import published
-from sfumato.noise.certify import Check, verify
+from sfumato.noise.certify import Check, certify, even_out, exact_caps, verify
 from sfumato.noise.problem import Problem, caps, read_problem
-from sfumato.noise.rationals import certify, even_out, exact_caps
-from sfumato.noise.solve import binding_pairs, solve
+from sfumato.noise.solve import binding_pairs, equal, psa, shared, solve
+from sfumato.questions.lattice import Lattice
 
-_PUBLISHED = {"equal": published.equal, "shared": published.shared, "psa": published.psa}
+_PUBLISHED = {"equal": equal, "shared": shared, "psa": psa}
 _METHODS = ("exact", *_PUBLISHED)
 
 
@@ -196,9 +195,7 @@ def read(
     queries: Any, distances: Edges | CellMetric | ArrayLike, cells: Sequence[str] | None
 ) -> Problem:
     """Queries and distances in any of their forms as one problem."""
-    from sfumato.questions.lattice import Lattice
-
-    lattice = queries if isinstance(queries, Lattice) else Lattice.of(queries)
+    lattice = Lattice.of(queries)
     names = getattr(queries, "labels", None)
     return read_problem(lattice, read_edges(distances), names, cells)
 

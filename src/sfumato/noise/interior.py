@@ -17,6 +17,7 @@ from scipy.sparse.linalg import splu
 
 from sfumato.arrays import Floats
 from sfumato.errors import TooLargeError
+from sfumato.questions.workload import is_sparse
 
 _MOST_STEPS = 200
 _PATIENCE = 12  # steps without a better gap, after which rounding has the last word
@@ -30,11 +31,6 @@ _LEAST_PRODUCT = 1e-3  # of their mean: products of slacks and multipliers must 
 _ABREAST = 0.1  # of what is left to do on the other conditions, which slacks may not run ahead of
 _LEAST_CURVATURES = (1e-14, 1e-12, 1e-10, 1e-8)  # added to a diagonal of ones, as rounding asks
 _CENTRED = 3.0  # power by which a good first step lowers the target, from Mehrotra
-
-
-def is_sparse(matrix: Any) -> bool:
-    """Whether a matrix keeps only what is not zero."""
-    return bool(sparse.issparse(matrix))
 
 
 def minimise(matrix: Any, cost: Floats, tolerance: float) -> tuple[Floats, Floats, float]:

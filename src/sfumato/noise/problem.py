@@ -17,7 +17,7 @@ from sfumato.arrays import Floats
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.closure import Indices
 from sfumato.metrics.edges import Edges, Group, as_floats
-from sfumato.noise.interior import is_sparse
+from sfumato.questions.workload import is_sparse
 
 _DENSE = 0.2  # share of entries above which a sparse matrix is kept in full
 _ENTRIES = 1 << 22  # of a table worked on at once

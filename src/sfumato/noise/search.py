@@ -13,10 +13,20 @@ from sfumato.arrays import Floats
 from sfumato.errors import StudyError
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.edges import Edges, read_edges
-from sfumato.noise.fit import Fitted, Task, fit, squares_of, turns
-from sfumato.noise.rows import FIXED, balls, canonical, dense, distinct, rows_of
+from sfumato.noise.strategies import (
+    FIXED,
+    Fitted,
+    Task,
+    balls,
+    canonical,
+    distinct,
+    fit,
+    rows_of,
+    squares_of,
+    turns,
+)
 from sfumato.questions.lattice import Lattice
-from sfumato.questions.workload import Workload
+from sfumato.questions.workload import Workload, as_dense
 
 Progress = Callable[[float], None]
 
@@ -66,7 +76,8 @@ def search(
 
     Example:
         >>> from fractions import Fraction
-        >>> from sfumato.metrics.distance import CappedLineMetric, LineMetric
+        >>> from sfumato.metrics.distance import CappedLineMetric
+        >>> from sfumato.metrics.distance import LineMetric
         >>> from sfumato.questions import Ranges
         >>> metric = CappedLineMetric(LineMetric.equal(Fraction(1, 2), 5), Fraction(3, 2))
         >>> found = search(Ranges(5), metric, bits=True)
@@ -121,7 +132,7 @@ def _parts(edges: Edges, candidates: Sequence[str | ArrayLike], bits: bool) -> d
     parts: dict[str, Floats] = {}
     for place, candidate in enumerate(candidates):
         if not isinstance(candidate, str):
-            parts[f"given {place}"] = dense(Lattice.of(candidate))
+            parts[f"given {place}"] = as_dense(Lattice.of(candidate).matrix())
         elif candidate != "balls" and not (bits and candidate == "haar"):
             parts[candidate] = rows_of(candidate, edges.size)
     if "balls" in [name for name in candidates if isinstance(name, str)]:
@@ -139,7 +150,7 @@ def _widened(best: Fitted, every: Lattice, task: Task) -> Fitted:
     """Begin once more with the best rows so far and all others, these with little weight."""
     squares = dict(zip(map(bytes, canonical(best.rows)), best.squares.tolist(), strict=True))
     little = float(np.median(best.squares)) / 4
-    start = [squares.get(key, little) for key in map(bytes, canonical(dense(every)))]
+    start = [squares.get(key, little) for key in map(bytes, canonical(as_dense(every.matrix())))]
     found = _chosen(every, np.array(start), task)
     return found if found and found.error < best.error else best
 

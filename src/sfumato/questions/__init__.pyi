@@ -1,11 +1,10 @@
-from .asking import parse as parse
-from .given import Asked as Asked
-from .given import Given as Given
+from .compose import parse as parse
 from .lattice import Lattice as Lattice
 from .lines import Identity as Identity
 from .lines import Prefixes as Prefixes
 from .lines import Ranges as Ranges
 from .lines import Total as Total
+from .products import Asked as Asked
 from .products import Kronecker as Kronecker
 from .products import KWay as KWay
 from .products import Marginals as Marginals
@@ -16,5 +15,6 @@ from .reconstruction import reconstruct as reconstruct
 from .reconstruction import total_error as total_error
 from .trees import Haar as Haar
 from .trees import Hierarchy as Hierarchy
+from .workload import Given as Given
 from .workload import Labels as Labels
 from .workload import Workload as Workload

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,16 @@ from scipy import sparse
 
 from sfumato.arrays import Floats
 from sfumato.errors import StudyError
-from sfumato.questions.lines import Identity, Total
-from sfumato.questions.words import Words, joined
-from sfumato.questions.workload import Labels, Workload, checked_size, refuse_nonzero, row_products
+from sfumato.questions.language import Question
+from sfumato.questions.lines import EVERYONE, Identity, Total, Words
+from sfumato.questions.workload import (
+    ENTRIES_AT_ONCE,
+    Labels,
+    Workload,
+    checked_size,
+    refuse_nonzero,
+    row_products,
+)
 
 
 class Kronecker(Workload):
@@ -280,3 +288,107 @@ def _checked_tables(
             )
         tables.append(tuple(places))
     return tuple(tables)
+
+
+def joined(parts: list[str]) -> str:
+    """Conditions on several axes as one question."""
+    return ", ".join(part for part in parts if part != EVERYONE) or EVERYONE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Group:
+    """Questions about the same axes: where they stand, and their weights on each axis."""
+
+    axes: tuple[int, ...]
+    places: NDArray[np.intp]
+    weights: tuple[Floats, ...]
+
+    def rows(self, chosen: Any) -> Floats:
+        """Rows over the cells of these axes alone."""
+        rows = np.ones((len(self.places[chosen]), 1))
+        for table in self.weights:
+            rows = row_products(rows, table[chosen])
+        return rows
+
+
+class Asked(Workload):
+    """Questions one by one, each a product of weights over axes.
+
+    Those about the same axes are answered together from the marginal of these axes.
+
+    Args:
+        questions: What `sfumato.questions.weights` makes of them.
+        shape_of_cells: Cells of every axis.
+
+    Example:
+        >>> import sfumato as sf
+        >>> from sfumato.questions.language import weights
+        >>> axes = [sf.integers("age", 0, 2), sf.categories("sex", ["f", "m"])]
+        >>> asked = Asked([weights(axes, "age=1.., sex=f"), weights(axes, "sex=m")], (3, 2))
+        >>> asked.dense()
+        array([[0., 0., 1., 0., 1., 0.],
+               [0., 1., 0., 1., 0., 1.]])
+    """
+
+    def __init__(self, questions: Sequence[Question], shape_of_cells: Sequence[int]) -> None:
+        shape = tuple(shape_of_cells)
+        cut = [name for question in questions for name in question.prorated]
+        labels = tuple(question.text or EVERYONE for question in questions)
+        super().__init__(len(labels), shape, labels, cut)
+        by_axes: dict[tuple[int, ...], list[int]] = {}
+        for place, question in enumerate(questions):
+            axes = tuple(
+                axis
+                for axis, w in enumerate(question.weights)
+                if w is not None and not np.all(w == 1.0)
+            )
+            by_axes.setdefault(axes, []).append(place)
+        self._groups = tuple(
+            _Group(
+                axes,
+                np.array(places, dtype=np.intp),
+                tuple(
+                    np.array([questions[place].weights[axis] for place in places]) for axis in axes
+                ),
+            )
+            for axes, places in by_axes.items()
+        )
+
+    def _matmat(self, X: Any) -> Any:
+        table = np.asarray(X, dtype=np.float64).reshape(*self.shape_of_cells, -1)
+        found = np.empty((self.questions, table.shape[-1]))
+        for group in self._groups:
+            others = tuple(d for d in range(len(self.shape_of_cells)) if d not in group.axes)
+            marginal = table.sum(axis=others).reshape(-1, table.shape[-1])
+            step = max(1, ENTRIES_AT_ONCE // len(marginal))
+            for start in range(0, len(group.places), step):
+                part = slice(start, start + step)
+                found[group.places[part]] = group.rows(part) @ marginal
+        return found
+
+    def _rmatmat(self, X: Any) -> Any:
+        Y = np.asarray(X, dtype=np.float64)
+        total = np.zeros((*self.shape_of_cells, Y.shape[1]))
+        for group in self._groups:
+            sizes = [self.shape_of_cells[d] for d in group.axes]
+            marginal = np.zeros((math.prod(sizes), Y.shape[1]))
+            step = max(1, ENTRIES_AT_ONCE // len(marginal))
+            for start in range(0, len(group.places), step):
+                part = slice(start, start + step)
+                marginal += group.rows(part).T @ Y[group.places[part]]
+            total += marginal.reshape(*self._spread(group.axes), Y.shape[1])
+        return total.reshape(self.cells, -1)
+
+    def _spread(self, axes: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a marginal that is the same along all other axes."""
+        return tuple(size if d in axes else 1 for d, size in enumerate(self.shape_of_cells))
+
+    def _rows(self, chosen: NDArray[np.intp]) -> Floats:
+        rows = np.empty((len(chosen), self.cells))
+        wide = rows.reshape(-1, *self.shape_of_cells)
+        for group in self._groups:
+            order = np.searchsorted(group.places, chosen)
+            order = np.minimum(order, len(group.places) - 1)
+            mine = np.flatnonzero(group.places[order] == chosen)
+            wide[mine] = group.rows(order[mine]).reshape(-1, *self._spread(group.axes))
+        return rows

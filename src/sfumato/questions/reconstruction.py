@@ -16,9 +16,8 @@ from scipy import linalg
 
 from sfumato.arrays import Floats
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.questions.given import Given
 from sfumato.questions.lattice import Lattice
-from sfumato.questions.workload import MOST_ENTRIES, MOST_GRAM_CELLS, Workload, as_dense
+from sfumato.questions.workload import MOST_ENTRIES, MOST_GRAM_CELLS, Given, Workload, as_dense
 
 _RANK = 1e-10  # what unit rows add to those before them, if it is less than this, is rounding
 _RESIDUAL = 1e-8  # of a question's own size: what is left of it by more cannot be read

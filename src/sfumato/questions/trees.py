@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Floats
-from sfumato.questions.lines import RowOfCells, checked_row, runs
-from sfumato.questions.words import Numbers, Words
+from sfumato.questions.lines import Numbers, RowOfCells, Words, checked_row, runs
 from sfumato.questions.workload import Labels, checked_size
 
 

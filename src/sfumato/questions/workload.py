@@ -24,7 +24,7 @@ Which = slice | ArrayLike
 
 MOST_GRAM_CELLS = 4096
 MOST_ENTRIES = 1 << 26
-_ENTRIES_AT_ONCE = 1 << 22
+ENTRIES_AT_ONCE = 1 << 22
 
 
 class Labels(Sequence[str]):
@@ -162,7 +162,7 @@ class Workload(LinearOperator[np.float64]):
             )
         return np.asarray(np.where(chosen < 0, chosen + self.questions, chosen), dtype=np.intp)
 
-    def chunks(self, entries: int = _ENTRIES_AT_ONCE) -> Iterator[tuple[slice, Floats]]:
+    def chunks(self, entries: int = ENTRIES_AT_ONCE) -> Iterator[tuple[slice, Floats]]:
         """All rows in order, as many at a time as make so many numbers."""
         step = max(1, entries // max(1, self.cells))
         for start in range(0, self.questions, step):
@@ -262,3 +262,84 @@ def checked_size(value: Any, what: str, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise StudyError(f"{what} must be a whole number of at least {least}, got {what}={value!r}")
     return int(value)
+
+
+class Given(Workload):
+    """Any matrix, dense or sparse.
+
+    Args:
+        matrix: A row a question, a column a cell.
+        labels: The questions in words; left out, their numbers.
+        shape_of_cells: Cells of every axis; left out, one axis.
+
+    Raises:
+        QuestionError: If it is not a matrix of finite numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> import sfumato as sf
+        >>> mean = sf.questions.Given([[0, 1, 2, 3]], labels=["sum of scores"])
+        >>> mean @ np.array([1, 0, 2, 1])
+        array([7.])
+    """
+
+    def __init__(
+        self,
+        matrix: Any,
+        labels: Sequence[str] | None = None,
+        *,
+        shape_of_cells: Sequence[int] | None = None,
+    ) -> None:
+        held = _checked_matrix(matrix)
+        shape = (held.shape[1],) if shape_of_cells is None else tuple(shape_of_cells)
+        if math.prod(shape) != held.shape[1]:
+            raise QuestionError(
+                f"a workload must have {math.prod(shape)} columns, one a cell "
+                f"({' × '.join(map(str, shape))}), got shape {held.shape}"
+            )
+        names = None if labels is None else tuple(str(label) for label in labels)
+        super().__init__(held.shape[0], shape, names)
+        self._matrix = held
+
+    def _matmat(self, X: Any) -> Any:
+        return np.asarray(self._matrix @ np.asarray(X, dtype=np.float64))
+
+    def _rmatmat(self, X: Any) -> Any:
+        return np.asarray(self._matrix.T @ np.asarray(X, dtype=np.float64))
+
+    def _rows(self, chosen: NDArray[np.intp]) -> Floats:
+        return as_dense(self._matrix[chosen])
+
+    def _gram(self) -> Floats:
+        return as_dense(self._matrix.T @ self._matrix)
+
+    def sparse(self) -> Any:
+        """The matrix as a `scipy.sparse.csr_array`."""
+        return sparse.csr_array(self._matrix)
+
+
+def _checked_matrix(matrix: Any) -> Any:
+    """A float matrix of our own that nobody can change, or a sparse one."""
+    held: Any
+    if is_sparse(matrix):
+        held = sparse.csr_array(matrix, dtype=np.float64, copy=True)
+        held.sum_duplicates()
+        numbers: Any = held.data
+    else:
+        try:
+            held = np.array(matrix, dtype=np.float64, ndmin=2)
+        except (TypeError, ValueError):
+            raise QuestionError(
+                "a workload must be a matrix of numbers, one row a question and one column a cell, "
+                f"got {type(matrix).__name__}"
+            ) from None
+        numbers = held
+    if held.ndim != 2 or 0 in held.shape:
+        raise QuestionError(
+            "a workload must be a matrix with a row a question and a column a cell, "
+            f"got shape {held.shape}"
+        )
+    if not np.isfinite(numbers).all():
+        raise QuestionError("a workload must hold finite numbers; some are not")
+    numbers.setflags(write=False)
+    return held

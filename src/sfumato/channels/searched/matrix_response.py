@@ -160,9 +160,8 @@ class MatrixResponse(Choice):
 
     def _found(self, edges: Edges, gram: Floats, progress: Callable[[float], None] | None) -> Code:
         """Bits and rates by the solver."""
-        from sfumato.noise.fit import fit
-        from sfumato.noise.rows import rows_of, telling
         from sfumato.noise.search import search_gram
+        from sfumato.noise.strategies import fit, rows_of, telling
         from sfumato.questions.lines import Identity
         from sfumato.questions.reconstruction import reconstruct
 

@@ -1,21 +1,35 @@
-"""Rates and reading for given rows, by turns."""
+"""Strategies: which rows to measure, and the noise and the reading that fit some questions.
+
+A strategy A is a set of linear rows. They are measured with noise, and the questions W = B·A are
+read from them. Fixed strategies have names. For given rows, `fit` alternates between the noise that
+is best for a reading B and the reading that is best for the noise, as in the matrix mechanism of
+Xiang et al. 2020, §3 (docs/mathematics.md, "Matrix mechanism").
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 
 from sfumato.arrays import Floats
-from sfumato.errors import SfumatoError, StudyError
+from sfumato.errors import SfumatoError, StudyError, near
 from sfumato.metrics.edges import Edges
 from sfumato.noise.allocate import allocate
-from sfumato.noise.rows import dense, units_of
+from sfumato.questions.language import AxisLike
 from sfumato.questions.lattice import Lattice
+from sfumato.questions.lines import Identity, Prefixes
+from sfumato.questions.products import Kronecker
 from sfumato.questions.reconstruction import Reader
+from sfumato.questions.trees import Haar, Hierarchy
+from sfumato.questions.workload import Given, Workload, as_dense
+
+FIXED = ("identity", "prefix", "hierarchical", "haar")
 
 ROUGH = 1e-3  # tolerance, and change at which turns end, while rows are still being chosen
 
@@ -27,6 +41,114 @@ _USELESS = 1e-4  # share of the error below which a row says too little to be ke
 _LOST = 1e-10  # share of the questions' squares that may be rounding
 _LEAST_NOISE = 1e-300
 _LEAST_WEIGHT = 1e-8  # relative: with less the solver has trouble
+
+
+def strategy(name: str, values: int, *, size: int | None = None, branching: int = 2) -> Workload:
+    """A fixed strategy over the cells of one axis.
+
+    Args:
+        name: One of "identity", "prefix", "hierarchical" and "haar".
+        values: Number of cells that hold values.
+        size: Number of all cells, "no answer" included; `values` by default. A cell beyond the
+            values gets a row of its own.
+        branching: Children per node, for "hierarchical".
+
+    Raises:
+        StudyError: If there is no strategy of that name.
+    """
+    size = values if size is None else size
+    kinds: dict[str, Callable[[], Workload]] = {
+        "identity": lambda: Identity(size),
+        "prefix": lambda: Prefixes(values, size=size),
+        "hierarchical": lambda: Hierarchy(values, branching, size=size),
+        "haar": lambda: Haar(values, size=size),
+    }
+    if name not in kinds:
+        raise StudyError(
+            f"strategy must be known or a matrix, got strategy={name!r}: {near(name, kinds)}"
+        )
+    made = kinds[name]()
+    if size == values or name == "identity":
+        return made
+    aside = sparse.csr_array(([1.0], ([0], [size - 1])), shape=(1, size))
+    return Given(sparse.vstack([made.sparse(), aside], format="csr"))
+
+
+def rows_of(name: str, size: int, branching: int = 2) -> Floats:
+    """The rows of a fixed strategy as a matrix, without those that are the same for all cells.
+
+    Args:
+        name: The strategy's name.
+        size: Number of cells.
+        branching: Children per node, for "hierarchical".
+
+    Example:
+        >>> rows_of("prefix", 3).tolist()
+        [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
+    """
+    return telling(strategy(name, size, branching=branching).dense())
+
+
+def over_axes(name: str, axes: Sequence[AxisLike]) -> Workload:
+    """Every combination of the rows of a fixed strategy on each axis.
+
+    Args:
+        name: The strategy's name; an axis without an order is measured cell by cell.
+        axes: The axes, in order.
+    """
+    factors = [
+        strategy(name, axis.domain.size, size=axis.size)
+        if axis.domain.ordered and axis.domain.size > 1
+        else Identity(axis.size)
+        for axis in axes
+    ]
+    return factors[0] if len(factors) == 1 else Kronecker(factors)
+
+
+def balls(edges: Edges, most: int = 1024) -> Floats:
+    """Cells within each distance of each cell: what prefixes are on a line, for any E.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> from sfumato.metrics.distance import LineMetric
+        >>> from sfumato.metrics.edges import edges_of
+        >>> balls(edges_of(LineMetric.equal(Fraction(1), 3))).tolist()
+        [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 1.0, 0.0]]
+    """
+    distance = edges.distances()
+    each = max(1, most // edges.size)
+    found = []
+    for row in distance:
+        levels = np.unique(row[np.isfinite(row)])
+        if len(levels) > each:  # the cell alone is at hand anyway; small ones say most
+            levels = levels[np.unique(np.geomspace(2, len(levels), each).astype(int)) - 1]
+        found.append(row <= levels[:, None])
+    return distinct(telling(np.concatenate(found).astype(np.float64)))
+
+
+def telling(rows: Floats) -> Floats:
+    """Rows that are not the same for all cells."""
+    result: Floats = rows[np.ptp(rows, axis=1) > 0]
+    return result
+
+
+def canonical(rows: Floats) -> Floats:
+    """Rows up to what the number of people tells anyway: shifted, scaled and turned."""
+    moved = rows - rows[:, :1]
+    first = moved[np.arange(len(rows)), (moved != 0).argmax(axis=1)]
+    result: Floats = moved / first[:, None] + 0.0
+    return result
+
+
+def distinct(rows: Floats) -> Floats:
+    """Rows without those that say the same as an earlier one."""
+    _, places = np.unique(canonical(rows), axis=0, return_index=True)
+    return rows[np.sort(places)]
+
+
+def units_of(lattice: Lattice) -> Floats:
+    """The lattice's unit of every row, as doubles."""
+    return np.array([float(unit) for unit in lattice.units])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +172,7 @@ class Fitted:
     @property
     def rows(self) -> Floats:
         """The strategy as a matrix of doubles."""
-        return dense(self.lattice)
+        return as_dense(self.lattice.matrix())
 
     @property
     def speed(self) -> Floats:

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from sfumato.errors import QuestionError, near
-from sfumato.questions.given import Asked, Given
 from sfumato.questions.language import Question, split, unquoted, weights
-from sfumato.questions.lines import Identity, Prefixes, Ranges, Total
-from sfumato.questions.products import Kronecker, KWay, Marginals, Stacked
-from sfumato.questions.words import AxisWords
-from sfumato.questions.workload import Workload, is_sparse
+from sfumato.questions.lines import AxisWords, Identity, Prefixes, Ranges, Total
+from sfumato.questions.products import Asked, Kronecker, KWay, Marginals, Stacked
+from sfumato.questions.workload import Given, Workload, is_sparse
 
 if TYPE_CHECKING:
     from sfumato.study.axis import Axis
