@@ -82,7 +82,6 @@ def test_import_loads_neither_numpy_nor_a_part_of_the_package() -> None:
     assert "numpy" not in found
 
 
-@UNFINISHED
 @pytest.mark.parametrize("arguments", ["--help", "--version"])
 def test_the_command_line_shows_its_help_without_numpy(arguments: str) -> None:
     found = loaded(f"""

@@ -18,14 +18,14 @@ from typer.testing import CliRunner, Result
 
 import sfumato as sf
 from sfumato.cli import app
-from sfumato.cli.examples import EXAMPLES
+from sfumato.cli.commands import COMMANDS, load
 
 AXES = (
     "age: integers 0..99, distance 0.5",
     "region: categories north|south|east, uniform 1, optional",
 )
-COMMANDS = ["new", "explain", "plan", "compare", "audit", "encode", "tally"]
-COMMANDS += ["ask", "quantile", "histogram", "heatmap", "release", "ledger", "simulate", "demo"]
+NAMES = ["new", "explain", "plan", "compare", "audit", "encode", "tally"]
+NAMES += ["ask", "quantile", "histogram", "heatmap", "release", "ledger", "simulate", "demo"]
 
 Run = Callable[..., Result]
 
@@ -90,15 +90,20 @@ def test_version_is_the_packages(run: Run) -> None:
 
 def test_help_lists_commands_in_the_order_of_work(run: Run) -> None:
     text = run("--help").stdout
-    places = [text.index(f"│ {name} ") for name in COMMANDS]
+    places = [text.index(f"│ {name} ") for name in NAMES]
     assert places == sorted(places)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", NAMES)
 def test_help_of_every_command_has_examples_and_json(run: Run, name: str) -> None:
     text = run(name, "--help").stdout
-    assert EXAMPLES[name][0] in text
+    assert COMMANDS[name].examples.splitlines()[1] in text
     assert "--json" in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_list_of_commands_says_what_each_says_itself(name: str) -> None:
+    assert load(name).help.split("\n\n")[0] == COMMANDS[name].summary
 
 
 def test_new_writes_the_study_that_its_flags_describe(run: Run, study: sf.Study) -> None:

@@ -17,7 +17,7 @@ import sfumato as sf
 from sfumato.channels.base import Choice
 from sfumato.cli import app, designing
 from sfumato.cli.choice_language import parse_choice, parse_protection
-from sfumato.cli.failing import CommandError
+from sfumato.cli.commands import CommandError
 
 Run = Callable[..., Result]
 

@@ -1,17 +1,13 @@
-"""The command line: one command a verb, in the order in which a study is lived through."""
+"""The command line: one command per verb, in the order in which a study uses them."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from sfumato import __version__
-from sfumato.cli import asking, collecting, designing, planning, releasing, trying
-from sfumato.cli.examples import EXAMPLES
-from sfumato.cli.failing import Commands
+from sfumato.cli.commands import COMMANDS, Commands
 
 __all__ = ["app", "main"]
 
@@ -46,34 +42,9 @@ def _sfumato(
     """Private counting: near values melt together, far ones stay apart, the picture is sharp."""
 
 
-def _add(panel: str, command: Callable[..., Any]) -> None:
-    """Make a command known under its function's name, with examples below its help."""
-    lines = [f"  {line}" for line in EXAMPLES[command.__name__]]
-    # Paragraphs on one line each: the terminal decides where they break.
-    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
-    app.command(
-        command.__name__,
-        help="\n\n".join(" ".join(text.split()) for text in paragraphs),
-        epilog="\n".join(["[bold]Examples[/bold]", *lines]),
-        rich_help_panel=panel,
-    )(command)
-
-
-for _panel, _commands in {
-    "Write a study": (
-        designing.new,
-        designing.explain,
-        planning.plan,
-        planning.compare,
-        designing.audit,
-    ),
-    "Collect": (collecting.encode, collecting.tally),
-    "Ask": (asking.ask, asking.quantile, asking.histogram, asking.heatmap),
-    "Release from a whole table": (releasing.release, releasing.ledger),
-    "Try it out": (trying.simulate, trying.demo),
-}.items():
-    for _command in _commands:
-        _add(_panel, _command)
+for _name, _command in COMMANDS.items():
+    # Only the name and the line are listed: `Commands` loads the function when it is needed.
+    app.command(_name, help=_command.summary, rich_help_panel=_command.panel)(lambda: None)
 
 
 def main() -> None:

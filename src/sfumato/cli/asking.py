@@ -12,7 +12,7 @@ from rich.text import Text
 
 from sfumato.cli import pictures, showing
 from sfumato.cli.collecting import load_tally
-from sfumato.cli.failing import CommandError
+from sfumato.cli.commands import CommandError
 from sfumato.cli.files import AsJson, Force, StudyFile, TallyFile, load_study, target
 from sfumato.collect.tally import Tally
 from sfumato.estimation.answers import Answer, Answers

@@ -12,7 +12,7 @@ from typing import Any
 
 from sfumato.channels.base import Choice
 from sfumato.cli.choice_language import CHOICE, parse_choice
-from sfumato.cli.failing import CommandError
+from sfumato.cli.commands import CommandError
 from sfumato.domains.registry import domain_from_dict
 from sfumato.errors import StudyError, TooLargeError, near
 from sfumato.metrics.base import Metric

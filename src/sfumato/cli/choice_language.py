@@ -11,7 +11,7 @@ from typing import Any
 
 from sfumato.channels.base import Choice
 from sfumato.channels.registry import REGISTRY, choice_from_dict
-from sfumato.cli.failing import CommandError
+from sfumato.cli.commands import CommandError
 from sfumato.errors import near
 from sfumato.metrics.uniform import Uniform
 

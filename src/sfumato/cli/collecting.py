@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import typer
 
 from sfumato.cli import people, showing
-from sfumato.cli.failing import CommandError
+from sfumato.cli.commands import CommandError
 from sfumato.cli.files import AsJson, Force, StudyFile, load_study, suffix, target
 from sfumato.cli.showing import Seen
 from sfumato.collect import parquet as wire

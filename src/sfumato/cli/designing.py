@@ -16,7 +16,7 @@ from sfumato.channels.registry import choice_to_dict
 from sfumato.cli import interview, showing
 from sfumato.cli.axis_language import parse_axis
 from sfumato.cli.choice_language import PROTECTION, parse_choice, parse_protection
-from sfumato.cli.failing import CommandError
+from sfumato.cli.commands import CommandError
 from sfumato.cli.files import AsJson, Force, StudyFile, load_study, target
 from sfumato.metrics.uniform import Uniform, UniformMetric
 from sfumato.study.axis import Axis

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sfumato.cli.failing import CommandError
+from sfumato.cli.commands import CommandError
 from sfumato.study.study import Study
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file, .toml.")]

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from sfumato.cli import showing
 from sfumato.cli.asking import PLOTS
-from sfumato.cli.failing import CommandError
+from sfumato.cli.commands import CommandError
 from sfumato.cli.files import AsJson, Force, StudyFile, load_study, target
 from sfumato.cli.trying import read_counts
 from sfumato.domains.reals import Reals

@@ -12,7 +12,7 @@ from rich.text import Text
 from sfumato import central
 from sfumato.cli import people, showing
 from sfumato.cli.asking import Plot, check_plot, draw_answers
-from sfumato.cli.failing import CommandError
+from sfumato.cli.commands import CommandError
 from sfumato.cli.files import AsJson, Force, StudyFile, load_study, suffix, target
 from sfumato.errors import near
 from sfumato.randomness.bits import SecureBits, SeededBits

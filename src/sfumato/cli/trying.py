@@ -16,7 +16,7 @@ from rich.text import Text
 from sfumato.cli import people, showing
 from sfumato.cli.asking import Method, answer_all, answers_document, opened, show_answers
 from sfumato.cli.collecting import add_up
-from sfumato.cli.failing import CommandError
+from sfumato.cli.commands import CommandError
 from sfumato.cli.files import AsJson, Force, StudyFile, load_study, target
 from sfumato.collect.tally import Tally
 from sfumato.domains.reading import read_numbers

@@ -1,0 +1,260 @@
+"""The commands: where each one is, what it does in a line, and examples that tell one story.
+
+A command's module is loaded when the command runs or shows its own help. The list of all commands
+needs the table alone, which keeps `sfumato --help` fast.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import textwrap
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from sfumato.errors import SfumatoError
+
+
+class CommandError(SfumatoError, ValueError):
+    """A command that cannot be carried out as it was written."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command before it is loaded.
+
+    Attributes:
+        panel: The heading under which the help lists it.
+        module: The module of this package that has a function of the command's name.
+        summary: The first paragraph of that function's docstring.
+        examples: Lines for a shell, shown below its help.
+    """
+
+    panel: str
+    module: str
+    summary: str
+    examples: str
+
+
+COMMANDS: dict[str, Command] = {
+    "new": Command(
+        "Write a study",
+        "designing",
+        "Write a study: what is asked, and how strongly every answer is protected.",
+        r"""
+sfumato new commute.toml
+sfumato new commute.toml \
+  --axis "age: integers 0..99, distance 0.2" \
+  --axis "income: reals 0..200000 in 64, distance 1 per 10000" \
+  --axis "region: categories north|south|east, uniform 1, optional" \
+  --axis "visit: dates 2024-01-01..2024-12-29 by 1 week, distance 1 per week" \
+  --axis "pickup: times 00:00..24:00 by 15 min, distance 1 per hour"
+sfumato new rating.toml --axis "rating: integers 1..8, distance 0.3" --people 1000
+sfumato new trips.toml --protect "uniform 1" --mechanism "hierarchical branching=2" \
+  --axis "hour: integers 0..23" --axis "zone: integers 0..63"
+""",
+    ),
+    "explain": Command(
+        "Write a study",
+        "designing",
+        "Say in plain words what a study promises to each person.",
+        r"""
+sfumato explain commute.toml
+sfumato explain commute.toml --json
+""",
+    ),
+    "plan": Command(
+        "Write a study",
+        "planning",
+        "Say how large errors will be, before anybody is asked.",
+        r"""
+sfumato plan commute.toml --people 100000
+sfumato plan commute.toml --people 100000 --ask "age=18..30" --want 0.005
+sfumato plan commute.toml --people 100000 --prior counts.csv --plot plan.png
+sfumato plan commute.toml --people 10000 --method likelihood
+""",
+    ),
+    "compare": Command(
+        "Write a study",
+        "planning",
+        "Compare all channels that fit each axis, by the error to expect of typical questions.",
+        r"""
+sfumato compare commute.toml --people 100000 --method unbiased
+sfumato compare commute.toml --people 10000 --json
+""",
+    ),
+    "audit": Command(
+        "Write a study",
+        "designing",
+        "Check exactly that a study keeps its promise; exit code 1 if it does not.",
+        r"""
+sfumato audit commute.toml
+sfumato audit commute.toml --json
+""",
+    ),
+    "encode": Command(
+        "Collect",
+        "collecting",
+        "Perturb people's values: only the reports may leave the device.",
+        r"""
+sfumato encode commute.toml people.csv --out reports.parquet
+sfumato encode commute.toml people.csv.gz --out reports.parquet --force
+""",
+    ),
+    "tally": Command(
+        "Collect",
+        "collecting",
+        "Reduce reports to what answers need; tallies among the files are added.",
+        r"""
+sfumato tally commute.toml monday.parquet tuesday.parquet --out tally.parquet
+sfumato tally commute.toml tally.parquet wednesday.parquet --out all.parquet
+""",
+    ),
+    "ask": Command(
+        "Ask",
+        "asking",
+        "Ask how many people satisfy conditions, and get answers with their error.",
+        r"""
+sfumato ask commute.toml tally.parquet "age=18..30, region=north|south"
+sfumato ask commute.toml tally.parquet "age=65.." --where region=north --fraction
+sfumato ask commute.toml tally.parquet --mean income --level 0.99
+""",
+    ),
+    "quantile": Command(
+        "Ask",
+        "asking",
+        "Show below which value given shares of people lie, in the axis' own units.",
+        r"""
+sfumato quantile commute.toml tally.parquet age
+sfumato quantile commute.toml tally.parquet age 0.1 0.5 0.9 --where region=north
+""",
+    ),
+    "histogram": Command(
+        "Ask",
+        "asking",
+        "Show how many people are in each cell of an axis.",
+        r"""
+sfumato histogram commute.toml tally.parquet age --bins 10
+sfumato histogram commute.toml tally.parquet age --plot age.html
+""",
+    ),
+    "heatmap": Command(
+        "Ask",
+        "asking",
+        "Show how many people are in each pair of cells of two axes.",
+        r"""
+sfumato heatmap commute.toml tally.parquet age region --bins 10
+sfumato heatmap commute.toml tally.parquet age income --plot map.png
+""",
+    ),
+    "release": Command(
+        "Release from a whole table",
+        "releasing",
+        "Answer questions about a whole table that you hold, and enter the cost in a ledger.",
+        r"""
+sfumato release commute.toml people.csv --ledger commute.ledger --spend 1/4 \
+  --ask "age=18..30" --ask "age=65.., region=north"
+sfumato release commute.toml people.csv --ledger commute.ledger --spend age=1/8 \
+  --workload "ranges of age" --strategy prefix --out ages.json
+sfumato release commute.toml people.csv --ledger commute.ledger --spend 1/8 --mean age
+sfumato release commute.toml people.csv --spend 1/4 --workload "2-way" --plan
+""",
+    ),
+    "ledger": Command(
+        "Release from a whole table",
+        "releasing",
+        "Begin the ledger of a table, or show what has been spent and what is left.",
+        r"""
+sfumato ledger new commute.ledger commute.toml
+sfumato ledger new commute.ledger commute.toml --total 2
+sfumato ledger show commute.ledger
+""",
+    ),
+    "simulate": Command(
+        "Try it out",
+        "trying",
+        "Encode and tally in one step with repeatable noise, for experiments.",
+        r"""
+sfumato simulate commute.toml people.csv --seed 7 --out tally.parquet
+sfumato simulate commute.toml --counts counts.csv --seed 7 --ask "age=18..30"
+""",
+    ),
+    "demo": Command(
+        "Try it out",
+        "trying",
+        "Run a whole study on made-up people, and compare the answers with the truth.",
+        r"""
+sfumato demo
+sfumato demo --out tour --people 20000 --seed 7
+""",
+    ),
+}
+
+
+def load(name: str) -> Any:
+    """A command, with all of its parameters and examples below its help."""
+    command = COMMANDS[name]
+    function = getattr(import_module(f"sfumato.cli.{command.module}"), name)
+    # Paragraphs on one line each: the terminal decides where they break.
+    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+    app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    app.command(
+        name,
+        help="\n\n".join(" ".join(text.split()) for text in paragraphs),
+        epilog="\n".join(
+            ["[bold]Examples[/bold]", textwrap.indent(command.examples.strip(), "  ")]
+        ),
+    )(function)
+    return typer.main.get_command(app)
+
+
+class Commands(TyperGroup):
+    """The commands of the table, loaded one at a time; their refusals take one line.
+
+    Where --json is given, a refusal is one JSON document.
+    """
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Find a command by its name, and load it.
+
+        Args:
+            ctx: The context of the whole command line.
+            args: The command's name and what follows it.
+        """
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found if name is None else load(name), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; anything but a refusal passes through."""
+        as_json = "--json" in [*getattr(ctx, "_protected_args", []), *ctx.args]
+        try:
+            return super().invoke(ctx)
+        except SfumatoError as error:
+            message = str(error)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            place = f" {str(error.filename)!r}" if error.filename else ""
+            message = f"cannot use the file{place}: {error.strerror or 'unknown cause'}"
+        except typer.TyperException as error:
+            if not as_json:
+                raise
+            message = error.format_message()
+        _refuse(" ".join(message.splitlines()), as_json=as_json)
+        raise typer.Exit(2)
+
+
+def _refuse(message: str, *, as_json: bool) -> None:
+    """Say what is wrong, where the caller looks for it."""
+    if as_json:
+        typer.echo(json.dumps({"error": message}, ensure_ascii=False))
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    line = Text.assemble(("error:", "bold red"), " ", message)
+    Console(stderr=True, highlight=False).print(line, soft_wrap=True)
