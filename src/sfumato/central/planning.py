@@ -16,9 +16,8 @@ from sfumato.central.space import Space
 from sfumato.central.spending import Spending
 from sfumato.central.strategies import QUESTIONS
 from sfumato.errors import QuestionError, SfumatoError, StudyError, near
-from sfumato.estimation.answers import format_to
 from sfumato.noise.strategies import FIXED
-from sfumato.planning.plan import text_table
+from sfumato.text import format_to, text_table
 
 if TYPE_CHECKING:
     from sfumato.study.study import Study

@@ -20,10 +20,10 @@ from sfumato.central.ledger import Ledger
 from sfumato.central.space import Space
 from sfumato.central.spending import Spending
 from sfumato.errors import FormatError, QuestionError, SfumatoError, StudyError, near
-from sfumato.estimation.answers import Answer, Answers, format_to
+from sfumato.estimation.answers import Answer, Answers
 from sfumato.files import write_whole
-from sfumato.planning.plan import text_table
 from sfumato.randomness.bits import BitSource, SecureBits
+from sfumato.text import format_to, text_table
 
 FORMAT = 1
 KIND = "sfumato release"

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from sfumato.cli.showing import bar, between, level_text, table
-from sfumato.estimation.answers import NO_REPORTS, Answers, format_to
+from sfumato.estimation.answers import NO_REPORTS, Answers
+from sfumato.text import format_to
 
 _SHADES = "░▒▓█"
 _ASCII_SHADES = ".:*#"

@@ -23,9 +23,10 @@ from sfumato.planning.bins import BinPlan, plan_bins
 from sfumato.planning.compare import COLUMNS, METHODS
 from sfumato.planning.expected_error import RUNS
 from sfumato.planning.inverse import epsilon_for, people_for
-from sfumato.planning.plan import Plan, percent
+from sfumato.planning.plan import Plan
 from sfumato.study.joint import COLUMN
 from sfumato.study.study import Study
+from sfumato.text import percent
 
 People = Annotated[int, typer.Option("--people", metavar="N", help="How many people will answer.")]
 PriorOption = Annotated[

@@ -16,7 +16,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from sfumato.estimation.answers import Answer, format_to
+from sfumato.estimation.answers import Answer
+from sfumato.text import format_to
 
 # How much of how much is done.
 Seen = Callable[..., None]

@@ -22,10 +22,10 @@ from sfumato.collect.tally import Tally
 from sfumato.domains.reading import read_numbers
 from sfumato.domains.tables import read_table
 from sfumato.errors import DataError, TooLargeError, rows
-from sfumato.estimation.answers import format_to
 from sfumato.randomness.bits import SeededBits
 from sfumato.study.axis import Axis
 from sfumato.study.study import Study
+from sfumato.text import format_to
 
 if TYPE_CHECKING:
     from sfumato.demo.page import DemoRow

@@ -11,10 +11,11 @@ from statistics import median
 
 from sfumato.arrays import Floats
 from sfumato.collect.tally import Tally
-from sfumato.estimation.answers import Answer, Answers, format_to
+from sfumato.estimation.answers import Answer, Answers
 from sfumato.plots import interactive, style
 from sfumato.study.guarantee import odds
 from sfumato.study.study import Study
+from sfumato.text import format_to
 
 _UNITS = {"people": "", "share": "%", "years": "", "minutes": ""}
 

@@ -14,6 +14,7 @@ from scipy.special import ndtri
 
 from sfumato.arrays import Floats
 from sfumato.errors import MismatchError, QuestionError
+from sfumato.text import format_to
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -429,20 +430,3 @@ class Answers:
         )
         more = f"<p>… {len(table) - most} more</p>" if len(table) > most else ""
         return f"<table><tr>{head}</tr>{body}</table>{more}"
-
-
-def format_to(value: float, error: float) -> str:
-    """A number rounded to two significant digits of its error, with thousands separated.
-
-    Example:
-        >>> format_to(12_343.2, 211.7), format_to(0.12345, 0.0021), format_to(3.0, 0.0)
-        ('12,340', '0.1235', '3')
-    """
-    if not math.isfinite(value):
-        return str(value)
-    if error > 0 and math.isfinite(error):
-        decimals = 1 - math.floor(math.log10(error))
-    else:
-        decimals = 0 if value == round(value) else 6
-    rounded = round(value, decimals)
-    return f"{rounded + 0.0:,.{max(decimals, 0)}f}"

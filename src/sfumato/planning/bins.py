@@ -24,13 +24,12 @@ from sfumato.arrays import Floats
 from sfumato.channels.base import Channel
 from sfumato.domains.reals import Reals
 from sfumato.errors import StudyError
-from sfumato.estimation.answers import format_to
 from sfumato.estimation.likelihood import LikelihoodEstimate
 from sfumato.exact import rational
 from sfumato.metrics.base import Metric
 from sfumato.planning.expected_error import Method, checked_people
-from sfumato.planning.plan import percent, text_table
 from sfumato.study.axis import Axis
+from sfumato.text import format_to, percent, text_table
 
 if TYPE_CHECKING:
     from sfumato.study.study import Study

@@ -15,7 +15,6 @@ from sfumato.channels.registry import REGISTRY
 from sfumato.channels.searched.extremal import Extremal
 from sfumato.channels.searched.matrix_response import MatrixResponse
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.estimation.answers import format_to
 from sfumato.metrics.cells import TableMetric
 from sfumato.planning.expected_error import (
     RUNS,
@@ -26,9 +25,9 @@ from sfumato.planning.expected_error import (
     typical_of,
     typical_of_records,
 )
-from sfumato.planning.plan import percent, text_table
 from sfumato.planning.priors import Prior, prior_of
 from sfumato.planning.simulate import Simulated, simulate
+from sfumato.text import format_to, percent, text_table
 
 if TYPE_CHECKING:
     from sfumato.study.study import Study

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import QuestionError, near
-from sfumato.estimation.answers import format_to, normal_quantile
+from sfumato.estimation.answers import normal_quantile
+from sfumato.text import format_to, percent, text_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,29 +160,3 @@ _HOW = {
     "simulated": "root mean squares over simulated tallies",
     "reported": "those the answers would report",
 }
-
-
-def percent(share: float) -> str:
-    """A share as a percentage to two significant digits.
-
-    Example:
-        >>> percent(0.0021234), percent(0.5)
-        ('0.21%', '50%')
-    """
-    return f"{format_to(100 * share, 100 * share)}%"
-
-
-def text_table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    """Lines of a plain table; columns of numbers are set to the right."""
-    table = [columns, *rows]
-    widths = [max(len(row[k]) for row in table) for k in range(len(columns))]
-    words = [any(row[k][:1].isalpha() for row in rows) for k in range(len(columns))]
-
-    def line(row: tuple[str, ...]) -> str:
-        parts = [
-            cell.ljust(width) if word else cell.rjust(width)
-            for cell, width, word in zip(row, widths, words, strict=True)
-        ]
-        return "  ".join(parts).rstrip()
-
-    return [line(columns), "  ".join("-" * width for width in widths), *map(line, rows)]

@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import Floats
 from sfumato.errors import QuestionError, TooLargeError
-from sfumato.estimation.answers import Answers, format_to
+from sfumato.estimation.answers import Answers
 from sfumato.plots import style
 from sfumato.plots.style import ERROR, ESTIMATE, FONT, INK, TRUTH, Spec
+from sfumato.text import format_to
 
 MOST_CELLS = 250_000
 _BAND = "rgba(47, 111, 159, 0.25)"
