@@ -30,7 +30,7 @@ import sfumato as sf
 from benchmarks.pages import markdown
 from reproduction import records
 from sfumato import central
-from sfumato.central.base import Prepared
+from sfumato.central.mechanism import Prepared
 
 Floats = NDArray[np.float64]
 

@@ -22,10 +22,9 @@ from types import FrameType
 from typing import Any
 
 import sfumato as sf
-from sfumato import central
+from sfumato import central, files
 from sfumato.central import chain
 from sfumato.central import ledger as module
-from sfumato.collect import parquet as wire
 
 SHARES = tuple(Fraction(k, 37) for k in (1, 2, 5))
 WRITERS = 3
@@ -33,7 +32,7 @@ DIED = 9
 SHUT_OUT = 8
 _MOST_LINES = 6_000  # of a writer's life: some three releases
 _MOST_SECONDS = 0.1
-_FILES = tuple(str(file.__file__) for file in (module, chain, wire))
+_FILES = tuple(str(file.__file__) for file in (module, chain, files))
 
 Break = Callable[[], object]
 
@@ -45,7 +44,7 @@ def _unlocked() -> None:
 
 def _in_place() -> None:
     """Write over the file instead of replacing it."""
-    wire.write_whole = lambda path, write: write(Path(path))
+    module.write_whole = lambda path, write: write(Path(path))  # type: ignore[assignment]
 
 
 @contextlib.contextmanager

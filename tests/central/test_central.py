@@ -15,12 +15,11 @@ from matplotlib.text import Text
 
 import sfumato as sf
 from sfumato import central
-from sfumato.central.base import Outcome, margins_of
-from sfumato.central.intervals import quick_reaches
-from sfumato.central.margins import margin
-from sfumato.central.measuring import Measurements
-from sfumato.central.strategies import FIXED
+from sfumato.central.measurements import Measurements, quick_reaches
+from sfumato.central.mechanism import Outcome, margins_of
+from sfumato.central.space import margin
 from sfumato.noise.allocate import Allocation, allocate
+from sfumato.noise.strategies import FIXED
 from sfumato.randomness.bits import SeededBits
 from sfumato.randomness.laplace_sums import laplace_variance, sum_quantile
 
@@ -333,7 +332,7 @@ def test_one_range_released_takes_one_allocation_and_reads_no_study(
         allocations.append(options["method"])
         return allocate(*args, **options)
 
-    monkeypatch.setattr("sfumato.central.strategies.allocate", counted)
+    monkeypatch.setattr("sfumato.central.designs.allocate", counted)
     monkeypatch.setattr(sf.Study, "from_toml", lambda *_, **__: pytest.fail("read again"))
     central.release(data, central.Laplace(["age=1..3"]), spend="1/4", ledger=ledger)
     assert allocations == ["exact"]

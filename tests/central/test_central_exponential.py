@@ -27,8 +27,13 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.central import accuracy
-from sfumato.central.exponential import Exponential, PreparedExponential
-from sfumato.central.sensitivity import alone, common_steps, least_rate
+from sfumato.central.exponential import (
+    Exponential,
+    PreparedExponential,
+    alone,
+    common_steps,
+    least_rate,
+)
 from sfumato.central.small_database import PreparedSmallDB, SmallDB, small_databases
 from sfumato.central.space import Space
 from sfumato.errors import StudyError, TooLargeError

@@ -19,7 +19,7 @@ import sfumato as sf
 from sfumato.central.exponential import Exponential
 from sfumato.central.laplace import Laplace
 from sfumato.central.means import Means
-from sfumato.central.measuring import Measurements
+from sfumato.central.measurements import Measurements
 from sfumato.central.multiplicative_weights import MWEM
 from sfumato.central.small_database import SmallDB
 from sfumato.central.space import Space

@@ -22,7 +22,7 @@ from sfumato.central.means import Means
 from sfumato.central.multiplicative_weights import MWEM
 from sfumato.central.small_database import SmallDB
 from sfumato.central.space import Space
-from sfumato.central.spending import Spend
+from sfumato.central.spend import Spend
 from sfumato.errors import QuestionError, SfumatoError, StudyError, TooLargeError
 
 STUDY = sf.Study(

@@ -14,8 +14,7 @@ import pytest
 import sfumato as sf
 from sfumato import central
 from sfumato.central import chain
-from sfumato.central.affording import worst_share
-from sfumato.central.spending import Spend, scaled_metric
+from sfumato.central.spend import Spend, scaled_metric, worst_share
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.distance import LineMetric

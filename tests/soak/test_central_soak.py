@@ -32,6 +32,7 @@ from scipy import stats
 
 import sfumato as sf
 from sfumato import central
+from sfumato.central.mechanism import margins_of
 from sfumato.central.multiplicative_weights import PreparedMWEM
 from sfumato.central.small_database import small_databases
 from sfumato.exact import at_most_exp
@@ -172,7 +173,7 @@ def test_single_questions_are_covered_exactly_as_often(seed: int, record_propert
         study, counts = surveyed(rng)
         mechanism = central.Laplace([question], "questions", level=level)
         prepared = mechanism.prepare(central.Space(study), 700)
-        truth = prepared.asked.workload @ central.base.margins_of(
+        truth = prepared.asked.workload @ margins_of(
             counts, study.shape, prepared.asked.axes
         ).astype(float)
         full, narrow = held(prepared, counts, truth, runs, seed)

@@ -10,28 +10,26 @@ from typing import Any, Literal
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.central import strategies
-from sfumato.central.base import Counts, Expected, Outcome, question_answers
-from sfumato.central.biasing import bend
-from sfumato.central.margins import AboutQuestions, Margin, in_words, margin
-from sfumato.central.measuring import Measurements, checked_weights, worst_bias
-from sfumato.central.space import Space
-from sfumato.central.strategies import BEST, NAMES, QUESTIONS, Design
-from sfumato.errors import StudyError, TooLargeError, near
+from sfumato.central.designs import (
+    BEST,
+    NAMES,
+    QUESTIONS,
+    Design,
+    bent_design,
+    best_design,
+    fixed,
+    searched,
+    themselves,
+)
+from sfumato.central.measurements import checked_weights, worst_bias
+from sfumato.central.mechanism import AboutQuestions, Counts, Expected, Outcome, question_answers
+from sfumato.central.space import Margin, Space, in_words, margin
+from sfumato.errors import StudyError, near
 from sfumato.estimation.answers import Answers, normal_quantile
-from sfumato.noise.allocate import allocate
-from sfumato.noise.strategies import FIXED
-from sfumato.questions.lattice import Lattice
-from sfumato.questions.workload import Workload
+from sfumato.questions.workload import Workload, as_dense
 from sfumato.randomness.bits import BitSource
-from sfumato.study.axis import Axis
 
 METHODS = ("exact", "equal", "shared", "psa")
-_MOST_BENT = 1 << 24
-_MOST_A_CELL = 4
-_ALIKE = 1e-9
-_MOST_COMPARED = 128  # cells up to which strategies are tried unasked: a second or so
-_MOST_READ_FROM = 256  # the same where questions are many: some seconds, where they take minutes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -224,82 +222,15 @@ class Laplace:
     def _design(self, space: Space, asked: Margin, weights: Floats, n: int) -> Design:
         """What is measured."""
         if self.bias == "optimised":
-            return _bent(asked, weights, n, self.allocation)
+            return bent_design(asked, weights, n, self.allocation)
         if self.strategy == QUESTIONS:
-            return strategies.themselves(asked, weights, self.allocation)
+            return themselves(asked, weights, self.allocation)
         axes = [space.study.axes[axis] for axis in asked.axes]
         if self.strategy == "searched":
-            return strategies.searched(asked, axes, weights)
+            return searched(asked, axes, weights)
         if self.strategy == BEST:
             return best_design(asked, axes, weights, self.allocation)
-        return strategies.fixed(asked, self.strategy, axes, weights, self.allocation)
-
-
-def best_design(asked: Margin, axes: Sequence[Axis], weights: Floats, method: str) -> Design:
-    """The least total error: of the questions themselves, of strategies where cells are few.
-
-    A single question whose coefficients take two values, such as a range, is measured itself. Read
-    from rows A as r·A at rates u, its variance is Σ_k 2·r_k²/u_k² where noise is continuous. By
-    itself it could have the rate min_ij d(i, j)/|q_i − q_j| ≥ min_k u_k/|r_k|, since
-    d(i, j) ≥ Σ_k u_k·|A_ki − A_kj|: its own variance is at most the largest term of that sum. With
-    more values its lattice may be finer than that of the rows, whose noise can then be less.
-    """
-    found: list[Design] = []
-    refused: list[StudyError | TooLargeError] = []
-    cells = asked.workload.cells
-    # Many questions about few cells take long to measure, and are better read from fewer rows.
-    many = asked.workload.questions > _MOST_A_CELL * cells
-    compared = cells <= _MOST_COMPARED and not _is_one_range(asked.workload)
-    names = (QUESTIONS, *FIXED) if compared else (QUESTIONS,)
-    for name in FIXED if many and cells <= _MOST_READ_FROM else names:
-        try:
-            if name == QUESTIONS:
-                found.append(strategies.themselves(asked, weights, method))
-            else:
-                found.append(strategies.fixed(asked, name, axes, weights, method))
-        except (StudyError, TooLargeError) as error:
-            refused.append(error)
-    if not found and many:  # too many to be read from anything
-        return strategies.themselves(asked, weights, method)
-    if not found:
-        raise refused[0]
-    errors = [float(weights @ design.variances) for design in found]
-    # Rounding must not decide: what is as good comes first, the questions themselves before all.
-    least = min(errors) * (1 + _ALIKE)
-    return next(design for design, error in zip(found, errors, strict=True) if error <= least)
-
-
-def _is_one_range(workload: Workload) -> bool:
-    """Whether there is a single question, whose coefficients take at most two values."""
-    return workload.questions == 1 and len(np.unique(workload.dense())) <= 2
-
-
-def _bent(asked: Margin, weights: Floats, n: int, method: str) -> Design:
-    """Rows that are slightly wrong, if they have the smaller error."""
-    if asked.workload.questions * asked.workload.cells > _MOST_BENT:
-        raise TooLargeError(
-            f"bias='optimised' needs the matrix of {asked.workload.questions:,} questions × "
-            f"{asked.workload.cells:,} cells, beyond {_MOST_BENT:,} entries: use bias='none'"
-        )
-    rows = asked.workload.dense()
-    plain: Design | None = None
-    scales: Floats = np.ones(len(rows))
-    try:
-        plain = strategies.themselves(asked, weights, method)
-        scales = np.sqrt(plain.variances / 2)
-    except StudyError:
-        if len(rows) > 1:
-            raise
-    bent = bend(rows, asked.edges, n, weights, scales)
-    lattice = Lattice.of(bent.rows)
-    found = allocate(lattice, asked.edges, weights=weights, method=method, cells=asked.names)
-    measured = Measurements(lattice, found.step_rates)
-    design = Design(measured, None, measured.variances, "bent questions", found, bent=True)
-    if plain is None:
-        return design
-    _, bias = worst_bias(rows, np.asarray(_dense(lattice)), n)
-    better = float(weights @ (measured.variances + bias**2)) < float(weights @ plain.variances)
-    return design if better else plain
+        return fixed(asked, self.strategy, axes, weights, self.allocation)
 
 
 def _off(asked: Margin, design: Design, n: int) -> tuple[Floats, Floats]:
@@ -311,11 +242,5 @@ def _off(asked: Margin, design: Design, n: int) -> tuple[Floats, Floats]:
     shift, bias = np.zeros(count), np.zeros(count)
     for part, rows in asked.workload.chunks():
         held = design.measurements.lattice.select(np.arange(part.start, part.stop))
-        shift[part], bias[part] = worst_bias(rows, _dense(held), n)
+        shift[part], bias[part] = worst_bias(rows, as_dense(held.matrix()), n)
     return shift, bias
-
-
-def _dense(lattice: Lattice) -> Floats:
-    """The rows of a lattice as numbers."""
-    held = lattice.matrix()
-    return np.asarray(held.toarray() if lattice.is_sparse else held, dtype=np.float64)

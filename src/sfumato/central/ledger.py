@@ -17,10 +17,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfumato.central.affording import worst_share
 from sfumato.central.chain import locked, seal, start, verified
 from sfumato.central.data import refuse_unread
-from sfumato.central.spending import Spend, Spending
+from sfumato.central.spend import Spend, Spending, worst_share
 from sfumato.errors import FormatError, LedgerError, MismatchError, SfumatoError
 from sfumato.exact import positive, to_plain
 from sfumato.files import write_whole

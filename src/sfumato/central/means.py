@@ -16,14 +16,15 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.central.base import Counts, Expected, FromMargins, Outcome, question_answers
-from sfumato.central.biasing import bend_one
-from sfumato.central.measuring import Measurements, checked_weights, worst_bias
+from sfumato.central.designs import bend_one
+from sfumato.central.measurements import Measurements, checked_weights, worst_bias
+from sfumato.central.mechanism import Counts, Expected, FromMargins, Outcome, question_answers
 from sfumato.central.space import Space
 from sfumato.errors import StudyError, near
 from sfumato.estimation.answers import normal_quantile
 from sfumato.noise.allocate import allocate
 from sfumato.questions.lattice import Lattice
+from sfumato.questions.workload import as_dense
 from sfumato.randomness.bits import BitSource
 from sfumato.study.axis import Axis
 
@@ -71,8 +72,7 @@ class PreparedMeans(FromMargins):
         """What to add to each average, and how far it may then be off, beside its noise."""
         pairs = []
         for part in self.parts:
-            held = part.measurements.lattice.matrix()
-            dense = held.toarray() if part.measurements.lattice.is_sparse else held
+            dense = as_dense(part.measurements.lattice.matrix())
             exact = part.measurements.lattice.is_exact and np.array_equal(dense, part.rows)
             none = np.zeros(len(part.rows))
             pairs.append((none, none) if exact else worst_bias(part.rows, dense, self.n))

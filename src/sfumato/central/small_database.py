@@ -12,10 +12,9 @@ import numpy as np
 
 from sfumato.arrays import Floats
 from sfumato.central.accuracy import small_database_size, worst_shortfall
-from sfumato.central.base import Counts, Expected, Outcome, question_answers
-from sfumato.central.margins import AboutQuestions, in_words, margin
-from sfumato.central.sensitivity import Integers, alone, common_steps, dense
-from sfumato.central.space import Space
+from sfumato.central.exponential import Integers, alone, common_steps, dense
+from sfumato.central.mechanism import AboutQuestions, Counts, Expected, Outcome, question_answers
+from sfumato.central.space import Space, in_words, margin
 from sfumato.errors import TooLargeError
 from sfumato.estimation.answers import normal_quantile
 from sfumato.questions.lattice import Lattice

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.central.base import Mechanism, OnMargins, Prepared, question_answers
 from sfumato.central.data import Data, refuse_large
 from sfumato.central.ledger import Ledger
+from sfumato.central.mechanism import Mechanism, OnMargins, Prepared, question_answers
 from sfumato.central.space import Space
-from sfumato.central.spending import Spending
+from sfumato.central.spend import Spending
 from sfumato.errors import FormatError, QuestionError, SfumatoError, StudyError, near
 from sfumato.estimation.answers import Answer, Answers
 from sfumato.files import write_whole

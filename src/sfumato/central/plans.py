@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.central.base import Mechanism
+from sfumato.central.designs import QUESTIONS
 from sfumato.central.laplace import Laplace
+from sfumato.central.mechanism import Mechanism
 from sfumato.central.multiplicative_weights import MWEM
 from sfumato.central.space import Space
-from sfumato.central.spending import Spending
-from sfumato.central.strategies import QUESTIONS
+from sfumato.central.spend import Spending
 from sfumato.errors import QuestionError, SfumatoError, StudyError, near
 from sfumato.noise.strategies import FIXED
 from sfumato.text import format_to, text_table

@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Floats
-from sfumato.central.space import Space
+from sfumato.central.space import Margin, Space
 from sfumato.estimation.answers import Answers
 from sfumato.randomness.bits import BitSource
 
@@ -183,3 +184,24 @@ def question_answers(
         bounds=bounds,
         counted="people",
     )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AboutQuestions(FromMargins):
+    """A prepared mechanism that answers questions from the one histogram they are about.
+
+    Attributes:
+        asked: The questions and the axes they are about.
+    """
+
+    asked: Margin
+
+    @property
+    def margins(self) -> tuple[tuple[int, ...], ...]:
+        """The one histogram that is needed."""
+        return (self.asked.axes,)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The questions in words."""
+        return tuple(self.asked.workload.labels)
