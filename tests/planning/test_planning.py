@@ -682,8 +682,8 @@ def test_people_are_whole(n: Any) -> None:
     ("prior", "words"),
     [
         ("round", "prior must be 'flat', 'worst'"),
-        (np.ones(4), "one entry a cell, shape 9"),
-        (np.ones((3, 3)), "one entry a cell"),
+        (np.ones(4), "one entry per cell, shape 9"),
+        (np.ones((3, 3)), "one entry per cell"),
         (-np.ones(9), "zero or more"),
         (np.zeros(9), "not all zero"),
         (np.full(9, np.nan), "finite"),

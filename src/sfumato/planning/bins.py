@@ -1,11 +1,12 @@
-"""How many bins a real axis should have: the question that Xiang et al. 2020 (§4.2) leave open.
+"""The number of bins of a real axis, a question that Xiang et al. 2020 (§4.2) leave open.
 
-More bins cut less roughly, but ε per bin shrinks with their width and the perturbation grows. For
-ranges with any real ends both errors are known, given where people are: a cut bin is prorated, so
-it errs by how unevenly people lie in it, and by chance. The sum is tried over a geometric grid.
+More bins mean less rounding, but ε per bin shrinks with their width and the perturbation grows. For
+ranges with any real ends both errors are known, given the distribution of people: a cut bin is
+prorated, so its error comes from how unevenly people lie in it, and from chance. `plan_bins` adds
+up both for each number of bins on a geometric grid.
 
-A range is F(v) − F(u) with F(u) the weights of "below u", which run straight from edge to edge.
-With B any quadratic form of the weights and u, v independent, the mean over ranges is
+A range is F(v) − F(u) with F(u) the weights of "below u", which are linear in u within a bin. With
+B any quadratic form of the weights and u, v independent, the mean over ranges is
 2·(mean of B(F(u)) − B(mean of F)), and over a bin from F to F + e it is (B(F) + B(F+e))/2 − B(e)/6.
 """
 
@@ -40,25 +41,25 @@ Number = float | Fraction
 #: Steps of ×1.5 and ×1.33 in turn: 2, 3, 4, 6, 8, 12, …
 GRID = tuple(sorted({2**k for k in range(1, 11)} | {3 * 2**k for k in range(9)}))
 MOST_BINS_DECODED = 192
-FINE = 1 << 13  # places in which the law of people is written down
+FINE = 1 << 13  # points at which the distribution of people is written down
 PLACES = 256  # positions at which ranges of one width are asked
 _HILL = 0.25
 _TOPS = (0.3, 0.47, 0.66)
-RUNS = 2  # a law of people
+RUNS = 2  # simulated tallies per distribution of people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinRow:
-    """What to expect with one number of bins; errors are shares of all people.
+    """The expected errors with one number of bins, as shares of all people.
 
     Attributes:
         bins: Number of bins.
         width: Width of a bin in the axis' units.
         epsilon: E between neighbouring bins.
-        channel: The channel the planner would choose.
-        perturbation: Standard error due to the noise, root mean square over ranges.
-        rounding: Error due to prorating cut bins, root mean square over ranges.
-        total: Both together.
+        channel: The channel that the study would choose.
+        perturbation: Standard error from the noise, root mean square over ranges.
+        rounding: Error from prorating cut bins, root mean square over ranges.
+        total: Root of the sum of both squares.
     """
 
     bins: int
@@ -71,7 +72,7 @@ class BinRow:
 
     @classmethod
     def of(cls, study: Study, width: float, *, noise: float, rough: float) -> BinRow:
-        """What is known of a study of bins so wide, from the mean squares of its two errors."""
+        """The row of a study with bins of one width, from the mean squares of its two errors."""
         return cls(
             bins=study.axes[0].size,
             width=width,
@@ -131,7 +132,7 @@ class BinPlan:
         wide = "with any ends" if self.typical_width is None else f"of width {self.typical_width:g}"
         head = (
             f"{self.bins} bins from {self.low:g} to {self.high:g}: with {self.n:,} people and "
-            f"{self.method} answers, ranges {wide} err by "
+            f"{self.method} answers, ranges {wide} have an error of "
             f"{format_to(self.best.total * self.n, self.best.total * self.n)} people."
         )
         rows = [row.cells(best=row is self.best) for row in self.rows]
@@ -176,12 +177,12 @@ def plan_bins(
         n: Number of people.
         typical_width: The width of typical ranges, anywhere on the axis; left out, ranges have
             any two ends.
-        prior: The law of people. "hills": half of them spread evenly, half on a hill with straight
-            sides and a base of a quarter of the axis, the mean over three places of its top.
-            "flat": spread evenly, so that prorating errs only by chance. Or a histogram over
-            equal parts of the axis, read as straight lines between the middles of its parts.
+        prior: The distribution of people. "hills": half of them spread evenly, half on a triangular
+            hill whose base is a quarter of the axis, the mean over three places of its top. "flat":
+            spread evenly, so that prorating is wrong only by chance. Or a histogram over equal
+            parts of the axis, read as straight lines between the middles of its parts.
         method: "unbiased" is exact; "likelihood" is simulated, up to 192 bins, and leaves out
-            numbers of bins whose rounding alone is worse than the best.
+            numbers of bins whose rounding error alone exceeds the best total.
         grid: The numbers of bins to try.
         seed: For the simulation.
         progress: Called with the share done.
@@ -199,7 +200,7 @@ def plan_bins(
     laws, name = fine_laws(prior)
     study_of = _study_maker(low, high, protect, people)
     rows: list[BinRow] = []
-    # From fine to coarse: once rounding alone is worse than the best, simulating more is idle.
+    # From fine to coarse: once rounding alone is worse than the best, simulating more is useless.
     for done, bins in enumerate(sorted(grid, reverse=True)):
         if method == "likelihood" and bins > MOST_BINS_DECODED:
             continue
@@ -228,7 +229,7 @@ def plan_bins(
 
 
 def fine_laws(prior: str | ArrayLike) -> tuple[list[Floats], str]:
-    """The laws of people over fine places, whose errors are averaged."""
+    """The distributions of people over fine points, whose errors are averaged, and their name."""
     at = (np.arange(FINE) + 0.5) / FINE
     if isinstance(prior, str):
         if prior == "flat":
@@ -248,7 +249,13 @@ def fine_laws(prior: str | ArrayLike) -> tuple[list[Floats], str]:
 
 
 def perturbation(channel: Channel, law: Floats, width: float | None) -> float:
-    """Variance a person due to the noise, the mean over ranges with real ends."""
+    """Variance, per person, from the noise: the mean over ranges with real ends.
+
+    Args:
+        channel: The channel of the bins.
+        law: The distribution of people over fine points.
+        width: Width of the ranges as a share of the axis; None for any two ends.
+    """
     bins = channel.size
     people = binned(law, bins)
     if width is not None:
@@ -268,11 +275,17 @@ def perturbation(channel: Channel, law: Floats, width: float | None) -> float:
 
 
 def prorating(law: Floats, bins: int, n: int, width: float | None) -> float:
-    """Mean square error of the share in a range due to prorating cut bins.
+    """Mean square error of the share in a range that comes from prorating cut bins.
 
-    With G the share below a place, true and with people even within bins, the error of a range is
-    the difference of G's errors at its ends. Within a bin holding a share p of n people, where a
-    share θ of them lies below the end, their number errs by chance with variance n·p·θ·(1 − θ).
+    With G the share of people below a point, and G' the same with people spread evenly within bins,
+    the error of a range is the difference of G' − G at its ends. In a bin that holds a share p of n
+    people, a share θ of them below the end, their number has the variance n·p·θ·(1 − θ).
+
+    Args:
+        law: The distribution of people over fine points.
+        bins: Number of bins.
+        n: Number of people.
+        width: Width of the ranges as a share of the axis; None for any two ends.
     """
     upto = np.concatenate([[0.0], np.cumsum(law)])
     at = np.linspace(0.0, bins, len(upto))
@@ -293,7 +306,12 @@ def prorating(law: Floats, bins: int, n: int, width: float | None) -> float:
 
 
 def binned(law: Floats, bins: int) -> Floats:
-    """The share of people in each of so many equal bins."""
+    """The share of people in each bin.
+
+    Args:
+        law: The distribution of people over fine points.
+        bins: Number of equal bins.
+    """
     upto = np.concatenate([[0.0], np.cumsum(law)])
     return np.diff(np.interp(np.arange(bins + 1) / bins, np.linspace(0, 1, len(upto)), upto))
 
@@ -322,7 +340,7 @@ def _simulated(
 
 
 def _real_ends(width: float) -> tuple[Floats, Floats]:
-    """Ranges of one width at evenly spaced places, as shares of the axis."""
+    """Both ends of ranges of one width at evenly spaced places, as shares of the axis."""
     low = (np.arange(PLACES) + 0.5) / PLACES * (1 - width)
     return low, low + width
 

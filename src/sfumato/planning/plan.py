@@ -1,4 +1,4 @@
-"""A plan: the error to expect of each question, before anybody is asked."""
+"""A plan: the expected error of each question, before anybody is asked."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from sfumato.text import format_to, percent, text_table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow:
-    """What to expect of one question, or of the mean over many of a kind.
+    """The expected error of one question, or the root mean square over many of one kind.
 
     Attributes:
         question: What is asked.
         kind: "range", "decile", "cell", "mean" or "asked".
         axes: Names of the axes it is about.
-        stderr: The standard error: of people, or of `unit` for a mean. Over many questions, the
-            root of the mean square.
+        stderr: The standard error in people, or in `unit` for a mean. Over many questions, the
+            root mean square.
         share: The same as a share of all people; None for a mean.
         unit: What `stderr` counts.
-        channel: The channels of its axes.
+        channel: The channels that its axes go through.
         how: "exact", "simulated" (the root mean square error over seeded tallies), or "reported"
-            (what the answers' own error would be).
-        reported: For likelihood answers, the error that they would report of themselves.
+            (the standard error that the answers would state).
+        reported: For likelihood answers, the standard error that they would state.
     """
 
     question: str
@@ -57,7 +57,16 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The errors to expect of a study with so many people.
+    """The expected errors of a study with a given number of people.
+
+    Attributes:
+        study: Name of the study.
+        n: Number of people.
+        prior: The assumed population: "flat", "worst" or "given".
+        method: The decoder: "unbiased" or "likelihood".
+        level: Level of the intervals.
+        rows: One row per question.
+        notes: Remarks below the table.
 
     Example:
         >>> import sfumato as sf
@@ -94,7 +103,7 @@ class Plan:
         return normal_quantile(self.level) * row.stderr
 
     def cells(self, row: PlanRow) -> tuple[str, ...]:
-        """A row of the table: question, standard error, share, interval, how, channel."""
+        """A row of the table; `columns` names the cells."""
         unit = f" {row.unit}".rstrip()
         share = "" if row.share is None else percent(row.share)
         told = "" if row.reported is None else f"{format_to(row.reported, row.reported)}{unit}"
@@ -115,7 +124,7 @@ class Plan:
         return ("question", "standard error", "share", interval, *told, "channel")
 
     def caption(self) -> str:
-        """What the numbers are."""
+        """The caption: people, method, population, and how errors were found."""
         return (
             f"{self.n:,} people, {self.method} answers, {_PRIORS.get(self.prior, self.prior)}; "
             f"errors are {_HOW[self.rows[0].how] if self.rows else ''}."

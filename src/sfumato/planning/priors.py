@@ -1,4 +1,4 @@
-"""Where people are expected to be, before anybody is asked."""
+"""Priors: the assumed distribution of people over cells, before anybody is asked."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MOST_CELLS = 1 << 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prior:
-    """A law of people over cells: one an axis, or one over all axes together.
+    """A distribution of people over cells: one per axis, or one over all axes together.
 
     Attributes:
-        laws: The law of each axis.
-        joint: The law over all axes where it is not the product of `laws`.
+        laws: The distribution on each axis.
+        joint: The distribution over all axes where it is not the product of `laws`.
         worst: Whether errors are for the population that makes them largest; `laws` are flat then.
-        text: What it is, in a word.
+        text: "flat", "worst" or "given".
     """
 
     laws: tuple[Floats, ...]
@@ -38,7 +38,7 @@ class Prior:
     text: str
 
     def over(self, axes: Sequence[int]) -> Floats:
-        """The law over some axes, in rising order, the others summed over."""
+        """The distribution over some axes, in increasing order, with the others summed out."""
         if self.joint is not None:
             left_out = tuple(d for d in range(self.joint.ndim) if d not in axes)
             summed: Floats = self.joint.sum(axis=left_out)
@@ -51,10 +51,14 @@ class Prior:
 
 
 def prior_of(study: Study, given: str | ArrayLike | Mapping[str, ArrayLike]) -> Prior:
-    """Read a prior: "flat", "worst", a histogram over all cells, or histograms by axis name.
+    """Read a prior.
+
+    Args:
+        study: The study.
+        given: "flat", "worst", a histogram over all cells, or histograms by axis name.
 
     Raises:
-        StudyError: If it names an unknown axis, has another shape, or holds anything but people.
+        StudyError: If it names an unknown axis, has another shape, or is not a histogram.
     """
     flat = tuple(np.full(size, 1.0 / size) for size in study.shape)
     if isinstance(given, str):
@@ -69,7 +73,7 @@ def prior_of(study: Study, given: str | ArrayLike | Mapping[str, ArrayLike]) -> 
     shape = study.shape
     if table.shape != shape and (table.ndim != 1 or table.size != math.prod(shape)):
         raise StudyError(
-            f"prior must have one entry a cell, shape {' × '.join(map(str, shape))} or flat in C "
+            f"prior must have one entry per cell, shape {' × '.join(map(str, shape))} or flat in C "
             f"order, got shape {table.shape}"
         )
     joint = table.reshape(shape)
@@ -81,7 +85,7 @@ def prior_of(study: Study, given: str | ArrayLike | Mapping[str, ArrayLike]) -> 
 
 
 def refuse_large(shape: Sequence[int]) -> None:
-    """Refuse grids beyond the stated size."""
+    """Refuse grids with more cells than are planned together."""
     if math.prod(shape) > MOST_CELLS:
         raise TooLargeError(
             f"planning over {' × '.join(map(str, shape))} cells jointly is beyond the limit of "
@@ -90,7 +94,7 @@ def refuse_large(shape: Sequence[int]) -> None:
 
 
 def _by_axis(axes: Sequence[Axis], flat: tuple[Floats, ...], given: Mapping[str, Any]) -> Prior:
-    """One histogram an axis; axes that are not named are flat."""
+    """One histogram per axis; axes that are not named are flat."""
     names = [axis.name for axis in axes]
     laws = list(flat)
     for name, histogram in given.items():
@@ -108,11 +112,11 @@ def _by_axis(axes: Sequence[Axis], flat: tuple[Floats, ...], given: Mapping[str,
 
 
 def _law(given: Any, what: str) -> Floats:
-    """A histogram as shares that add up to one."""
+    """A histogram as shares that sum to one."""
     try:
         table = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
-        raise StudyError(f"{what} must be an array of numbers, one a cell") from None
+        raise StudyError(f"{what} must be an array of numbers, one per cell") from None
     if not np.isfinite(table).all() or (table < 0).any() or not table.sum() > 0:
         raise StudyError(
             f"{what} must hold finite numbers, zero or more and not all zero; some are not"
