@@ -31,12 +31,13 @@ def chosen_id(size: int, epsilon: float, method: str, people: int | None = None)
 def unbiased_regret(size: int, epsilon: float, axes: int, name: str) -> float:
     """Error of random ranges over all axes together, over the best of all mixes of channels."""
     from sfumato.planning.priors import prior_of
-    from sfumato.planning.typical import Ranges, variance
+    from sfumato.planning.variances import Terms, variance
+    from sfumato.questions.lines import Ranges
 
     def error(chosen: str) -> float:
         channel = CHANNELS[chosen if chosen in CHANNELS else chosen_id(size, epsilon, chosen)]
         study = line_study(size, epsilon, channel, axes=axes)
-        terms = Ranges(size, size).terms(study.channels[0])
+        terms = Terms.mean(study.channels[0], Ranges(size))
         return math.sqrt(variance(prior_of(study, "flat"), dict.fromkeys(range(axes), terms)))
 
     return error(name) / min(error("geometric"), error("thermometer"))

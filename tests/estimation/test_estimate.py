@@ -21,6 +21,7 @@ from sfumato.channels.base import signs
 from sfumato.channels.response import KaryResponse
 from sfumato.collect.grids import PrefixGrid
 from sfumato.questions.language import weights
+from sfumato.questions.workload import Workload
 from sfumato.study.reports import Reports
 
 WAYS = ("direct", "cells", "prefix", "auto")
@@ -397,10 +398,32 @@ class TestManyAtOnce:
         assert answer.value == pytest.approx(whole.value + half.value / 2, rel=1e-9)
         assert not whole.notes
 
+    @pytest.mark.parametrize("entries", [None, 1 << 8])
+    def test_a_workload_and_its_matrix_give_the_same(
+        self, entries: int | None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Also in blocks of a few rows."""
+        estimate = _estimates("response × bins")["direct"]
+        asked = sf.questions.parse(estimate.study, ["ranges of x", "x=0..25", "2-way"])
+        dense = estimate.linear(asked.dense())
+        if entries is not None:
+            chunks = Workload.chunks
+            monkeypatch.setattr(Workload, "chunks", lambda self: chunks(self, entries))
+            assert len(list(asked.chunks())) > 3
+        found = estimate.linear(asked)
+        np.testing.assert_allclose(found.values, dense.values, rtol=1e-9)
+        np.testing.assert_allclose(found.stderr, dense.stderr, rtol=1e-9)
+        assert found.labels == list(asked.labels)
+        assert dense.labels == [str(row) for row in range(asked.questions)]
+        assert any("prorated" in note for note in found.notes)
+        assert not dense.notes
+
     def test_wrong_workloads_are_refused(self) -> None:
         estimate = _estimates("geometric × response")["direct"]
         with pytest.raises(sf.QuestionError, match="36 columns"):
             estimate.linear(np.ones((2, 35)))
+        with pytest.raises(sf.QuestionError, match="36 columns"):
+            estimate.linear(sf.questions.Ranges(35))
         with pytest.raises(sf.QuestionError, match="finite"):
             estimate.linear(np.full(36, np.nan))
         with pytest.raises(sf.QuestionError, match="two different axes"):

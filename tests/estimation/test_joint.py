@@ -17,7 +17,7 @@ from sfumato.estimation.joint import JointUnbiasedEstimate
 from sfumato.exact import at_most_exp
 from sfumato.planning.priors import prior_of
 from sfumato.planning.records import record_variance
-from sfumato.planning.typical import Listed
+from sfumato.questions.workload import Given
 from sfumato.study.joint import Joint
 
 Counts = NDArray[np.int64]
@@ -282,7 +282,7 @@ def test_the_plan_predicts_the_error(mechanism: Choice) -> None:
     worst = study.expected_error(900, "a=0..2, b=1..3", prior="worst").rows[-1].stderr
     largest = np.max(channel.second_moment(weights) - weights**2)
     assert worst == pytest.approx(np.sqrt(900 * largest), rel=1e-9)
-    half = {0: Listed(np.array([[1.0, 1, 1, 0, 0, 0]]))}
+    half = {0: Given(np.array([[1.0, 1, 1, 0, 0, 0]]))}
     rows = np.outer([1, 1, 1, 0, 0, 0], np.ones(4)).ravel()
     alone = (channel.second_moment(rows) - rows**2).mean()
     assert record_variance(study, half, prior_of(study, "flat")) == pytest.approx(alone)

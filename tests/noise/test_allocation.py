@@ -14,6 +14,7 @@ from scipy import sparse
 
 from sfumato import questions
 from sfumato.errors import StudyError, TooLargeError
+from sfumato.estimation.sums import Sums
 from sfumato.exact import rational
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.edges import Edges, Group, edges_of, edges_of_matrix, grid_edges
@@ -24,7 +25,6 @@ from sfumato.noise import certify as rounding
 from sfumato.noise import interior, problem
 from sfumato.noise import solve as solving
 from sfumato.noise.allocate import allocate, check, read
-from sfumato.noise.certify import Sums
 from sfumato.noise.interior import lower_bound, minimise
 
 

@@ -20,8 +20,10 @@ from sfumato.estimation.unbiased import UnbiasedEstimate
 from sfumato.planning.bins import binned, fine_laws, perturbation, prorating
 from sfumato.planning.inverse import scaled
 from sfumato.planning.priors import Prior, prior_of
-from sfumato.planning.typical import Ranges, Terms, deciles, variance
+from sfumato.planning.variances import Terms, variance
 from sfumato.questions.language import weights
+from sfumato.questions.lines import Ranges
+from sfumato.questions.typical import deciles
 from sfumato.study.choose import choose_channel
 
 DISTANCE = sf.Distance(0.8)
@@ -155,7 +157,7 @@ def check_ranges(study: sf.Study, counts: Any) -> None:
 def test_joint_ranges_are_the_mean_over_pairs_of_ranges() -> None:
     study = STUDIES["two"]()
     counts = histogram(study, people_of(study, 400, 5))
-    rows = [Ranges(size, size).sample(10**6, np.random.default_rng(1)) for size in study.shape]
+    rows = [Ranges(size).dense() for size in study.shape]
     assert [len(row) for row in rows] == [28, 15]
     total = [exact_variance(study.channels, [w, v], counts) for w, v in itertools.product(*rows)]
     plan = study.expected_error(400, prior=counts)
@@ -180,7 +182,7 @@ def test_deciles_cells_and_means_are_what_they_say() -> None:
     thresholds = [int(np.searchsorted(upto, k / 10)) for k in range(1, 10)]
     channel = study.channels
     rows = [(np.arange(40) <= t).astype(float) for t in thresholds]
-    np.testing.assert_array_equal(deciles(law / law.sum(), 40).rows, rows)
+    np.testing.assert_array_equal(deciles(law / law.sum(), 40).dense(), rows)
     mean = np.mean([exact_variance(channel, [row], counts) for row in rows])
     assert plan["a: at or below a decile"].stderr == pytest.approx(math.sqrt(mean))
     mean = np.mean([exact_variance(channel, [row], counts) for row in np.eye(40)])
@@ -225,7 +227,7 @@ def test_worst_is_the_largest_error_of_all_populations(name: str) -> None:
 def test_worst_case_of_averages_counts_rounding_too() -> None:
     study = rounded()
     channel = study.channels[0]
-    terms = Ranges(6, 6).terms(channel)
+    terms = Terms.mean(channel, Ranges(6))
     bracket = terms.moment - terms.square + terms.excess
     flat = prior_of(study, "flat")
     worst = Prior(flat.laws, None, True, "worst")

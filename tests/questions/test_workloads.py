@@ -87,6 +87,19 @@ LINES: dict[str, tuple[Callable[..., Workload], Callable[[int], list[list[int]]]
     ),
     "haar": (Haar, haar_by_definition),
 }
+
+
+def spaced_by_definition(m: int) -> list[list[int]]:
+    """Ranges between at most four boundaries, evenly spaced."""
+    ends = sorted({round(m * k / 3) for k in range(4)}) if m > 3 else range(m + 1)
+    pairs = itertools.combinations(ends, 2)
+    return [[int(a <= x < b) for x in range(m)] for a, b in pairs]
+
+
+LINES["spaced ranges"] = (
+    lambda m, **size: Ranges(m, ends=4, **size),
+    spaced_by_definition,
+)
 IN_A_ROW = [name for name in LINES if name not in ("identity", "total")]
 
 
@@ -102,6 +115,8 @@ def agrees(workload: Workload, wanted: Any) -> None:
     assert np.array_equal(np.asarray(workload), matrix)
     assert np.array_equal(workload.sparse().toarray(), matrix)
     assert np.array_equal(workload.gram(), matrix.T @ matrix)
+    rows, counts = workload.squares()
+    assert np.array_equal(rows.T @ (counts[:, None] * rows), matrix.T @ matrix)
     X = rng.integers(-9, 10, (cells, 3))
     Y = rng.integers(-9, 10, (questions, 3))
     assert np.array_equal(workload @ X, matrix @ X)

@@ -18,8 +18,6 @@ from sfumato.estimation.answers import PRORATED
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.edges import Edges, grid_edges
 from sfumato.questions.compose import parse
-from sfumato.questions.lines import Total
-from sfumato.questions.products import Asked, Kronecker, Stacked
 from sfumato.questions.workload import Workload
 from sfumato.study.axis import Axis
 
@@ -174,7 +172,7 @@ def margin(space: Space, questions: Any, *, whole: bool = False, unpaid: bool = 
     listed = [questions] if isinstance(questions, (str, Mapping, Workload)) else list(questions)
     axes = every
     if not whole and all(isinstance(asked, (str, Mapping)) for asked in listed):
-        told = asked_axes(workload)
+        told = workload.asked_axes
         if not unpaid:
             space.refuse_unpaid(told, "the questions are about")
         axes = told or every[:1]
@@ -184,31 +182,6 @@ def margin(space: Space, questions: Any, *, whole: bool = False, unpaid: bool = 
         except QuestionError:  # an axis is named without being asked about, as in "mode=.."
             axes = every
     return Margin(axes, workload, space.margin_edges(axes), _names(space, axes))
-
-
-def asked_axes(workload: Workload) -> tuple[int, ...]:
-    """Numbers of the axes on which the questions differ, as far as their structure shows it.
-
-    Example:
-        >>> import sfumato as sf
-        >>> asked_axes(sf.questions.Marginals((4, 3, 2), [(0,), (2,)]))
-        (0, 2)
-    """
-    every = range(len(workload.shape_of_cells))
-    if isinstance(workload, Total):
-        return ()
-    if isinstance(workload, Stacked):
-        return tuple(sorted({axis for part in workload.parts for axis in asked_axes(part)}))
-    if isinstance(workload, Asked):
-        return tuple(sorted({axis for group in workload._groups for axis in group.axes}))
-    if isinstance(workload, Kronecker):
-        found: list[int] = []
-        first = 0
-        for factor in workload.factors:
-            found += [first + axis for axis in asked_axes(factor)]
-            first += len(factor.shape_of_cells)
-        return tuple(found)
-    return tuple(every)
 
 
 def _names(space: Space, axes: tuple[int, ...]) -> list[str] | None:

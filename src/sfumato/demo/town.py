@@ -36,7 +36,7 @@ def make_town(people: int) -> dict[str, NDArray[np.float64]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TownQuestion:
     """A question in words and in code, asked of an estimate and counted among the people."""
 
     words: str
@@ -72,85 +72,85 @@ def _far(people: People) -> NDArray[np.bool_]:
     return _between(people, "minutes", 60, 101)
 
 
-QUESTIONS: tuple[Asked, ...] = (
-    Asked(
+QUESTIONS: tuple[TownQuestion, ...] = (
+    TownQuestion(
         "People aged 25 to 40",
         "est.count(age=(25, 40))",
         "people",
         lambda est: est.count(age=(25, 40)),
         lambda p: _number(_between(p, "age", 25, 40)),
     ),
-    Asked(
+    TownQuestion(
         "People aged 60 or more",
         "est.count(age=(60, None))",
         "people",
         lambda est: est.count(age=(60, None)),
         lambda p: _number(_between(p, "age", 60, 81)),
     ),
-    Asked(
+    TownQuestion(
         "People who travel 20 to 40 minutes",
         "est.count(minutes=(20, 40))",
         "people",
         lambda est: est.count(minutes=(20, 40)),
         lambda p: _number(_between(p, "minutes", 20, 40)),
     ),
-    Asked(
+    TownQuestion(
         "People who travel less than 15 minutes",
         "est.count(minutes=(None, 15))",
         "people",
         lambda est: est.count(minutes=(None, 15)),
         lambda p: _number(_between(p, "minutes", 0, 15)),
     ),
-    Asked(
+    TownQuestion(
         "People aged 25 to 40 who travel 15 to 40 minutes",
         "est.count(age=(25, 40), minutes=(15, 40))",
         "people",
         lambda est: est.count(age=(25, 40), minutes=(15, 40)),
         lambda p: _number(_between(p, "age", 25, 40) & _between(p, "minutes", 15, 40)),
     ),
-    Asked(
+    TownQuestion(
         "People aged 50 or more who travel an hour or more",
         "est.count(age=(50, None), minutes=(60, None))",
         "people",
         lambda est: est.count(age=(50, None), minutes=(60, None)),
         lambda p: _number(_between(p, "age", 50, 81) & _far(p)),
     ),
-    Asked(
+    TownQuestion(
         "People under 25 who travel 40 to 60 minutes",
         "est.count(age=(None, 25), minutes=(40, 60))",
         "people",
         lambda est: est.count(age=(None, 25), minutes=(40, 60)),
         lambda p: _number(_between(p, "age", 15, 25) & _between(p, "minutes", 40, 60)),
     ),
-    Asked(
+    TownQuestion(
         "Share who travel less than half an hour",
         "est.fraction(minutes=(None, 30))",
         "share",
         lambda est: est.fraction(minutes=(None, 30)),
         lambda p: _of(_between(p, "minutes", 0, 30), np.ones(len(p["age"]), dtype=bool)),
     ),
-    Asked(
+    TownQuestion(
         "Of those who travel an hour or more, share aged 55 or more",
         'est.fraction(age=(55, None), where="minutes=60..")',
         "share",
         lambda est: est.fraction(age=(55, None), where="minutes=60.."),
         lambda p: _of(_between(p, "age", 55, 81), _far(p)),
     ),
-    Asked(
+    TownQuestion(
         "Mean age, in years",
         'est.mean("age")',
         "years",
         lambda est: est.mean("age"),
         lambda p: float(p["age"].mean()),
     ),
-    Asked(
+    TownQuestion(
         "Mean minutes to work of people aged 50 or more",
         'est.mean("minutes", where="age=50..")',
         "minutes",
         lambda est: est.mean("minutes", where="age=50.."),
         lambda p: _mean(p["minutes"], _between(p, "age", 50, 81)),
     ),
-    Asked(
+    TownQuestion(
         "How many more people travel less than 30 minutes than an hour or more",
         "est.count(minutes=(None, 30)) - est.count(minutes=(60, None))",
         "people",

@@ -26,6 +26,7 @@ from sfumato.estimation.answers import (
 from sfumato.estimation.bands import Joint
 from sfumato.estimation.rows import Rows, group_edges, group_labels
 from sfumato.questions.language import Question, weights
+from sfumato.questions.workload import Given, Workload
 
 if TYPE_CHECKING:
     from sfumato.study.axis import Axis
@@ -223,22 +224,30 @@ class Estimate(ABC):
         return self._rows("heatmap", rows, where, fraction, level, population)
 
     def linear(
-        self, workload: ArrayLike, *, level: float = 0.95, population: bool = False
+        self, workload: Workload | ArrayLike, *, level: float = 0.95, population: bool = False
     ) -> Answers:
-        """Any linear questions: rows are questions, columns are cells in C order of the axes."""
-        matrix = np.atleast_2d(np.asarray(workload, dtype=np.float64))
+        """Any linear questions: rows are questions, columns are cells in C order of the axes.
+
+        Args:
+            workload: A `Workload`, whose labels the answers take, or a matrix.
+            level: Share of intervals that hold the truth.
+            population: Add the sampling of people to the error.
+        """
         shape = tuple(axis.size for axis in self.study.axes)
-        if matrix.ndim != 2 or matrix.shape[1] != math.prod(shape):
+        asked = workload if isinstance(workload, Workload) else Given(workload)
+        if asked.cells != math.prod(shape):
             raise QuestionError(
-                f"a workload must have {math.prod(shape)} columns, one a cell "
-                f"({' × '.join(map(str, shape))}), got shape {matrix.shape}"
+                f"a workload must have {math.prod(shape)} columns, one per cell "
+                f"({' × '.join(map(str, shape))}), got shape {asked.shape}"
             )
-        if not np.isfinite(matrix).all():
-            raise QuestionError("a workload must hold finite numbers; some are not")
-        grids = matrix.reshape(-1, *shape)
-        values, variance = self.grid_moments(grids, population=population)
-        labels = [str(row) for row in range(len(matrix))]
-        return self._answers("linear", values, variance, ("question",), (labels,), (None,), level)
+        values, variance = np.empty(asked.questions), np.empty(asked.questions)
+        for part, rows in asked.chunks():
+            grids = rows.reshape(-1, *shape)
+            values[part], variance[part] = self.grid_moments(grids, population=population)
+        names, labels = ("question",), (list(asked.labels),)
+        found = self._answers("linear", values, variance, names, labels, (None,), level)
+        notes = found.notes + tuple(PRORATED.format(name) for name in asked.prorated)
+        return replace(found, notes=notes)
 
     def _ask(self, question: Ask, where: Ask, by_axis: Mapping[str, Any]) -> Question:
         """All conditions as one question."""

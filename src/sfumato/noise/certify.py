@@ -58,7 +58,7 @@ def verify(problem: Problem, rates: Sequence[Fraction | None]) -> Check:
     noisy = np.array([k for k, rate in enumerate(rates) if rate], dtype=np.intp)
     found = _constant(problem.only(silent)) if len(silent) else HOLDS
     if found and len(noisy):
-        sums = Sums([rate for rate in rates if rate])
+        sums = RationalSums([rate for rate in rates if rate])
         chosen = problem.only(noisy)
         found = _listed(chosen, sums)
         if found and problem.edges.groups:
@@ -66,7 +66,7 @@ def verify(problem: Problem, rates: Sequence[Fraction | None]) -> Check:
     return found
 
 
-class Sums:
+class RationalSums:
     """Σ_k v_k·n_k over whole numbers n_k: as doubles with a bound on the error, or exactly."""
 
     def __init__(self, rates: Sequence[Fraction]) -> None:
@@ -101,7 +101,7 @@ class Sums:
         return np.array(self.numerators, dtype=np.float64) if 4 * total < _EXACT else None
 
 
-def _listed(problem: Problem, sums: Sums) -> Check:
+def _listed(problem: Problem, sums: RationalSums) -> Check:
     """Check the listed pairs."""
     unit = problem.edges.unit
     for i, j, lengths, apart in problem.listed():
@@ -116,7 +116,7 @@ def _listed(problem: Problem, sums: Sums) -> Check:
     return HOLDS
 
 
-def _grouped(problem: Problem, sums: Sums) -> Check:
+def _grouped(problem: Problem, sums: RationalSums) -> Check:
     """Check the pairs of groups, block by block."""
     whole = sums.as_doubles(problem.spread(np.arange(problem.edges.size)))
     weighted = Weighted.of(problem, sums.floats if whole is None else whole)
@@ -136,7 +136,7 @@ def _grouped(problem: Problem, sums: Sums) -> Check:
     return HOLDS
 
 
-def _beyond(sums: Sums, apart: Any, lengths: Sequence[Fraction]) -> int | None:
+def _beyond(sums: RationalSums, apart: Any, lengths: Sequence[Fraction]) -> int | None:
     """The first row whose sum exceeds its length, in integers."""
     for row, (total, length) in enumerate(zip(sums.exactly(apart), lengths, strict=True)):
         if total * length.denominator > length.numerator * sums.denominator:

@@ -18,7 +18,7 @@ from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.cells import TableMetric
 from sfumato.planning.expected_error import (
     RUNS,
-    Asked,
+    Planned,
     checked_method,
     checked_people,
     exact_error,
@@ -170,7 +170,7 @@ def compare(
     return Comparison(study=study.name, n=people, prior=held.text, rows=tuple(_mark_best(rows)))
 
 
-def _candidates(study: Study, prior: Prior) -> list[list[tuple[Study, Asked, bool, Prior]]]:
+def _candidates(study: Study, prior: Prior) -> list[list[tuple[Study, Planned, bool, Prior]]]:
     """By axis, or for whole records: other studies, what to ask of each, which one is in use."""
     if study.is_joint:
         found = _fitting_records(study)
@@ -246,7 +246,7 @@ def _searched(study: Study, place: int) -> list[Choice]:
 
 def _row(
     option: Study,
-    asked: Asked,
+    asked: Planned,
     chosen: bool,
     method: str,
     prior: Prior,

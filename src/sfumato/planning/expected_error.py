@@ -17,8 +17,10 @@ from sfumato.planning.plan import Plan, PlanRow
 from sfumato.planning.priors import Prior, prior_of
 from sfumato.planning.records import record_variance
 from sfumato.planning.simulate import Simulated, simulate
-from sfumato.planning.typical import Listed, Ranges, Workload, cells, deciles, variance
+from sfumato.planning.variances import Terms, variance
 from sfumato.questions.language import weights
+from sfumato.questions.typical import cells, deciles, ranges
+from sfumato.questions.workload import Given, Workload
 
 if TYPE_CHECKING:
     from sfumato.study.axis import Axis
@@ -33,8 +35,8 @@ RUNS = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
-    """Questions of one kind: a workload an axis, joined by "and".
+class Planned:
+    """Questions of one kind: one workload per axis, joined by "and".
 
     `factor` turns an error per person into one of `unit`: 1 for people.
     """
@@ -85,47 +87,47 @@ def expected_error(
     return Plan(study=study.name, n=people, prior=held.text, method=method, level=level, rows=rows)
 
 
-def typical(study: Study, prior: Prior) -> list[Asked]:
+def typical(study: Study, prior: Prior) -> list[Planned]:
     """Random ranges, deciles, cells and means of every axis, and ranges over two axes."""
-    asked: list[Asked] = []
+    asked: list[Planned] = []
     ordered = [place for place, axis in enumerate(study.axes) if axis.domain.ordered]
     for place, axis in enumerate(study.axes):
         values, size, name = axis.domain.size, axis.size, axis.name
         if axis.domain.ordered:
-            every = Ranges(values, size)
-            asked.append(Asked(f"{name}: a random range", "range", {place: every}))
+            every = ranges(values, size)
+            asked.append(Planned(f"{name}: a random range", "range", {place: every}))
             tenths = deciles(prior.laws[place], values)
-            asked.append(Asked(f"{name}: at or below a decile", "decile", {place: tenths}))
-        asked.append(Asked(f"{name}: one cell", "cell", {place: cells(values, size)}))
+            asked.append(Planned(f"{name}: at or below a decile", "decile", {place: tenths}))
+        asked.append(Planned(f"{name}: one cell", "cell", {place: cells(values, size)}))
         asked += _mean(axis, place, prior)
     for pair in combinations(ordered, 2):
         names = " × ".join(study.axes[place].name for place in pair)
-        ranges: dict[int, Workload] = {
-            place: Ranges(study.axes[place].domain.size, study.axes[place].size) for place in pair
+        both: dict[int, Workload] = {
+            place: ranges(study.axes[place].domain.size, study.axes[place].size) for place in pair
         }
-        asked.append(Asked(f"{names}: a random range of both", "range", ranges))
+        asked.append(Planned(f"{names}: a random range of both", "range", both))
     return asked
 
 
-def typical_of_records(study: Study) -> Asked:
+def typical_of_records(study: Study) -> Planned:
     """What stands for whole records when mechanisms are compared: the same of all axes at once."""
     parts = [typical_of(study, place) for place in range(len(study.axes))]
     names = " × ".join(axis.name for axis in study.axes)
     kind = "range" if any(part.kind == "range" for part in parts) else "cell"
     workloads = {place: part.workloads[place] for place, part in enumerate(parts)}
-    return Asked(f"{names}: a random {kind} of all", kind, workloads)
+    return Planned(f"{names}: a random {kind} of all", kind, workloads)
 
 
-def typical_of(study: Study, place: int) -> Asked:
+def typical_of(study: Study, place: int) -> Planned:
     """What stands for an axis when channels are compared: ranges, or cells without an order."""
     axis = study.axes[place]
     values, size = axis.domain.size, axis.size
     if axis.domain.ordered:
-        return Asked(f"{axis.name}: a random range", "range", {place: Ranges(values, size)})
-    return Asked(f"{axis.name}: one cell", "cell", {place: cells(values, size)})
+        return Planned(f"{axis.name}: a random range", "range", {place: ranges(values, size)})
+    return Planned(f"{axis.name}: one cell", "cell", {place: cells(values, size)})
 
 
-def own(study: Study, questions: Questions | None) -> list[Asked]:
+def own(study: Study, questions: Questions | None) -> list[Planned]:
     """The user's own questions."""
     if questions is None:
         return []
@@ -135,23 +137,24 @@ def own(study: Study, questions: Questions | None) -> list[Asked]:
         read = weights(study.axes, question)
         text = question if isinstance(question, str) else read.text
         lists: dict[int, Workload] = {
-            place: Listed(w[None]) for place, w in enumerate(read.weights) if w is not None
+            place: Given(w[None]) for place, w in enumerate(read.weights) if w is not None
         }
-        asked.append(Asked(text, "asked", lists))
+        asked.append(Planned(text, "asked", lists))
     return asked
 
 
-def exact_error(study: Study, asked: Asked, prior: Prior, n: int) -> float:
+def exact_error(study: Study, asked: Planned, prior: Prior, n: int) -> float:
     """The standard error of unbiased answers, in people; over many questions, the mean square."""
     if study.is_joint:
         return math.sqrt(n * max(record_variance(study, asked.workloads, prior), 0.0))
     terms = {
-        axis: workload.terms(study.channels[axis]) for axis, workload in asked.workloads.items()
+        axis: Terms.mean(study.channels[axis], workload)
+        for axis, workload in asked.workloads.items()
     }
     return math.sqrt(n * max(variance(prior, terms), 0.0))
 
 
-def _sent_by(study: Study, asked: Asked) -> str:
+def _sent_by(study: Study, asked: Planned) -> str:
     """The channels that a question rests on."""
     if study.choice is not None:
         return study.choice.id
@@ -180,7 +183,7 @@ def checked_method(method: str, prior: Prior) -> None:
         )
 
 
-def _mean(axis: Axis, place: int, prior: Prior) -> list[Asked]:
+def _mean(axis: Axis, place: int, prior: Prior) -> list[Planned]:
     """The mean of an axis that has numbers, among those who answer, to first order."""
     numbers = axis.domain.numbers()
     if numbers is None:
@@ -193,12 +196,12 @@ def _mean(axis: Axis, place: int, prior: Prior) -> list[Asked]:
     full = np.append(numbers, np.zeros(int(axis.optional)))
     off = (full - float(law @ full) / share) * answered
     unit = axis.unit or f"of {axis.name}"
-    return [Asked(f"{axis.name}: mean", "mean", {place: Listed(off[None])}, unit, 1.0 / share)]
+    return [Planned(f"{axis.name}: mean", "mean", {place: Given(off[None])}, unit, 1.0 / share)]
 
 
 def _by_simulation(
     study: Study,
-    asked: Sequence[Asked],
+    asked: Sequence[Planned],
     prior: Prior,
     n: int,
     runs: int,

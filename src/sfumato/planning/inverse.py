@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 from sfumato.errors import StudyError
 from sfumato.metrics.base import Metric, Sum
 from sfumato.planning.expected_error import (
-    Asked,
     Method,
+    Planned,
     checked_method,
     checked_people,
     exact_error,
@@ -212,7 +212,7 @@ def _share_error(
     return worst / n
 
 
-def _asked(study: Study, question: Question | None) -> list[Asked]:
+def _asked(study: Study, question: Question | None) -> list[Planned]:
     """The user's question, or what is typical of every axis."""
     if question is not None:
         return own(study, [question])

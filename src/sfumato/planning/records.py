@@ -10,7 +10,9 @@ import numpy as np
 from sfumato.arrays import Floats
 from sfumato.channels.base import Channel
 from sfumato.planning.priors import Prior
-from sfumato.planning.typical import Listed, Workload
+from sfumato.questions.lines import Total
+from sfumato.questions.typical import sample
+from sfumato.questions.workload import Workload
 
 if TYPE_CHECKING:
     from sfumato.study.study import Study
@@ -22,10 +24,8 @@ _MOST_ENTRIES = 1 << 24
 
 
 def over_all_axes(study: Study, workloads: Mapping[int, Workload]) -> list[Workload]:
-    """A workload an axis: everybody where nothing is asked."""
-    return [
-        workloads.get(axis, Listed(np.ones((1, size)))) for axis, size in enumerate(study.shape)
-    ]
+    """One workload per axis: everybody where nothing is asked."""
+    return [workloads.get(axis, Total(size)) for axis, size in enumerate(study.shape)]
 
 
 def record_variance(study: Study, workloads: Mapping[int, Workload], prior: Prior) -> float:
@@ -34,7 +34,7 @@ def record_variance(study: Study, workloads: Mapping[int, Workload], prior: Prio
     rng = np.random.Generator(np.random.PCG64(0))
     size = max(channel.size, channel.layout.features)
     most = max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_ENTRIES // size))
-    rows = crossed([w.sample(most, rng) for w in over_all_axes(study, workloads)], rng, most)
+    rows = crossed([sample(w, most, rng) for w in over_all_axes(study, workloads)], rng, most)
     if prior.worst:
         return max(float(np.max(_variances(channel, row[None]))) for row in rows)
     law = prior.over(range(len(study.axes))).ravel()

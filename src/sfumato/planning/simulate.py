@@ -24,7 +24,9 @@ from sfumato.estimation.decoding.posterior import Decoder, PlainDecoder, settle
 from sfumato.estimation.likelihood import LikelihoodEstimate
 from sfumato.planning.priors import Prior
 from sfumato.planning.records import over_all_axes, record_variances
-from sfumato.planning.typical import Workload, row_variances
+from sfumato.planning.variances import row_variances
+from sfumato.questions.typical import sample
+from sfumato.questions.workload import Workload
 
 if TYPE_CHECKING:
     from sfumato.study.study import Study
@@ -58,8 +60,8 @@ class _Rows:
     def of(cls, workloads: Sequence[Workload], size: int, rng: np.random.Generator) -> _Rows:
         """Lay out as many questions as there is room for."""
         most = max(16, min(_MOST_ROWS, _MOST_ENTRIES // size))
-        wide = _together([w.sample(most, rng) for w in workloads], rng)
-        few = _together([w.sample(_MOST_REPORTED, rng) for w in workloads], rng)
+        wide = _together([sample(w, most, rng) for w in workloads], rng)
+        few = _together([sample(w, _MOST_REPORTED, rng) for w in workloads], rng)
         return cls(_outer(wide), few, _outer(few))
 
 

@@ -156,6 +156,11 @@ class Total(Workload):
     def _gram(self) -> Floats:
         return np.ones((self.cells, self.cells))
 
+    @property
+    def asked_axes(self) -> tuple[int, ...]:
+        """None: everybody counts."""
+        return ()
+
 
 class RowOfCells(Workload, ABC):
     """Questions about cells in a row, with others behind them that no question counts."""
@@ -247,8 +252,9 @@ class Ranges(RowOfCells):
 
     Args:
         m: Number of cells in a row.
-        size: Number of all cells; left out, m.
-        words: How cells are called; left out, by number.
+        size: Number of all cells; m by default.
+        words: How cells are called; by number by default.
+        ends: Only ranges between this many evenly spaced boundaries; all m + 1 by default.
 
     Example:
         >>> import sfumato as sf
@@ -256,47 +262,75 @@ class Ranges(RowOfCells):
         ['cell 0', 'cells 0..1', 'cells 0..2', 'cell 1', 'cells 1..2', 'cell 2']
     """
 
-    def __init__(self, m: int, *, size: int | None = None, words: Words | None = None) -> None:
+    def __init__(
+        self,
+        m: int,
+        *,
+        size: int | None = None,
+        words: Words | None = None,
+        ends: int | None = None,
+    ) -> None:
         m, size = checked_row(m, size)
+        count = m + 1 if ends is None else min(m + 1, checked_size(ends, "ends", 2))
+        # Boundary b lies before cell b; a range is everything between two boundaries.
+        self._bounds = np.round(np.linspace(0, m, count)).astype(np.intp)
+        self._starts = np.concatenate([[0], np.cumsum(np.arange(count - 1, 0, -1))])
         names = words or Numbers()
-        starts = np.concatenate([[0], np.cumsum(np.arange(m, 0, -1))])
 
         def label(row: int) -> str:
-            first = int(np.searchsorted(starts, row, side="right")) - 1
-            return names.span(first, first + row - int(starts[first]))
+            first, last = self._ends(np.array([row], dtype=np.intp))
+            return names.span(int(first[0]), int(last[0]))
 
-        super().__init__(m, size, Labels(m * (m + 1) // 2, label))
-        self._starts = starts
+        super().__init__(m, size, Labels(count * (count - 1) // 2, label))
+
+    @property
+    def boundaries(self) -> int:
+        """Number of places at which a range may begin or end."""
+        return len(self._bounds)
 
     def ends(self, which: Any = slice(None)) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """First and last cell of some ranges, or of all."""
         return self._ends(self._chosen(which))
 
     def _ends(self, chosen: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        first = np.searchsorted(self._starts, chosen, side="right") - 1
-        return first, first + chosen - self._starts[first]
+        low = np.searchsorted(self._starts, chosen, side="right") - 1
+        high = low + 1 + chosen - self._starts[low]
+        return self._bounds[low], self._bounds[high] - 1
 
     def _forward(self, X: Floats) -> Floats:
-        below = np.concatenate([np.zeros((1, X.shape[1])), np.cumsum(X, axis=0)])
+        below = np.concatenate([np.zeros((1, X.shape[1])), np.cumsum(X, axis=0)])[self._bounds]
         found = np.empty((self.questions, X.shape[1]))
-        for first in range(self.values):
-            part = found[self._starts[first] : self._starts[first + 1]]
-            np.subtract(below[first + 1 :], below[first], out=part)
+        for low in range(len(below) - 1):
+            part = found[self._starts[low] : self._starts[low + 1]]
+            np.subtract(below[low + 1 :], below[low], out=part)
         return found
 
     def _backward(self, Y: Floats) -> Floats:
-        steps = np.zeros((self.values + 1, Y.shape[1]))
-        for first in range(self.values):
-            part = Y[self._starts[first] : self._starts[first + 1]]
-            steps[first] += part.sum(axis=0)
-            steps[first + 1 :] -= part
-        return np.cumsum(steps[:-1], axis=0)
+        steps = np.zeros((len(self._bounds), Y.shape[1]))
+        for low in range(len(steps) - 1):
+            part = Y[self._starts[low] : self._starts[low + 1]]
+            steps[low] += part.sum(axis=0)
+            steps[low + 1 :] -= part
+        spread = np.zeros((self.values + 1, Y.shape[1]))
+        spread[self._bounds] = steps
+        return np.cumsum(spread[:-1], axis=0)
 
     def _rows(self, chosen: NDArray[np.intp]) -> Floats:
         return runs(*self._ends(chosen), self.cells)
 
     def _inner_gram(self) -> Floats:
-        place = np.arange(self.values, dtype=np.float64)
-        before = np.minimum.outer(place, place) + 1
-        gram: Floats = before * (self.values - np.maximum.outer(place, place))
+        # A range holds two cells if it begins at or before the first and ends after the last.
+        place = np.arange(self.values)
+        before = np.searchsorted(self._bounds, place, side="right").astype(np.float64)
+        after = len(self._bounds) - before
+        gram: Floats = np.minimum.outer(before, before) * np.minimum.outer(after, after)
         return gram
+
+    def squares(self) -> tuple[Floats, Floats]:
+        """WᵀW as K·Σ_a F_aᵀF_a − (ΣF_a)ᵀ(ΣF_a), F_a the cells below boundary a of K.
+
+        The ranges are all differences F_b − F_a with a < b: K + 1 rows stand for K(K − 1)/2.
+        """
+        below = (np.arange(self.cells) < self._bounds[:, None]).astype(np.float64)
+        count = float(len(below))
+        return np.vstack([below, below.sum(axis=0)]), np.append(np.full(len(below), count), -1.0)

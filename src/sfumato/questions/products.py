@@ -92,6 +92,16 @@ class Kronecker(Workload):
             gram = np.asarray(np.kron(gram, factor._gram()), dtype=np.float64)
         return gram
 
+    @property
+    def asked_axes(self) -> tuple[int, ...]:
+        """The axes that any factor asks about."""
+        found: list[int] = []
+        first = 0
+        for factor in self.factors:
+            found += [first + axis for axis in factor.asked_axes]
+            first += len(factor.shape_of_cells)
+        return tuple(found)
+
     def sparse(self) -> Any:
         """The product of the factors' sparse matrices."""
         held = [factor.sparse() for factor in self.factors]
@@ -172,6 +182,11 @@ class Stacked(Workload):
         for part, weight in zip(self.parts, self.weights, strict=True):
             total += weight**2 * part._gram()
         return total
+
+    @property
+    def asked_axes(self) -> tuple[int, ...]:
+        """The axes that any part asks about."""
+        return tuple(sorted({axis for part in self.parts for axis in part.asked_axes}))
 
     def sparse(self) -> Any:
         """The parts' sparse matrices, one above the other."""
@@ -296,7 +311,7 @@ def joined(parts: list[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Group:
+class _SameAxes:
     """Questions about the same axes: where they stand, and their weights on each axis."""
 
     axes: tuple[int, ...]
@@ -344,7 +359,7 @@ class Asked(Workload):
             )
             by_axes.setdefault(axes, []).append(place)
         self._groups = tuple(
-            _Group(
+            _SameAxes(
                 axes,
                 np.array(places, dtype=np.intp),
                 tuple(
@@ -378,6 +393,11 @@ class Asked(Workload):
                 marginal += group.rows(part).T @ Y[group.places[part]]
             total += marginal.reshape(*self._spread(group.axes), Y.shape[1])
         return total.reshape(self.cells, -1)
+
+    @property
+    def asked_axes(self) -> tuple[int, ...]:
+        """The axes on which any question has a condition."""
+        return tuple(sorted({axis for group in self._groups for axis in group.axes}))
 
     def _spread(self, axes: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of a marginal that is the same along all other axes."""

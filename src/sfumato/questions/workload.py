@@ -196,6 +196,24 @@ class Workload(LinearOperator[np.float64]):
             total += rows.T @ rows
         return total
 
+    def squares(self) -> tuple[Floats, Floats]:
+        """Rows V and weights c with WᵀW = Vᵀ·diag(c)·V, as few as the structure allows.
+
+        A sum of a quadratic form over all questions is the sum over the rows of V, weighted by c.
+        """
+        return self.dense(), np.ones(self.questions)
+
+    @property
+    def asked_axes(self) -> tuple[int, ...]:
+        """Numbers of the axes on which the questions differ, as far as the structure shows.
+
+        Example:
+            >>> import sfumato as sf
+            >>> sf.questions.Marginals((4, 3, 2), [(0,), (2,)]).asked_axes
+            (0, 2)
+        """
+        return tuple(range(len(self.shape_of_cells)))
+
     def dense(self) -> Floats:
         """The whole matrix.
 
