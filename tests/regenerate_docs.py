@@ -75,8 +75,12 @@ AXIS_HEAD = """\
 ## An axis in one line
 
 `--axis` takes a name, a colon, the kind of values, and parts in any order, separated by commas.
-Names and labels that contain `,`, `:`, `|` or quotes are put in quotes. For other metrics than
-distance and uniform, write the study in Python and save it.
+Names and labels that contain `,`, `:`, `|` or quotes are put in quotes.
+
+Any metric can be named by its kind, as study files name it, with its options joined by spaces:
+`protect sensitive_set epsilon=1 sensitive=ill|injured`. A list of one ends in `|`. A metric whose
+options are tables or lists of lists is stated in Python, and the study saved. Metrics and channels
+of your own are known after `sfumato --import MODULE`.
 
 A channel may have options, joined by spaces: `channel hierarchical branching=2 oracle=hrr`. Values
 of a list are joined by `|`, as in `levels=1/2|1/4|1/4`; true and false are written so.

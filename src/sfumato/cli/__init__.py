@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from sfumato import __version__
-from sfumato.cli.commands import COMMANDS, Commands
+from sfumato.cli.commands import COMMANDS, CommandError, Commands
 
 __all__ = ["app", "main"]
 
@@ -38,8 +40,35 @@ def _sfumato(
             "--version", callback=_show_version, is_eager=True, help="Print the version and stop."
         ),
     ] = False,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            envvar="SFUMATO_IMPORT",
+            help="Import a Python module that registers your own metrics or channels; may be "
+            "repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Private counting: near values melt together, far ones stay apart, the picture is sharp."""
+    for module in modules or []:
+        _import(module)
+
+
+def _import(module: str) -> None:
+    """Import a module by name, also from the current folder, as `python -m` does."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise CommandError(
+            f"--import found no module {module!r} here or among the installed ones; give the name "
+            "of a Python module, without .py"
+        ) from None
 
 
 for _name, _command in COMMANDS.items():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sfumato.channels.base import Choice
-from sfumato.cli.choice_language import CHOICE, parse_choice
+from sfumato.cli.choice_language import CHOICE, parse_choice, parse_metric
 from sfumato.cli.commands import CommandError
 from sfumato.domains.registry import domain_from_dict
 from sfumato.errors import StudyError, TooLargeError, near
@@ -32,6 +32,7 @@ PARTS = {
     "distance": "distance EPSILON [per LENGTH]",
     "cap": "cap E",
     "uniform": "uniform EPSILON",
+    "protect": f"protect {CHOICE}",
     "optional": "optional",
     "no": "no answer at LENGTH",
     "channel": f"channel {CHOICE}",
@@ -43,6 +44,7 @@ _PATTERNS = {
     "distance": re.compile(r"distance\s+(\S+)(?:\s+per\s+(\S.*))?"),
     "cap": re.compile(r"cap\s+(\S+)"),
     "uniform": re.compile(r"uniform\s+(\S+)"),
+    "protect": re.compile(r"protect\s+(\S.*)"),
     "optional": re.compile(r"optional"),
     "no": re.compile(r"no\s+answer\s+at\s+(\S.*)"),
     "channel": re.compile(r"channel\s+(\S.*)"),
@@ -88,13 +90,13 @@ def parse_axis(text: str, *, shared: bool = False) -> Axis:
             name=name,
             domain=domain_from_dict(described),
             protect=_protection(found),
-            channel=_channel(name, found),
+            channel=_channel(found),
             optional="optional" in found,
             outside="clip" if "clip" in found else None,
             unit=found["unit"][1] if "unit" in found else "",
         )
         _check_fit(axis)
-    except (StudyError, TooLargeError) as error:
+    except (CommandError, StudyError, TooLargeError) as error:
         start = f"axis {name!r}"
         message = str(error)
         raise type(error)(message if message.startswith(start) else f"{start}: {message}") from None
@@ -209,9 +211,10 @@ def _parts(name: str, parts: list[str]) -> Found:
 
 def _refuse_odd_pairs(name: str, kind: str, found: Found, shared: bool) -> None:
     """Refuse parts that contradict each other or the kind."""
-    if "distance" in found and "uniform" in found:
-        problem = "is protected twice; keep 'distance' or 'uniform'"
-    elif "distance" not in found and "uniform" not in found and not shared:
+    stated = [f"{word!r}" for word in ("distance", "uniform", "protect") if word in found]
+    if len(stated) > 1:
+        problem = f"is protected twice; keep {' or '.join(stated)}"
+    elif not stated and not shared:
         fitting = PARTS["uniform" if kind == "categories" else "distance"]
         problem = f"says nothing about protection, and there is no default; add {fitting!r}"
     elif "no" in found and ("optional" not in found or "distance" not in found):
@@ -238,6 +241,8 @@ def _protection(found: Found) -> Metric | None:
     """The metric that the parts describe, if they do."""
     if "uniform" in found:
         return Uniform(found["uniform"][1])
+    if "protect" in found:
+        return parse_metric(found["protect"][1])
     if "distance" not in found:
         return None
     epsilon, per = found["distance"].groups()
@@ -246,14 +251,9 @@ def _protection(found: Found) -> Metric | None:
     return Distance(epsilon, 1 if per is None else per, no_answer=no_answer, cap=cap)
 
 
-def _channel(name: str, found: Found) -> Choice | None:
+def _channel(found: Found) -> Choice | None:
     """The channel that the parts name, if they do."""
-    if "channel" not in found:
-        return None
-    try:
-        return parse_choice(found["channel"][1], "channel")
-    except CommandError as error:
-        raise CommandError(f"axis {name!r}: {error}") from None
+    return parse_choice(found["channel"][1], "channel") if "channel" in found else None
 
 
 def _split(text: str, separator: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""A channel, a mechanism or one guarantee in a few words: ``hierarchical branching=2 oracle=hrr``.
+"""A channel, a mechanism or a metric in a few words: ``hierarchical branching=2 oracle=hrr``.
 
 A name, then options as NAME=VALUE; values of a list are joined by |.
 """
@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from sfumato.channels.base import Choice
 from sfumato.channels.registry import REGISTRY, choice_from_dict
 from sfumato.cli.commands import CommandError
 from sfumato.errors import near
+from sfumato.metrics.base import Metric
+from sfumato.metrics.registry import REGISTRY as METRICS
+from sfumato.metrics.registry import metric_from_dict
 from sfumato.metrics.uniform import Uniform
 
 CHOICE = "NAME [OPTION=VALUE ...]"
@@ -36,20 +40,45 @@ def parse_choice(text: str, what: str) -> Choice:
         >>> parse_choice("hierarchical branching=2 levels=1/2|1/4|1/4", "mechanism").options()
         {'branching': 2, 'levels': ['1/2', '1/4', '1/4']}
     """
+    given = _words(text, what, REGISTRY)
+    for name in given:
+        if name != "kind":
+            _refuse_unknown(name, given["kind"], what)
+    return choice_from_dict(given)
+
+
+def parse_metric(text: str) -> Metric:
+    """Read a metric by kind and options; a kind that its module registered is known as well.
+
+    Args:
+        text: Such as ``within epsilon=1 reach=10``.
+
+    Raises:
+        CommandError: If there is no such kind, or an option is not written as one.
+        StudyError: If an option is unknown or missing, or has a value that it cannot have.
+
+    Example:
+        >>> parse_metric("sensitive_set epsilon=1/2 sensitive=ill|injured")
+        SensitiveSet(epsilon=0.5, sensitive=['ill', 'injured'])
+    """
+    return metric_from_dict(_words(text, "metric", METRICS))
+
+
+def _words(text: str, what: str, known: Iterable[str]) -> dict[str, Any]:
+    """A kind and its options, as a study file would hold them."""
     words = text.split()
     kind, given = (words[0], words[1:]) if words else ("", [])
-    if kind not in REGISTRY:
-        raise CommandError(f"unknown {what} {kind!r}: {near(kind, REGISTRY)}")
-    options: dict[str, Any] = {}
+    if kind not in (kinds := list(known)):
+        raise CommandError(f"unknown {what} {kind!r}: {near(kind, kinds)}")
+    options: dict[str, Any] = {"kind": kind}
     for word in given:
         name, equals, value = word.partition("=")
         if not (name and equals and value):
             raise CommandError(f"{what} {kind!r}: write OPTION=VALUE, without spaces, got {word!r}")
-        _refuse_unknown(name, kind, what)
         if name in options:
             raise CommandError(f"{what} {kind!r} may say {name!r} once, got it twice; drop one")
         options[name] = _value(value)
-    return choice_from_dict({"kind": kind, **options})
+    return options
 
 
 def parse_protection(text: str) -> Uniform:
@@ -81,9 +110,9 @@ def _refuse_unknown(name: str, kind: str, what: str) -> None:
 
 
 def _value(text: str) -> Any:
-    """A whole number, true or false, a list, or a word."""
+    """A whole number, true or false, a list, or a word; "a|" is a list of one."""
     if "|" in text:
-        return text.split("|")
+        return text.removesuffix("|").split("|")
     if re.fullmatch(r"-?\d+", text):
         return int(text)
     return _TRUTH.get(text, text)

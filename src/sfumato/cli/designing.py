@@ -59,11 +59,11 @@ def new(
     """Write a study: what is asked, and how strongly every answer is protected.
 
     An axis is written as a name, a colon, the kind of its values and parts in any order: distance
-    EPSILON per LENGTH, uniform EPSILON, optional, no answer at LENGTH, channel NAME, rounding
-    stochastic, clip, unit WORD. Epsilon has no default.
+    EPSILON per LENGTH, uniform EPSILON, protect METRIC, optional, no answer at LENGTH, channel
+    NAME, rounding stochastic, clip, unit WORD. Epsilon has no default.
 
-    A channel or mechanism may have options, such as hierarchical branching=2 oracle=hrr; values of
-    a list are joined by |.
+    A channel, mechanism or metric may have options, such as hierarchical branching=2 oracle=hrr;
+    values of a list are joined by |.
     """
     target(file, "study", ".toml", force=force)
     expected = checked_expected(people)

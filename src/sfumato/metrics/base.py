@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 from sfumato.domains.base import Domain
 from sfumato.errors import StudyError
@@ -13,11 +14,12 @@ from sfumato.metrics.cells import CellMetric, add_cells
 from sfumato.metrics.labels import cell_names
 
 
-@runtime_checkable
-class Metric(Protocol):
-    """A statement of E in the words of its axis; `bind` turns it into numbers between cells.
+class Metric(ABC):
+    """A guarantee E stated in the units of its axis; `bind` turns it into E between cells.
 
-    Statements add: two reports about one value spend the sum of their guarantees.
+    Metrics add: two reports about one value spend the sum of their guarantees. A metric of your own
+    is a frozen dataclass with a `kind` of its own and the four methods below; once it is registered
+    (`sfumato.metrics.registry.register`), studies that state it can be saved and loaded.
 
     Example:
         >>> import sfumato as sf
@@ -28,15 +30,19 @@ class Metric(Protocol):
     __slots__ = ()
     kind: ClassVar[str]
 
+    @abstractmethod
     def between(self, x: Any, y: Any) -> float:
         """E(x, y) for two values as people write them; None stands for no answer."""
 
+    @abstractmethod
     def bind(self, domain: Domain, *, optional: bool) -> CellMetric:
         """E between the cells of a domain, with "no answer" as the last cell if optional."""
 
+    @abstractmethod
     def describe(self) -> str:
         """The statement in plain words."""
 
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """The statement as a file holds it, exactly; `metric_from_dict` reads it back."""
 

@@ -1,15 +1,10 @@
-"""E, the guarantee: what a study says about two values, and what follows for two cells.
-
-`statements`, `labelled` and `shapes` hold what people write; `bind` turns it into a `CellMetric`
-(`cells`), which is exact: every E is a rational number or infinite, and what is irrational is
-rounded down, so that the guarantee only gets stronger.
-"""
+"""Metrics by kind: the built-in ones and a user's own, for study files and the command line."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from sfumato.errors import StudyError, near
 from sfumato.metrics.base import Metric, Sum
@@ -19,26 +14,54 @@ from sfumato.metrics.labelled import Blocks, HighLow, SensitiveSet
 from sfumato.metrics.points import Points, Within
 from sfumato.metrics.uniform import Uniform
 
-_KINDS: dict[str, type[Metric]] = {
-    statement.kind: statement
-    for statement in (
-        Distance,
-        Lp,
-        Uniform,
-        Blocks,
-        HighLow,
-        SensitiveSet,
-        PolicyGraph,
-        Points,
-        Within,
-        Matrix,
-        Sum,
-    )
-}
+REGISTRY: dict[str, type[Metric]] = {}
+
+Kind = TypeVar("Kind", bound=type[Metric])
+
+
+def register(metric: Kind) -> Kind:
+    """Make a metric known by its kind, so that studies which state it can be saved and loaded.
+
+    Raises:
+        StudyError: If it is not a metric with a kind, or another class has that kind.
+
+    Example:
+        >>> register(Uniform) is Uniform
+        True
+    """
+    if not (isinstance(metric, type) and issubclass(metric, Metric)):
+        raise StudyError(
+            f"a metric must be a class derived from sfumato.metrics.base.Metric, got {metric!r}"
+        )
+    kind = getattr(metric, "kind", None)
+    if not isinstance(kind, str) or not kind or kind.split() != [kind]:
+        raise StudyError(
+            f"{metric.__name__}.kind must be one word, under which files name the metric, got "
+            f"{kind!r}"
+        )
+    if REGISTRY.setdefault(kind, metric) is not metric:
+        raise StudyError(f"a metric of the kind {kind!r} is registered already; use another")
+    return metric
+
+
+for _metric in (
+    Distance,
+    Lp,
+    Uniform,
+    Blocks,
+    HighLow,
+    SensitiveSet,
+    PolicyGraph,
+    Points,
+    Within,
+    Matrix,
+    Sum,
+):
+    register(_metric)
 
 
 def metric_from_dict(data: Mapping[str, Any]) -> Metric:
-    """Read a statement from what `to_dict` wrote.
+    """Read a metric from what `to_dict` wrote.
 
     Args:
         data: The kind, and the options of that kind by name.
@@ -51,13 +74,15 @@ def metric_from_dict(data: Mapping[str, Any]) -> Metric:
         Distance(epsilon=0.2)
     """
     if not isinstance(data, Mapping) or "kind" not in data:
-        raise StudyError(f"a metric must say its kind: {near('', _KINDS)}")
+        raise StudyError(f"a metric must say its kind: {near('', REGISTRY)}")
     options = {key: value for key, value in data.items() if key != "kind"}
     kind = str(data["kind"])
-    if kind not in _KINDS:
-        raise StudyError(f"kind of a metric must be known, got {kind!r}: {near(kind, _KINDS)}")
-    statement = _KINDS[kind]
-    allowed = inspect.signature(statement).parameters
+    if kind not in REGISTRY:
+        raise StudyError(
+            f"kind of a metric must be known, got {kind!r}: {near(kind, REGISTRY)} (a metric of "
+            "your own is known once the module that registers it is imported)"
+        )
+    allowed = inspect.signature(REGISTRY[kind]).parameters
     for key in options:
         if key not in allowed:
             raise StudyError(f"{kind} has no option {key!r}: {near(key, allowed)}")
@@ -66,4 +91,4 @@ def metric_from_dict(data: Mapping[str, Any]) -> Metric:
             raise StudyError(f"{kind} needs the option {key!r}, which is missing: add it")
     if kind == Sum.kind:
         return Sum([metric_from_dict(part) for part in options["parts"]])
-    return statement(**options)
+    return REGISTRY[kind](**options)
