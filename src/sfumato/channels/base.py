@@ -351,6 +351,7 @@ class Trial:
         shape: Cells along every axis, where the channel perturbs records of several axes.
         ordered: Which of these axes have neighbours.
         rounded: Whether values arrive by stochastic rounding.
+        spends: The share of its E by which some pair must be told apart: less would be wasteful.
     """
 
     choice: Choice
@@ -358,6 +359,7 @@ class Trial:
     shape: tuple[int, ...] | None = None
     ordered: tuple[bool, ...] | None = None
     rounded: bool = False
+    spends: float = 0.99
 
     def bind(self, *, precision: int = 64) -> Channel:
         """The channel proper; a grid is always bound with words of 64 bits."""

@@ -65,19 +65,20 @@ class Exponential(Choice):
     def trials(cls) -> tuple[Trial, ...]:
         """Metrics of every kind: lines, one ε, blocks, one-sided, and tables with any entries."""
         half, one = Fraction(1, 2), Fraction(1)
+        unequal = LineMetric((Fraction(3, 4), Fraction(3, 2), Fraction(5, 4)))
         ring = [[min((i - j) % 5, (j - i) % 5) for j in range(5)] for i in range(5)]
         uneven = [[0, 3, 2, -1], [1, 0, 2, -1], [4, 2, 0, -1], [3, 5, 4, 0]]
         metrics: tuple[CellMetric, ...] = (
             LineMetric.equal(half, 4),
-            LineMetric((half, Fraction(2), Fraction(1, 5))),
-            CappedLineMetric(LineMetric((half, Fraction(2), one)), Fraction(2)),
+            unequal,
+            CappedLineMetric(unequal, Fraction(2)),
             UniformMetric(one, 3),
             BlockMetric(one, np.array([0, 1, 0, 2, 1, 1])),
             HighLowMetric(one, np.array([True, False, True, False])),
             TableMetric(np.array(ring), 2, 5),
             TableMetric(np.array(uneven), 3, 4),
         )
-        return tuple(Trial(choice=cls(), metric=metric) for metric in metrics)
+        return tuple(Trial(choice=cls(), metric=metric, spends=0.49) for metric in metrics)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

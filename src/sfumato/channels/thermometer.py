@@ -94,7 +94,7 @@ class Thermometer(Choice):
         """Equal and unequal steps, both variants; behind rounding."""
         equal = LineMetric.equal(Fraction(1), 5)
         pair = LineMetric.equal(Fraction(1, 3), 2)
-        unequal = LineMetric((Fraction(1, 2), Fraction(2), Fraction(1, 5)))
+        unequal = LineMetric((Fraction(3, 4), Fraction(3, 2), Fraction(5, 4)))
         return (
             *(
                 Trial(choice=cls(variant=variant), metric=metric)

@@ -220,7 +220,7 @@ class MatrixResponse(Choice):
     def trials(cls) -> tuple[Trial, ...]:
         """Every strategy, by name and as a matrix, on metrics of several kinds."""
         questions = [[1.0, 0.0, 2.0], [0.0, 1.0, 0.0]]
-        line = LineMetric((Fraction(1, 2), Fraction(2), Fraction(1)))
+        line = LineMetric((Fraction(3, 4), Fraction(3, 2), Fraction(5, 4)))
         told = TableMetric(np.array([[0, 2, -1], [2, 0, -1], [-1, -1, 0]]), 2, 3)
         return (
             Trial(choice=cls("prefix"), metric=line),

@@ -1,0 +1,361 @@
+"""The contract of channels: every law, for every trial that every registered channel declares.
+
+No channel is named here. A channel that is registered is tested, and one that declares no trials
+fails. For each law a twin with one fault, made of every registered channel, does not pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import helpers_contract as laws
+import helpers_contract_study as studies
+import numpy as np
+import pytest
+from helpers_contract import TRIALS, Subject
+from helpers_contract_study import Case
+
+import sfumato as sf
+from sfumato.channels.base import Choice, SymbolChannel, Trial
+from sfumato.channels.registry import REGISTRY
+from sfumato.errors import SfumatoError
+from sfumato.metrics.cells import TableMetric
+from sfumato.metrics.uniform import UniformMetric
+
+Law = Callable[[Subject], None]
+
+LAWS: tuple[Law, ...] = (
+    laws.is_a_law,
+    laws.keeps_the_guarantee,
+    laws.spends_what_it_claims,
+    laws.likelihood_is_the_law,
+    laws.encodes_by_the_law,
+    laws.encodes_any_integers,
+    laws.is_unbiased,
+    laws.reads_many_questions_as_each,
+    laws.second_moments_are_the_sums,
+    laws.sums_agree_with_coefficients,
+    laws.means_and_mixtures_are_the_law,
+    laws.reports_are_as_likely_as_the_law,
+)
+STUDY_LAWS: tuple[Callable[[Case], None], ...] = (
+    studies.axes_have_the_metric,
+    studies.audit_holds,
+    studies.answers_are_unbiased,
+    studies.tallies_merge,
+)
+GRIDS = [name for name, trial in TRIALS.items() if trial.shape is not None]
+#: One grid of each channel that serves whole records, with axes of different sizes if it has one.
+SKEW = {
+    name.rpartition("-")[0]: name
+    for name in reversed(GRIDS)
+    if TRIALS[name].shape != (TRIALS[name].shape or ())[::-1]
+}
+
+
+@cache
+def subject(name: str) -> Subject:
+    """A trial bound once for all laws."""
+    return Subject.of(TRIALS[name])
+
+
+@cache
+def case(name: str) -> Case:
+    """The study of a trial."""
+    return Case.of(subject(name))
+
+
+def first(kind: str) -> str:
+    """The first trial of a channel."""
+    return f"{kind}-0"
+
+
+def called(function: Callable[..., object]) -> str:
+    return function.__name__
+
+
+# Channels
+
+
+@pytest.mark.parametrize("kind", REGISTRY)
+def test_every_registered_channel_declares_trials(kind: str) -> None:
+    trials = REGISTRY[kind].trials()
+    assert trials
+    assert all(type(trial.choice) is REGISTRY[kind] for trial in trials)
+
+
+def test_a_channel_that_declares_no_trials_is_not_tried() -> None:
+    with pytest.raises(NotImplementedError, match="declares no trials"):
+        Choice.trials()
+
+
+@pytest.mark.parametrize("name", TRIALS)
+@pytest.mark.parametrize("law", LAWS, ids=called)
+def test_channel_keeps(law: Law, name: str) -> None:
+    law(subject(name))
+
+
+SENDS_BITS = [name for name in TRIALS if subject(name).channel.layout.kind == "bits"]
+SENDS_SYMBOLS = [name for name in TRIALS if isinstance(subject(name).channel, SymbolChannel)]
+ONE_WORD = [name for name in TRIALS if laws.one_word_decides(subject(name))]
+
+
+@pytest.mark.parametrize("name", SENDS_BITS)
+def test_spreads_are_the_covariance(name: str) -> None:
+    laws.spreads_are_the_covariance(subject(name))
+
+
+@pytest.mark.parametrize("name", SENDS_SYMBOLS)
+def test_joined_runs_are_sums(name: str) -> None:
+    laws.joined_runs_are_sums(subject(name))
+
+
+@pytest.mark.parametrize("name", ONE_WORD)
+def test_each_of_all_words_is_encoded_by_the_law(name: str) -> None:
+    laws.encodes_each_word_by_the_law(subject(name))
+
+
+@pytest.mark.parametrize("kind", REGISTRY)
+def test_all_random_bits_of_a_report_together_give_the_law(kind: str) -> None:
+    """With words of a few bits, whatever the sampler does with them."""
+    laws.encodes_all_bits_by_the_law(laws.coarsest(kind))
+
+
+QUICK = [kind for kind in REGISTRY if not REGISTRY[kind].slow]
+METRICS = {repr(t.metric): t.metric for t in TRIALS.values() if t.metric.size <= 8}
+
+
+@pytest.mark.parametrize("kind", QUICK)
+def test_every_metric_is_refused_or_kept(kind: str) -> None:
+    """A channel is tried with all channels' metrics: it says that one does not fit, or keeps it."""
+    choice = REGISTRY[kind].trials()[0].choice
+    kept = 0
+    for metric in METRICS.values():
+        if choice.misfit(metric) is not None:
+            with pytest.raises(SfumatoError, match=r"\w+ does not fit"):
+                choice.bind(metric)
+            continue
+        kept += 1
+        laws.keeps_the_guarantee(Subject.of(Trial(choice=choice, metric=metric)))
+    assert kept
+
+
+@pytest.mark.parametrize("kind", REGISTRY)
+def test_rounding_is_refused_or_declared(kind: str) -> None:
+    trials = REGISTRY[kind].trials()
+    if not any(trial.rounded for trial in trials):
+        with pytest.raises(SfumatoError, match="round"):
+            trials[0].choice.bind(trials[0].metric, rounded=True)
+
+
+# Studies
+
+
+@pytest.mark.parametrize("name", TRIALS)
+@pytest.mark.parametrize("law", STUDY_LAWS, ids=called)
+def test_study_keeps(law: Callable[[Case], None], name: str) -> None:
+    law(case(name))
+
+
+@pytest.mark.parametrize("name", TRIALS)
+def test_study_comes_back_from_files(name: str, tmp_path: Path) -> None:
+    studies.comes_back_from_files(case(name), tmp_path)
+
+
+@pytest.mark.parametrize("kind", REGISTRY)
+def test_study_refuses_what_belongs_to_another(kind: str, tmp_path: Path) -> None:
+    names = [name for name in TRIALS if name.rpartition("-")[0] == kind]
+    studies.refuses_another_studys(case(names[0]), case(names[1]), tmp_path)
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_whole_records(name: str) -> None:
+    studies.records_are_encoded_by_the_law(case(name))
+    studies.intervals_hold(case(name))
+
+
+# Twins: each law with a channel that breaks it, and nothing else
+
+
+def moved_word(right: Any) -> Any:
+    """All words of one output are another's, for one cell."""
+    rows, total = right()
+    wrong = [list(row) for row in rows]
+    wrong[0][0], wrong[0][-1] = 0, wrong[0][0] + wrong[0][-1]
+    wrong[-1] = wrong[-1][::-1]
+    return wrong, total
+
+
+def one_word_more(right: Any) -> Any:
+    rows, total = right()
+    return [[rows[0][0] + 1, *rows[0][1:]], *rows[1:]], total
+
+
+def nothing_told(right: Any) -> Any:
+    """All cells have the row of the first."""
+    rows, total = right()
+    return [list(rows[0]) for _ in rows], total
+
+
+def one_on(cells: Any) -> Any:
+    """The next cell, and the first after the last that is there."""
+    held = np.asarray(cells, dtype=np.int64)
+    return (held + 1) % (int(held.max(initial=0)) + 1)
+
+
+def next_cell(right: Any, cells: Any, bits: Any) -> Any:
+    """One cell off."""
+    return right(one_on(cells), bits)
+
+
+def some_next_cell(right: Any, cells: Any, bits: Any) -> Any:
+    """One cell off for one person in seven."""
+    held = np.asarray(cells, dtype=np.int64)
+    return right(np.where(np.arange(len(held)) % 7 == 0, one_on(held), held), bits)
+
+
+def by_type(right: Any, cells: Any, bits: Any) -> Any:
+    """Unsigned cells are all read as the first."""
+    return right(cells if cells.dtype.kind == "i" else np.zeros_like(cells), bits)
+
+
+def negated(right: Any, *given: Any) -> Any:
+    return -right(*given)
+
+
+def a_little_more(right: Any, *given: Any) -> Any:
+    return right(*given) * (1 + 1e-6)
+
+
+def first_is_off(right: Any, *given: Any) -> Any:
+    found = np.array(right(*given))
+    found[..., 0] += 1e-6 * (1 + np.abs(found).max())
+    return found
+
+
+def turned(right: Any, *given: Any) -> Any:
+    return right(*given)[..., ::-1]
+
+
+def of_the_sum(right: Any, weights: Any) -> Any:
+    """Right for one question, wrong for several at once."""
+    return right(weights) if np.ndim(weights) == 1 else right(weights[..., ::-1, :])
+
+
+TWINS: tuple[tuple[Law, str, Callable[..., Any]], ...] = (
+    (laws.is_a_law, "words", one_word_more),
+    (laws.keeps_the_guarantee, "words", moved_word),
+    (laws.spends_what_it_claims, "words", nothing_told),
+    (laws.likelihood_is_the_law, "likelihood", first_is_off),
+    (laws.encodes_by_the_law, "encode", next_cell),
+    (laws.encodes_by_the_law, "encode", some_next_cell),
+    (laws.encodes_any_integers, "encode", by_type),
+    (laws.is_unbiased, "coefficients", negated),
+    (laws.is_unbiased, "coefficients", a_little_more),
+    (laws.is_unbiased, "coefficients", first_is_off),
+    (laws.reads_many_questions_as_each, "coefficients", of_the_sum),
+    (laws.second_moments_are_the_sums, "second_moment", a_little_more),
+    (laws.second_moments_are_the_sums, "product_coefficients", a_little_more),
+    (laws.sums_agree_with_coefficients, "gather", first_is_off),
+    (laws.sums_agree_with_coefficients, "sums", first_is_off),
+    (laws.sums_agree_with_coefficients, "products", first_is_off),
+    (laws.means_and_mixtures_are_the_law, "expect", first_is_off),
+    (laws.means_and_mixtures_are_the_law, "mix", turned),
+    (laws.reports_are_as_likely_as_the_law, "report_likelihood", turned),
+)
+
+
+@pytest.mark.parametrize("kind", REGISTRY)
+@pytest.mark.parametrize(
+    ("law", "method", "fault"), TWINS, ids=[f"{a.__name__}-{c.__name__}" for a, _, c in TWINS]
+)
+def test_twin_is_caught(law: Law, method: str, fault: Callable[..., Any], kind: str) -> None:
+    sound = subject(first(kind))
+    law(sound)
+    with pytest.raises(AssertionError):
+        law(sound.with_fault(method, fault))
+
+
+@pytest.mark.parametrize("name", SENDS_BITS[:1])
+def test_twin_with_other_spreads_is_caught(name: str) -> None:
+    with pytest.raises(AssertionError):
+        laws.spreads_are_the_covariance(subject(name).with_fault("flip_spread", a_little_more))
+
+
+@pytest.mark.parametrize("kind", sorted({name.rpartition("-")[0] for name in ONE_WORD}))
+def test_twin_that_is_off_by_one_of_all_words_is_caught(kind: str) -> None:
+    """One word in 2^64 goes elsewhere: the first one that has the last output."""
+    sound = subject(next(name for name in ONE_WORD if name.startswith(f"{kind}-")))
+    rows = sound.table[0]
+
+    def one_word(right: Any) -> Any:
+        wrong = [list(row) for row in rows]
+        wrong[-1][0], wrong[-1][-1] = wrong[-1][0] + 1, wrong[-1][-1] - 1
+        return wrong, right()[1]
+
+    with pytest.raises(AssertionError):
+        laws.encodes_each_word_by_the_law(sound.with_fault("words", one_word))
+
+
+@pytest.mark.parametrize("kind", REGISTRY)
+def test_twin_that_is_off_by_one_of_few_words_is_caught(kind: str) -> None:
+    with pytest.raises(AssertionError):
+        laws.encodes_all_bits_by_the_law(laws.coarsest(kind).with_fault("words", moved_word))
+
+
+def test_twin_studies_are_caught(tmp_path: Path) -> None:
+    """Each law of studies, with one thing that a study does done wrongly."""
+    sound = case(GRIDS[0])
+    with pytest.raises(AssertionError):
+        studies.audit_holds(sound, lambda study: SimpleNamespace(holds=False))
+    with pytest.raises(AssertionError):
+        studies.tallies_merge(sound, lambda a, b: a)
+    with pytest.raises(pytest.fail.Exception):
+        studies.refuses_another_studys(sound, sound, tmp_path)
+    with_options = next(name for name, trial in TRIALS.items() if trial.choice.options())
+    with pytest.raises(AssertionError):
+        studies.comes_back_from_files(
+            case(with_options), tmp_path, lambda choice: {"kind": choice.id}
+        )
+
+
+@pytest.mark.parametrize("name", SKEW.values())
+def test_twin_with_swapped_axes_is_caught(name: str) -> None:
+    """Codes of the axes in the other order, or weights: both are seen."""
+    sound = case(name)
+    shape = sound.study.shape
+
+    def encode(study: sf.Study, table: Any, *, bits: Any) -> Any:
+        records = np.arange(len(next(iter(table.values())))) % sound.cells
+        swapped = np.arange(sound.cells).reshape(shape[::-1]).T.ravel()
+        return study.encode(sound.people(swapped[records]), bits=bits)
+
+    with pytest.raises(AssertionError):
+        studies.records_are_encoded_by_the_law(sound, encode)
+    with pytest.raises(AssertionError):
+        studies.answers_are_unbiased(sound, transposed=True)
+
+
+def test_intervals_two_errors_off_are_caught() -> None:
+    with pytest.raises(AssertionError):
+        studies.intervals_hold(case(GRIDS[0]), shift=2.0)
+
+
+def test_the_checker_sees_a_single_word_too_many() -> None:
+    """The tests of privacy could not fail if this one did not pass."""
+    metric = UniformMetric(Fraction(1), 2)
+    wrong = sf.KaryResponse().bind(metric).words()[0][0][1]
+    total = 1 << 64
+    rows = [[total - wrong, wrong], [wrong, total - wrong]]
+    assert laws.exceeding_pair(rows, metric.exact) is None
+    rows = [[total - wrong + 1, wrong - 1], [wrong - 1, total - wrong + 1]]
+    assert laws.exceeding_pair(rows, metric.exact) == (0, 1)
+    assert laws.exceeding_pair([[total, 0], [1, total - 1]], metric.exact) == (0, 1)
+    one_sided = TableMetric(np.array([[0, 1], [-1, 0]]), 1, 2)
+    assert laws.exceeding_pair([[1, 1], [2, 0]], one_sided.exact) == (0, 1)
+    assert laws.exceeding_pair([[2, 0], [1, 1]], one_sided.exact) is None
