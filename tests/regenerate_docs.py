@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import sfumato
 from sfumato.cli import app
-from sfumato.cli.axis_language import FORMS, PARTS
+from sfumato.cli.language import FORMS, PARTS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 WIDTH = 96

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import sfumato as sf
 from sfumato.channels.registry import REGISTRY
 from sfumato.cli import app
-from sfumato.cli.axis_language import FORMS
+from sfumato.cli.language import FORMS
 from sfumato.metrics.base import Metric
 
 ROOT = DOCS.parent

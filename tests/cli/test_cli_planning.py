@@ -88,7 +88,7 @@ def test_plan_draws(run: Run, study: sf.Study) -> None:
     shown = run(*PLAN, "--plot", "plan.svg").stdout
     assert "Drawn in plan.svg." in shown
     assert "<svg" in Path("plan.svg").read_text(encoding="utf-8")
-    assert "there already" in run(*PLAN, "--plot", "plan.svg", ok=False).output
+    assert "exists" in run(*PLAN, "--plot", "plan.svg", ok=False).output
     assert "must end in" in run(*PLAN, "--plot", "plan.doc", ok=False).output
 
 

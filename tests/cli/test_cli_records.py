@@ -16,8 +16,8 @@ from typer.testing import CliRunner, Result
 import sfumato as sf
 from sfumato.channels.base import Choice
 from sfumato.cli import app, designing
-from sfumato.cli.choice_language import parse_choice, parse_protection
 from sfumato.cli.commands import CommandError
+from sfumato.cli.language import parse_choice, parse_protection
 
 Run = Callable[..., Result]
 

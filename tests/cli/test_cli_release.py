@@ -90,7 +90,7 @@ def test_release_writes_a_file_that_reads_back(run: Run) -> None:
     assert made.mechanism == "Laplace noise on 'ranges of age', measured by the prefix strategy"
     again = run(*RELEASE, "--spend", "1/8", *options, ok=False)
     assert again.exit_code == 2
-    assert "is there already" in again.stderr
+    assert "exists" in again.stderr
     assert len(central.Ledger.load("commute.ledger").entries) == 1  # refused before it was entered
 
 

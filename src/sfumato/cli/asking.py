@@ -1,4 +1,4 @@
-"""Commands of the analyst: ask, histogram, heatmap."""
+"""Commands that ask a tally: ask, quantile, histogram, heatmap."""
 
 from __future__ import annotations
 
@@ -10,41 +10,53 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from sfumato.cli import pictures, showing
+from sfumato.cli import showing
 from sfumato.cli.collecting import load_tally
 from sfumato.cli.commands import CommandError
-from sfumato.cli.files import AsJson, Force, StudyFile, TallyFile, load_study, target
+from sfumato.cli.options import (
+    PLOTS,
+    AsJson,
+    Force,
+    Level,
+    Plot,
+    StudyFile,
+    TallyFile,
+    load_study,
+    target,
+)
 from sfumato.collect.tally import Tally
 from sfumato.estimation.answers import Answer, Answers
 from sfumato.estimation.estimate import Estimate
+from sfumato.plots import still
+from sfumato.plots.style import need
 
 Where = Annotated[
-    str | None, typer.Option(metavar="QUESTION", help="Only people who satisfy this as well.")
+    str | None, typer.Option(metavar="QUESTION", help="Count only people who satisfy this as well.")
 ]
-Level = Annotated[float, typer.Option(help="Share of intervals that hold the truth.")]
 Fraction = Annotated[bool, typer.Option("--fraction", help="Shares instead of people.")]
 Population = Annotated[
     bool,
     typer.Option(
-        "--population", help="Let errors count the sampling of people too, not only the noise."
+        "--population", help="Count the sampling of people in the errors too, not only the noise."
     ),
-]
-Plot = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg, .pdf or .html.")
 ]
 Method = Annotated[
     str,
     typer.Option(
         metavar="METHOD",
-        help="likelihood: the best answer from the reports; unbiased: assumes nothing.",
+        help="likelihood: the most accurate as a rule; unbiased: assumes nothing.",
     ),
 ]
-PLOTS = (".png", ".svg", ".pdf", ".html")
 
 
 @contextmanager
 def opened(tally: Tally, method: str) -> Iterator[Estimate]:
-    """The tally ready to be asked, with a bar while a grid is decoded."""
+    """An estimate from a tally, with a progress bar while a grid is decoded.
+
+    Args:
+        tally: The tally.
+        method: How answers are found, "likelihood" or "unbiased".
+    """
     with showing.progress("decoding the reports") as seen:
         yield tally.estimate(method, progress=lambda share: seen(share, 1.0))
 
@@ -149,7 +161,7 @@ def histogram(
     if as_json:
         showing.show_json({**_document(estimate, found), **drawn})
         return
-    showing.stdout().print(pictures.bars(found, showing.stdout()))
+    showing.stdout().print(showing.bars(found, showing.stdout()))
     _caption(estimate, found, drawn)
 
 
@@ -199,9 +211,9 @@ def heatmap(
         showing.show_json({**_document(estimate, whole), **drawn})
         return
     console = showing.stdout()
-    groups = pictures.fitting(whole, console)
+    groups = showing.fitting(whole, console)
     shown = found(estimate, groups) if groups else whole
-    console.print(pictures.grid(shown, console))
+    console.print(showing.grid(shown, console))
     if groups:
         showing.say("Cells are shown in groups to fit; --bins chooses them, --plot draws them all.")
     _caption(estimate, shown, drawn)
@@ -210,13 +222,25 @@ def heatmap(
 def answer_all(
     estimate: Estimate, questions: Sequence[str], *, fraction: bool = False, **common: Any
 ) -> list[Answer]:
-    """One answer a question."""
+    """One answer per question.
+
+    Args:
+        estimate: What is asked.
+        questions: In the question language.
+        fraction: Whether to answer with shares instead of people.
+        common: Options of every question.
+    """
     put = estimate.fraction if fraction else estimate.count
     return [put(question, **common) for question in questions]
 
 
 def answers_document(estimate: Estimate, answers: Sequence[Answer]) -> dict[str, Any]:
-    """Answers for JSON."""
+    """Answers for JSON.
+
+    Args:
+        estimate: What they were asked of.
+        answers: The answers.
+    """
     return {
         "study": estimate.study.name,
         "reports": estimate.n,
@@ -225,7 +249,13 @@ def answers_document(estimate: Estimate, answers: Sequence[Answer]) -> dict[str,
 
 
 def show_answers(estimate: Estimate, asked: Sequence[str], answers: Sequence[Answer]) -> None:
-    """Answers as a table, and where they come from."""
+    """Print answers as a table, and what they come from.
+
+    Args:
+        estimate: What was asked.
+        asked: The questions.
+        answers: Their answers, in the same order.
+    """
     showing.stdout().print(showing.answers_table(asked, answers))
     source = f"From {estimate.n:,} reports of study {estimate.study.name!r}"
     showing.say(f"{source}; ± is one standard error.")
@@ -237,20 +267,29 @@ def _document(estimate: Estimate, found: Answers) -> dict[str, Any]:
 
 
 def check_plot(plot: Path | None, force: bool) -> None:
-    """Refuse a picture that cannot be drawn, before any work is done."""
-    if plot is not None:
-        from sfumato.plots.style import need
+    """Refuse a picture that cannot be drawn, before any work is done.
 
+    Args:
+        plot: Its file, if one was named.
+        force: Whether a file that exists may be replaced.
+    """
+    if plot is not None:
         target(plot, "picture", *PLOTS, force=force)
         need("plotly.offline" if plot.suffix == ".html" else "matplotlib.figure")
 
 
 def draw_answers(found: Answers, plot: Path | None) -> dict[str, str]:
-    """Draw a picture if one is asked for, all of it or none."""
+    """Draw a picture, if one is asked for.
+
+    Args:
+        found: What it shows.
+        plot: Its file, if one was named.
+
+    Returns:
+        The file's name under "plot", or nothing.
+    """
     if plot is None:
         return {}
-    from sfumato.plots import still
-
     still.save(found, plot)
     return {"plot": str(plot)}
 

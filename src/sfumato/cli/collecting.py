@@ -12,7 +12,7 @@ import typer
 
 from sfumato.cli import people, showing
 from sfumato.cli.commands import CommandError
-from sfumato.cli.files import AsJson, Force, StudyFile, load_study, suffix, target
+from sfumato.cli.options import AsJson, Force, StudyFile, load_study, suffix, target
 from sfumato.cli.showing import Seen
 from sfumato.collect import parquet as wire
 from sfumato.collect.tally import Tally

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from sfumato.auditing.audit import audit as audit_study
 from sfumato.channels.base import Choice
 from sfumato.channels.registry import choice_to_dict
 from sfumato.cli import interview, showing
-from sfumato.cli.axis_language import parse_axis
-from sfumato.cli.choice_language import PROTECTION, parse_choice, parse_protection
 from sfumato.cli.commands import CommandError
-from sfumato.cli.files import AsJson, Force, StudyFile, load_study, target
+from sfumato.cli.language import PROTECTION, parse_axis, parse_choice, parse_protection
+from sfumato.cli.options import AsJson, Force, StudyFile, load_study, target
 from sfumato.metrics.uniform import Uniform, UniformMetric
 from sfumato.study.axis import Axis
 from sfumato.study.choose import checked_expected
@@ -134,10 +134,7 @@ def explain(study: StudyFile, as_json: AsJson = False) -> None:
 
 def audit(study: StudyFile, as_json: AsJson = False) -> None:
     """Check exactly that a study keeps its promise; exit code 1 if it does not."""
-    loaded = load_study(study)
-    from sfumato.auditing.audit import audit as check
-
-    found = check(loaded)
+    found = audit_study(load_study(study))
     if as_json:
         showing.show_json(found.to_dict())
     else:

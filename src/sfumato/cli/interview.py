@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import typer
 
 from sfumato.channels.registry import REGISTRY
-from sfumato.cli.axis_language import FORMS, parse_axis, quoted
-from sfumato.cli.choice_language import parse_protection
+from sfumato.cli.language import FORMS, parse_axis, parse_protection, quoted
 from sfumato.errors import SfumatoError, near
 from sfumato.metrics.uniform import Uniform
 from sfumato.study.axis import Axis

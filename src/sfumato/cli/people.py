@@ -1,28 +1,38 @@
-"""People's values from a file, a bounded number at a time, with errors by row of the whole file."""
+"""People's values and counts from a file; errors name rows of the whole file."""
 
 from __future__ import annotations
 
 import csv
 import gzip
+import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from sfumato.cli.files import suffix
+from sfumato.cli.options import suffix
 from sfumato.cli.showing import Seen
-from sfumato.domains.tables import columns
-from sfumato.errors import DataError, rows
+from sfumato.domains.reading import read_numbers
+from sfumato.domains.tables import columns, read_table
+from sfumato.errors import DataError, TooLargeError, rows
 from sfumato.randomness.bits import BitSource
+from sfumato.study.axis import Axis
 from sfumato.study.reports import Reports
 from sfumato.study.study import PEOPLE_AT_ONCE, Study
 
+if TYPE_CHECKING:
+    pass
+
+
 CSV_BLOCK = 1 << 23
 _PARQUET_ROWS = 1 << 16
+_MOST_CELLS = 1 << 26
 # Whatever a reader says is dropped, since it may quote a cell.
 _READER_ERRORS = (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, csv.Error)
 
@@ -200,3 +210,52 @@ def _refuse_ragged(found: list[int], width: int, path: Path) -> None:
 def _is_gzip(path: Path) -> bool:
     """Whether a file's name says that it is compressed."""
     return path.name.lower().endswith(".gz")
+
+
+def read_counts(study: Study, path: Path) -> NDArray[np.int64]:
+    """A true histogram over all cells, from a file with one row per combination of values.
+
+    Args:
+        study: The study.
+        path: A table with a column per axis, and a column `count`.
+    """
+    if math.prod(study.shape) > _MOST_CELLS:
+        raise TooLargeError(
+            f"the study has {' × '.join(map(str, study.shape))} cells, and --counts works up to "
+            f"{_MOST_CELLS:,}; list the people, one per row, and name that file instead"
+        )
+    names = [axis.name for axis in study.axes]
+    column = "count"
+    while column in names:
+        column += "_"
+    table = read_table(path, [*names, column])
+    cells = [_cells(axis, table.column(axis.name)) for axis in study.axes]
+    counts = np.zeros(study.shape, dtype=np.int64)
+    np.add.at(counts, tuple(cells), _whole_counts(table.column(column), column))
+    return counts
+
+
+def _cells(axis: Axis, column: Any) -> NDArray[np.int64]:
+    """The cell of each row; with stochastic rounding, the grid point it must lie on."""
+    codes = axis.codes(column)
+    bits = axis.domain.rounding_bits
+    between = np.flatnonzero(codes & ((1 << bits) - 1))
+    if between.size:
+        raise DataError(
+            f"axis {axis.name!r} is rounded to a grid, and counts are of its points, but "
+            f"{rows((between + 1).tolist())} lies between two; list people one per row"
+        )
+    return codes >> bits
+
+
+def _whole_counts(column: Any, name: str) -> NDArray[np.int64]:
+    """How many people each row stands for."""
+    rule = "whole numbers of people, zero or more"
+    numbers, missing = read_numbers(column, axis=name, rule=rule, whole=True)
+    bad = np.flatnonzero(missing | (numbers < 0) | (numbers > 2**53))
+    if bad.size:
+        raise DataError(
+            f"column {name!r} takes {rule}, and {rows((bad + 1).tolist())} "
+            f"{'has' if bad.size == 1 else 'have'} none; correct the file"
+        )
+    return numbers.astype(np.int64)

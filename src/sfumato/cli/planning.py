@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from sfumato.cli import showing
-from sfumato.cli.asking import PLOTS
 from sfumato.cli.commands import CommandError
-from sfumato.cli.files import AsJson, Force, StudyFile, load_study, target
-from sfumato.cli.trying import read_counts
+from sfumato.cli.options import PLOTS, AsJson, Force, Level, Plot, StudyFile, load_study, target
+from sfumato.cli.people import read_counts
 from sfumato.domains.reals import Reals
 from sfumato.errors import StudyError
 from sfumato.metrics.distance import Distance
@@ -59,11 +58,9 @@ def plan(
             "more epsilon, it takes.",
         ),
     ] = None,
-    level: Annotated[float, typer.Option(help="Share of intervals that hold the truth.")] = 0.95,
+    level: Level = 0.95,
     runs: Runs = RUNS,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg, .pdf or .html.")
-    ] = None,
+    plot: Plot = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:

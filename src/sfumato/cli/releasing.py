@@ -11,9 +11,9 @@ from rich.text import Text
 
 from sfumato import central
 from sfumato.cli import people, showing
-from sfumato.cli.asking import Plot, check_plot, draw_answers
+from sfumato.cli.asking import check_plot, draw_answers
 from sfumato.cli.commands import CommandError
-from sfumato.cli.files import AsJson, Force, StudyFile, load_study, suffix, target
+from sfumato.cli.options import AsJson, Force, Level, Plot, StudyFile, load_study, suffix, target
 from sfumato.errors import near
 from sfumato.randomness.bits import SecureBits, SeededBits
 from sfumato.study.study import Study
@@ -65,7 +65,7 @@ def release(
     rounds: Annotated[
         int | None, typer.Option(metavar="N", help="For mwem: how many questions are measured.")
     ] = None,
-    level: Annotated[float, typer.Option(help="Share of intervals that hold the truth.")] = 0.95,
+    level: Level = 0.95,
     plan: Annotated[
         bool, typer.Option("--plan", help="Compare all mechanisms, and release nothing.")
     ] = False,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, cast
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
@@ -17,21 +14,15 @@ from sfumato.cli import people, showing
 from sfumato.cli.asking import Method, answer_all, answers_document, opened, show_answers
 from sfumato.cli.collecting import add_up
 from sfumato.cli.commands import CommandError
-from sfumato.cli.files import AsJson, Force, StudyFile, load_study, target
+from sfumato.cli.options import AsJson, Force, StudyFile, load_study, target
+from sfumato.cli.people import read_counts
 from sfumato.collect.tally import Tally
-from sfumato.domains.reading import read_numbers
-from sfumato.domains.tables import read_table
-from sfumato.errors import DataError, TooLargeError, rows
+from sfumato.demo import run as demo_run
+from sfumato.demo.page import DemoRow
 from sfumato.randomness.bits import SeededBits
-from sfumato.study.axis import Axis
 from sfumato.study.study import Study
 from sfumato.text import format_to
 
-if TYPE_CHECKING:
-    from sfumato.demo.page import DemoRow
-
-
-_MOST_CELLS = 1 << 26
 _DEMO_FILES = ("study.toml", "tally.parquet", "index.html")
 
 
@@ -68,11 +59,10 @@ def simulate(
     if out is not None:
         given = tuple(path for path in (study, table, counts) if path is not None)
         target(out, "tally", ".parquet", force=force, inputs=given)
-    made = (
-        _simulate_people(loaded, table, seed)
-        if table is not None
-        else loaded.simulate_counts(read_counts(loaded, counts), seed=seed)
-    )
+    if table is not None:
+        made = _simulate_people(loaded, table, seed)
+    else:
+        made = loaded.simulate_counts(read_counts(loaded, cast("Path", counts)), seed=seed)
     with opened(made, method) as estimate:
         answers = answer_all(estimate, ask or [])
     if out is not None:
@@ -99,13 +89,11 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Run a whole study on made-up people, and compare the answers with the truth."""
-    from sfumato.demo import run as story
-
     if number < 1:
         raise CommandError(f"--people must be a positive whole number, got {number}")
     _refuse_used(out, force)
     with showing.progress("making a town") as seen:
-        result = story.run(
+        result = demo_run.run(
             out,
             people=number,
             seed=seed,
@@ -131,7 +119,7 @@ def _refuse_used(folder: Path, force: bool) -> None:
         raise CommandError(f"cannot write into {str(folder)!r}: it is a file; name a folder")
     if used and not force:
         raise CommandError(
-            f"{str(folder / used[0])!r} is there already; name another folder with --out, or "
+            f"{str(folder / used[0])!r} exists; name another folder with --out, or "
             "replace its files with --force"
         )
 
@@ -159,48 +147,3 @@ def _simulate_people(study: Study, path: Path, seed: int) -> Tally:
     with showing.progress(f"Simulating {path.name}") as seen:
         parts = people.encode_file(study, path, SeededBits(seed), seen)
         return add_up(study, (study.tally(part) for part in parts))
-
-
-def read_counts(study: Study, path: Path | None) -> NDArray[np.int64]:
-    """A true histogram over all cells, from a file with one row a combination of values."""
-    assert path is not None  # noqa: S101
-    if math.prod(study.shape) > _MOST_CELLS:
-        raise TooLargeError(
-            f"the study has {' × '.join(map(str, study.shape))} cells, and --counts works up to "
-            f"{_MOST_CELLS:,}; list the people one a row and name that file instead"
-        )
-    names = [axis.name for axis in study.axes]
-    column = "count"
-    while column in names:
-        column += "_"
-    table = read_table(path, [*names, column])
-    cells = [_cells(axis, table.column(axis.name)) for axis in study.axes]
-    counts = np.zeros(study.shape, dtype=np.int64)
-    np.add.at(counts, tuple(cells), _whole_counts(table.column(column), column))
-    return counts
-
-
-def _cells(axis: Axis, column: Any) -> NDArray[np.int64]:
-    """The cell of each row; with stochastic rounding, the grid point it must lie on."""
-    codes = axis.codes(column)
-    bits = axis.domain.rounding_bits
-    between = np.flatnonzero(codes & ((1 << bits) - 1))
-    if between.size:
-        raise DataError(
-            f"axis {axis.name!r} is rounded to a grid, and counts are of its points, but "
-            f"{rows((between + 1).tolist())} lies between two; list the people one a row instead"
-        )
-    return codes >> bits
-
-
-def _whole_counts(column: Any, name: str) -> NDArray[np.int64]:
-    """How many people each row stands for."""
-    rule = "whole numbers of people, zero or more"
-    numbers, missing = read_numbers(column, axis=name, rule=rule, whole=True)
-    bad = np.flatnonzero(missing | (numbers < 0) | (numbers > 2**53))
-    if bad.size:
-        raise DataError(
-            f"column {name!r} takes {rule}, and {rows((bad + 1).tolist())} "
-            f"{'has' if bad.size == 1 else 'have'} none; correct the file"
-        )
-    return numbers.astype(np.int64)

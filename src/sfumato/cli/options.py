@@ -1,4 +1,4 @@
-"""Files that commands read and write: the right kind, there or not there, never half written."""
+"""Parameters that several commands share, and checks of the files that they name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from sfumato.study.study import Study
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file, .toml.")]
 TallyFile = Annotated[Path, typer.Argument(metavar="TALLY", help="Tally file, .parquet.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
+Level = Annotated[float, typer.Option(help="How often intervals contain the truth.")]
+Plot = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg, .pdf or .html.")
+]
+PLOTS = (".png", ".svg", ".pdf", ".html")
 
 
 def load_study(path: Path) -> Study:
@@ -23,7 +28,13 @@ def load_study(path: Path) -> Study:
 
 
 def suffix(path: Path, what: str, *endings: str) -> None:
-    """Refuse a file whose name does not say that it is of the right kind."""
+    """Refuse a file whose name does not have the right ending.
+
+    Args:
+        path: The file.
+        what: What it is called in a message.
+        endings: Those allowed.
+    """
     if not path.name.lower().endswith(endings):
         wanted = " or ".join(endings)
         raise CommandError(f"a {what} file must end in {wanted}, got {str(path)!r}")
@@ -32,7 +43,15 @@ def suffix(path: Path, what: str, *endings: str) -> None:
 def target(
     path: Path, what: str, *endings: str, force: bool, inputs: tuple[Path, ...] = ()
 ) -> None:
-    """Refuse a place where nothing can or should be written, before any work is done."""
+    """Refuse a file that cannot or should not be written, before any work is done.
+
+    Args:
+        path: The file.
+        what: What it is called in a message.
+        endings: Those allowed.
+        force: Whether a file that exists may be replaced.
+        inputs: Files that are read, and so must not be written.
+    """
     suffix(path, what, *endings)
     if path.is_dir():
         raise CommandError(f"cannot write {str(path)!r}: it is a folder; name a file")
@@ -41,8 +60,6 @@ def target(
             f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}; make it first"
         )
     if any(path.exists() and given.exists() and path.samefile(given) for given in inputs):
-        raise CommandError(f"{str(path)!r} is an input too; write to another file")
+        raise CommandError(f"{str(path)!r} is also an input; write to another file")
     if path.exists() and not force:
-        raise CommandError(
-            f"{str(path)!r} is there already; name another file, or replace it with --force"
-        )
+        raise CommandError(f"{str(path)!r} exists; name another file, or replace it with --force")

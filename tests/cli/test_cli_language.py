@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import sfumato as sf
-from sfumato.cli.axis_language import parse_axis, quoted
+from sfumato.cli.language import parse_axis, quoted
 from sfumato.errors import SfumatoError
 
 
