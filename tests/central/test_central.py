@@ -17,7 +17,6 @@ import sfumato as sf
 from sfumato import central
 from sfumato.central.measurements import Measurements, quick_reaches
 from sfumato.central.mechanism import Outcome, margins_of
-from sfumato.central.space import margin
 from sfumato.noise.allocate import Allocation, allocate
 from sfumato.noise.strategies import FIXED
 from sfumato.randomness.bits import SeededBits
@@ -182,7 +181,7 @@ def test_questions_need_only_the_cells_of_the_axes_they_are_about() -> None:
         ],
     )
     space = central.Space(wide, "1/2")
-    asked = margin(space, ["age=18..30", {"age": (40, None)}])
+    asked = space.margin(["age=18..30", {"age": (40, None)}])
     assert (asked.axes, asked.workload.shape) == ((0,), (2, 100))
     assert asked.names is not None
     assert asked.names[7] == "age 7"
@@ -395,7 +394,7 @@ def test_a_strategy_that_cannot_express_a_question_names_it() -> None:
         ({"allocation": "best"}, "allocation must be known"),
         ({"bias": "some"}, "bias must be"),
         ({"bias": "optimised", "strategy": "prefix"}, "strategy must be left out"),
-        ({"weights": [1, 2]}, "one a question"),
+        ({"weights": [1, 2]}, "one per question"),
         ({"weights": [0]}, "weights must be positive and finite"),
         ({"strategy": sf.questions.Identity(7)}, "one column for each of 4 cells, got 7"),
     ],
@@ -754,10 +753,10 @@ def test_quick_intervals_of_coarse_noise_are_never_too_narrow() -> None:
 def test_only_axes_that_some_question_is_about_are_looked_at() -> None:
     axes = [sf.categories(name, ["u", "v"], protect=sf.Uniform(1)) for name in "abc"]
     space = central.Space(sf.Study("three", axes))
-    assert margin(space, ["cells of a", "b=u"]).axes == (0, 1)
-    assert margin(space, ["c=u", "cells of a"]).axes == (0, 2)
-    assert margin(space, ["b=u", "total", "b=v"]).axes == (1,)
-    whole = margin(space, ["cells of a", "identity"])
+    assert space.margin(["cells of a", "b=u"]).axes == (0, 1)
+    assert space.margin(["c=u", "cells of a"]).axes == (0, 2)
+    assert space.margin(["b=u", "total", "b=v"]).axes == (1,)
+    whole = space.margin(["cells of a", "identity"])
     assert whole.axes == (0, 1, 2)
     assert whole.workload.questions == 2 + 8
 

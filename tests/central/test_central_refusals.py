@@ -194,13 +194,11 @@ def test_what_is_paid_for_is_not_lost_with_the_ledger(
         prepared = answer(space, n)
 
         class Locking:
-            margins = prepared.margins
             expected = prepared.expected
-            run = prepared.run
 
-            def run_margins(self, counts: Any, bits: Any) -> Any:
+            def run(self, counts: Any, bits: Any) -> Any:
                 lock.enter_context(locked(ledger.path))
-                return prepared.run_margins(counts, bits)
+                return prepared.run(counts, bits)
 
         return Locking()
 

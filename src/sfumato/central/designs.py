@@ -1,10 +1,18 @@
-"""Which rows to measure, with how much noise, and how questions are read from them."""
+"""Which rows to measure, with how much noise, and how questions are read from them.
+
+The rows are the questions themselves, those of a strategy, or questions bent so as to need less
+noise. Bent rows follow Kamalaruban et al. 2020, problem (6), which measures P = c ⊙ Q′ in the place
+of Q. Over n people in any cells the answer is then off by at most n·δ, δ = max |P − Q| (the paper
+bounds it by the Euclidean norm, which is larger), and the noise has variance 2c²: the sum
+n²δ² + 2c² is minimised. The number of people is public, so a constant added to a row costs nothing.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -20,15 +28,21 @@ from sfumato.noise.strategies import FIXED, over_axes, telling
 from sfumato.questions.lattice import Lattice
 from sfumato.questions.reconstruction import Reader
 from sfumato.questions.workload import Workload, as_dense
-from sfumato.study.axis import Axis
 
-QUESTIONS, BEST = "questions", "best"
-NAMES = (QUESTIONS, *FIXED, "searched", BEST)
-MOST_READ = 1 << 24
-MOST_SEARCHED = 256
+QUESTIONS, BEST, SEARCHED = "questions", "best", "searched"
+NAMES = (QUESTIONS, *FIXED, SEARCHED, BEST)
+_MOST_READ = 1 << 24  # numbers of a reading
+_MOST_SEARCHED = 256  # cells over which rows are searched
+_MOST_COMPARED = 128  # cells up to which strategies are tried unasked: a second or so
+_MOST_READ_FROM = 256  # the same where questions are many: some seconds, where they take minutes
+_MANY = 4  # questions per cell beyond which they are many
+_MOST_BENT = 1 << 24  # entries of the matrix of bent questions
+_MOST_BENT_CELLS = 2048
+_MOST_TERMS = 1 << 22  # questions × pairs of cells that are compared while bending
 _ROUNDS = 8
-_SETTLED = 1e-4
-_LITTLE = 1e-9
+_SETTLED = 1e-4  # relative gain below which turns stop
+_LITTLE = 1e-9  # the least weight of a row that is hardly read
+_EQUAL = 1e-9  # relative difference of errors that rounding alone may make
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,8 +51,8 @@ class Design:
 
     Attributes:
         measurements: The rows and their noise.
-        reading: A row a question and a column a measurement, and one more, the last, for the number
-            of people; None where the questions themselves are measured.
+        reading: One row per question and one column per measurement, and a last column for the
+            number of people; None where the questions themselves are measured.
         variances: The variance of every question.
         name: The strategy in words.
         allocation: How the noise was allocated; None where a search did it.
@@ -53,7 +67,12 @@ class Design:
     bent: bool = False
 
     def answers(self, noisy: Floats, n: int) -> Floats:
-        """The questions, read from noisy measurements."""
+        """The questions, read from noisy measurements.
+
+        Args:
+            noisy: The measurements; NaN where nothing is measured.
+            n: Number of people.
+        """
         if self.reading is None:
             return noisy
         known = np.append(np.nan_to_num(noisy), float(n))
@@ -65,45 +84,69 @@ class Design:
             return self.measurements.own_reaches(level)
         return self.measurements.reaches(self.reading[:, :-1], level)
 
+    def bias(self, asked: Workload, n: int) -> tuple[Floats, Floats]:
+        """What to add to each answer, and how far it may then be off, beside its noise.
 
-def themselves(margin: Margin, weights: Floats, method: str) -> Design:
-    """The questions themselves, each with its own noise."""
-    lattice = Lattice.of(margin.workload)
+        Args:
+            asked: The questions.
+            n: Number of people.
+        """
+        lattice = self.measurements.lattice
+        shift, bias = np.zeros(asked.questions), np.zeros(asked.questions)
+        if self.reading is None and (self.bent or not lattice.is_exact):
+            for part, rows in asked.chunks():
+                held = lattice.select(np.arange(part.start, part.stop))
+                shift[part], bias[part] = worst_bias(rows, as_dense(held.matrix()), n)
+        return shift, bias
+
+
+def themselves(asked: Margin, weights: Floats, method: str) -> Design:
+    """The questions themselves, each with its own noise.
+
+    Args:
+        asked: The questions.
+        weights: How much each question's variance counts.
+        method: How noise is allocated.
+    """
+    lattice = Lattice.of(asked.workload)
     # By the workload, which knows what its questions are called.
-    found = allocate(
-        margin.workload, margin.edges, weights=weights, method=method, cells=margin.names
-    )
+    found = allocate(asked.workload, asked.edges, weights=weights, method=method, cells=asked.names)
     measured = Measurements(lattice, found.step_rates)
     return Design(measured, None, measured.variances, "the questions themselves", found)
 
 
-def fixed(
-    margin: Margin, strategy: str | Workload, axes: Sequence[Axis], weights: Floats, method: str
-) -> Design:
-    """Rows of a strategy; noise and reading by turns until neither changes.
+def fixed(asked: Margin, strategy: str | Workload, weights: Floats, method: str) -> Design:
+    """Rows of a strategy; noise and reading are improved in turns until neither changes.
 
-    For given noise the best reading is weighted least squares, for given reading the best noise is
-    an allocation with the squares of what is read from each row: neither turn raises the error.
+    For given noise the best reading is weighted least squares; for a given reading the best noise
+    is an allocation weighted by the squares of what is read from each row. Neither turn raises the
+    error.
+
+    Args:
+        asked: The questions.
+        strategy: The name of a strategy, or its rows.
+        weights: How much each question's variance counts.
+        method: How noise is allocated.
     """
-    rows = strategy if isinstance(strategy, Workload) else over_axes(strategy, axes)
-    if rows.cells != margin.workload.cells:
+    rows = strategy if isinstance(strategy, Workload) else over_axes(strategy, asked.own)
+    if rows.cells != asked.workload.cells:
         raise StudyError(
-            f"a strategy must have one column for each of {margin.workload.cells} cells, got "
+            f"a strategy must have one column for each of {asked.workload.cells} cells, got "
             f"{rows.cells}"
         )
-    if margin.workload.questions * rows.questions > MOST_READ:
+    if asked.workload.questions * rows.questions > _MOST_READ:
         raise TooLargeError(
-            f"{margin.workload.questions:,} questions read from {rows.questions:,} rows are more "
-            f"than {MOST_READ:,} numbers: ask fewer questions, or leave out the strategy"
+            f"{asked.workload.questions:,} questions read from {rows.questions:,} rows are more "
+            f"than {_MOST_READ:,} numbers: ask fewer questions, or leave out the strategy"
         )
     lattice = Lattice.of(rows)
     name = strategy if isinstance(strategy, str) else "a given strategy"
     counts: Floats = np.ones(len(lattice))
     best, least = None, np.inf
     for _ in range(_ROUNDS):
-        found = allocate(lattice, margin.edges, weights=counts, method=method, cells=margin.names)
+        found = allocate(lattice, asked.edges, weights=counts, method=method, cells=asked.names)
         measured = Measurements(lattice, found.step_rates)
-        design = _read(margin.workload, measured, name, found)
+        design = _read(asked.workload, measured, name, found)
         total = float(weights @ design.variances)
         if total >= least * (1 - _SETTLED):
             break
@@ -117,30 +160,34 @@ def fixed(
     return best
 
 
-def searched(margin: Margin, axes: Sequence[Axis], weights: Floats) -> Design:
-    """Rows chosen for these questions and distances, among theirs and those of all strategies."""
-    if margin.workload.cells > MOST_SEARCHED:
+def searched(asked: Margin, weights: Floats) -> Design:
+    """Rows chosen for these questions and distances, among theirs and those of all strategies.
+
+    Args:
+        asked: The questions.
+        weights: How much each question's variance counts.
+    """
+    if asked.workload.cells > _MOST_SEARCHED:
         raise TooLargeError(
-            f"strategy='searched' looks among rows over at most {MOST_SEARCHED:,} cells, and there "
-            f"are {margin.workload.cells:,}: name a strategy, or ask about fewer axes"
+            f"strategy='searched' looks among rows over at most {_MOST_SEARCHED:,} cells, and "
+            f"there are {asked.workload.cells:,}: name a strategy, or ask about fewer axes"
         )
-    candidates = [telling(over_axes(name, axes).dense()) for name in FIXED]
-    if np.all(weights == weights[0]) and margin.workload.questions > MOST_SEARCHED:
-        gram = margin.workload.gram()
+    candidates = [telling(over_axes(name, asked.own).dense()) for name in FIXED]
+    if np.all(weights == weights[0]) and asked.workload.questions > _MOST_SEARCHED:
+        gram = asked.workload.gram()
     else:
-        held = margin.workload.dense()
+        held = asked.workload.dense()
         gram = held.T @ (weights[:, None] * held)
-        candidates.insert(0, telling(held[:MOST_SEARCHED]))
-    best = search_gram(gram, margin.edges, candidates).best
+        candidates.insert(0, telling(held[:_MOST_SEARCHED]))
+    best = search_gram(gram, asked.edges, candidates).best
     lattice = Lattice.of(best.rows)
-    kept = check(lattice, margin.edges, best.rates)
-    if not kept:
+    if not check(lattice, asked.edges, best.rates):
         raise StudyError("the strategy that was found does not keep the guarantee: name one")
     steps = tuple(
         None if rate is None else rate * unit
         for rate, unit in zip(best.rates, lattice.units, strict=True)
     )
-    return _read(margin.workload, Measurements(lattice, steps), "a searched strategy", None)
+    return _read(asked.workload, Measurements(lattice, steps), "a searched strategy", None)
 
 
 def _read(
@@ -154,54 +201,84 @@ def _read(
     return Design(measured, reading, reading[:, :-1] ** 2 @ noise, name, found)
 
 
-_MOST_BENT = 1 << 24
-_MOST_A_CELL = 4
-_ALIKE = 1e-9
-_MOST_COMPARED = 128  # cells up to which strategies are tried unasked: a second or so
-_MOST_READ_FROM = 256  # the same where questions are many: some seconds, where they take minutes
-
-
-def best_design(asked: Margin, axes: Sequence[Axis], weights: Floats, method: str) -> Design:
-    """The least total error: of the questions themselves, of strategies where cells are few.
+def best_design(asked: Margin, weights: Floats, method: str) -> Design:
+    """The design of least total error: the questions themselves, or a strategy if cells are few.
 
     A single question whose coefficients take two values, such as a range, is measured itself. Read
     from rows A as r·A at rates u, its variance is Σ_k 2·r_k²/u_k² where noise is continuous. By
     itself it could have the rate min_ij d(i, j)/|q_i − q_j| ≥ min_k u_k/|r_k|, since
     d(i, j) ≥ Σ_k u_k·|A_ki − A_kj|: its own variance is at most the largest term of that sum. With
     more values its lattice may be finer than that of the rows, whose noise can then be less.
+
+    Args:
+        asked: The questions.
+        weights: How much each question's variance counts.
+        method: How noise is allocated.
     """
+    cells, questions = asked.workload.cells, asked.workload.questions
+    itself = partial(themselves, asked, weights, method)
+    strategies = [partial(fixed, asked, name, weights, method) for name in FIXED]
+    # Many questions about few cells take long to measure, and are better read from fewer rows.
+    many = questions > _MANY * cells and cells <= _MOST_READ_FROM
+    small = cells <= _MOST_COMPARED
+    one_range = small and questions == 1 and len(np.unique(asked.workload.dense())) <= 2
+    tried: Sequence[Callable[[], Design]]
+    if many:
+        tried = strategies
+    elif one_range or not small:
+        tried = [itself]
+    else:
+        tried = [itself, *strategies]
     found: list[Design] = []
     refused: list[StudyError | TooLargeError] = []
-    cells = asked.workload.cells
-    # Many questions about few cells take long to measure, and are better read from fewer rows.
-    many = asked.workload.questions > _MOST_A_CELL * cells
-    compared = cells <= _MOST_COMPARED and not _is_one_range(asked.workload)
-    names = (QUESTIONS, *FIXED) if compared else (QUESTIONS,)
-    for name in FIXED if many and cells <= _MOST_READ_FROM else names:
+    for make in tried:
         try:
-            if name == QUESTIONS:
-                found.append(themselves(asked, weights, method))
-            else:
-                found.append(fixed(asked, name, axes, weights, method))
+            found.append(make())
         except (StudyError, TooLargeError) as error:
             refused.append(error)
     if not found and many:  # too many to be read from anything
-        return themselves(asked, weights, method)
+        return itself()
     if not found:
         raise refused[0]
     errors = [float(weights @ design.variances) for design in found]
-    # Rounding must not decide: what is as good comes first, the questions themselves before all.
-    least = min(errors) * (1 + _ALIKE)
+    # Rounding must not decide: of equals the first is taken, the questions themselves before all.
+    least = min(errors) * (1 + _EQUAL)
     return next(design for design, error in zip(found, errors, strict=True) if error <= least)
 
 
-def _is_one_range(workload: Workload) -> bool:
-    """Whether there is a single question, whose coefficients take at most two values."""
-    return workload.questions == 1 and len(np.unique(workload.dense())) <= 2
+# ---- bent questions ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bent:
+    """Rows to measure instead of the given ones.
+
+    Attributes:
+        rows: The rows P, shape (questions, cells).
+        scales: The scale of the noise on each, before it is certified.
+        objective: Σ w·(n²δ² + 2c²).
+    """
+
+    rows: Floats
+    scales: Floats
+    objective: float
+
+
+def refuse_bias(bias: str) -> None:
+    """Refuse an unknown way to treat bias."""
+    if bias not in ("none", "optimised"):
+        raise StudyError(f"bias must be 'none' or 'optimised', got bias={bias!r}")
 
 
 def bent_design(asked: Margin, weights: Floats, n: int, method: str) -> Design:
-    """Rows that are slightly wrong, if they have the smaller error."""
+    """Rows that are slightly wrong, if they have the smaller error.
+
+    Args:
+        asked: The questions.
+        weights: How much each question's squared error counts.
+        n: Number of people.
+        method: How noise is allocated.
+    """
     if asked.workload.questions * asked.workload.cells > _MOST_BENT:
         raise TooLargeError(
             f"bias='optimised' needs the matrix of {asked.workload.questions:,} questions × "
@@ -228,27 +305,8 @@ def bent_design(asked: Margin, weights: Floats, n: int, method: str) -> Design:
     return design if better else plain
 
 
-MOST_CELLS = 2048
-MOST_TERMS = 1 << 22
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Bent:
-    """Rows to measure instead of the given ones.
-
-    Attributes:
-        rows: The rows P, shape (questions, cells).
-        scales: The scale of the noise on each, before it is certified.
-        objective: Σ w·(n²δ² + 2c²).
-    """
-
-    rows: Floats
-    scales: Floats
-    objective: float
-
-
 def bend(rows: Floats, edges: Edges, n: int, weights: Floats, scales: Floats) -> Bent:
-    """The rows and scales with the least worst squared error.
+    """The rows and scales with the least worst-case squared error.
 
     Args:
         rows: The questions Q, shape (questions, cells).
@@ -258,12 +316,12 @@ def bend(rows: Floats, edges: Edges, n: int, weights: Floats, scales: Floats) ->
         scales: Scales of noise under which Q itself is private.
 
     Raises:
-        TooLargeError: If the problem is too large to be solved so.
+        TooLargeError: If there are too many cells or questions.
     """
-    if edges.size > MOST_CELLS:
+    if edges.size > _MOST_BENT_CELLS:
         raise TooLargeError(
             f"bias='optimised' compares all pairs of {edges.size:,} cells, for at most "
-            f"{MOST_CELLS:,}: use coarser bins, fewer axes, or bias='none'"
+            f"{_MOST_BENT_CELLS:,}: use coarser bins, fewer axes, or bias='none'"
         )
     if len(rows) == 1:
         return bend_one(rows[0], edges.distances(), n, float(weights[0]))
@@ -271,10 +329,16 @@ def bend(rows: Floats, edges: Edges, n: int, weights: Floats, scales: Floats) ->
 
 
 def bend_one(row: Floats, distances: Floats, n: int, weight: float = 1.0) -> Bent:
-    """One question, exactly: a convex function of one number.
+    """Bend one question, exactly: the error is a convex function of one number, the scale c.
 
-    For a scale c the nearest row that is c-Lipschitz lies δ(c) = max_ij (|q_i − q_j| − c·d_ij)/2
-    away, and min_j (q_j + c·d_ij) + δ is one such (McShane); δ is convex in c.
+    The nearest row that is c-Lipschitz lies δ(c) = max_ij (|q_i − q_j| − c·d_ij)/2 away, and
+    min_j (q_j + c·d_ij) + δ is one such (McShane); δ is convex in c.
+
+    Args:
+        row: The question q.
+        distances: All distances d, infinite where nothing is promised.
+        n: Number of people.
+        weight: How much the squared error counts.
 
     Example:
         >>> steep = np.array([0.0, 0.0, 1.0])
@@ -310,15 +374,15 @@ def _lipschitz(row: Floats, distances: Floats, c: float, off: float) -> Floats:
 
 
 def _bend_many(rows: Floats, edges: Edges, n: int, weights: Floats, scales: Floats) -> Bent:
-    """Several questions: by turns each in what the others leave of the distances, then all scales.
+    """Bend several questions: in turns each in what the others leave, then all scales at once.
 
     What is left is closed under shortest paths, as a row keeps to it exactly when it keeps to its
     closure; then each turn is one convex problem and none raises the objective.
     """
-    if len(rows) * edges.size**2 > MOST_TERMS:
+    if len(rows) * edges.size**2 > _MOST_TERMS:
         raise TooLargeError(
             f"bias='optimised' for {len(rows)} questions over {edges.size} cells compares "
-            f"{len(rows) * edges.size**2:,} differences, for at most {MOST_TERMS:,}: ask fewer "
+            f"{len(rows) * edges.size**2:,} differences, for at most {_MOST_TERMS:,}: ask fewer "
             "questions, or use bias='none'"
         )
     distances = edges.distances()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -14,19 +14,21 @@ from sfumato.central.designs import (
     BEST,
     NAMES,
     QUESTIONS,
+    SEARCHED,
     Design,
     bent_design,
     best_design,
     fixed,
+    refuse_bias,
     searched,
     themselves,
 )
-from sfumato.central.measurements import checked_weights, worst_bias
+from sfumato.central.measurements import checked_weights
 from sfumato.central.mechanism import AboutQuestions, Counts, Expected, Outcome, question_answers
-from sfumato.central.space import Margin, Space, in_words, margin
+from sfumato.central.space import Margin, Questions, Space, in_words
 from sfumato.errors import StudyError, near
-from sfumato.estimation.answers import Answers, normal_quantile
-from sfumato.questions.workload import Workload, as_dense
+from sfumato.estimation.answers import normal_quantile
+from sfumato.questions.workload import Workload
 from sfumato.randomness.bits import BitSource
 
 METHODS = ("exact", "equal", "shared", "psa")
@@ -63,16 +65,16 @@ class PreparedLaplace(AboutQuestions):
         return Expected(labels=self.labels, stderr=self.stderr, reach=self.reach, level=self.level)
 
     def run_margins(self, counts: Sequence[Counts], bits: BitSource) -> Outcome:
-        """Answer from the people in each cell of the axes that are asked about."""
-        noisy = self.design.measurements.draw(counts[0], bits)
-        values = self.design.answers(noisy, self.n) + self.shift
-        return Outcome(answers=self._answers(values), details=self.details())
+        """Answer from the people in each cell of the axes that are asked about.
 
-    def _answers(self, values: Floats) -> Answers:
-        """Answers with their errors."""
-        return question_answers(
+        Args:
+            counts: One histogram, that of these axes.
+            bits: Where randomness comes from.
+        """
+        noisy = self.design.measurements.draw(counts[0], bits)
+        answers = question_answers(
             self.labels,
-            values,
+            self.design.answers(noisy, self.n) + self.shift,
             self.stderr,
             n=self.n,
             reach=self.reach,
@@ -80,6 +82,7 @@ class PreparedLaplace(AboutQuestions):
             method="laplace",
             notes=self.notes,
         )
+        return Outcome(answers=answers, details=self.details())
 
     def details(self) -> dict[str, Any]:
         """Public numbers: how much noise there is, and how near the least possible."""
@@ -94,7 +97,7 @@ class PreparedLaplace(AboutQuestions):
         }
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False)
 class Laplace:
     """Answers to linear questions with discrete Laplace noise.
 
@@ -112,14 +115,14 @@ class Laplace:
             a list of such, or a workload.
         strategy: What is measured: "questions" for the questions themselves; "identity", "prefix",
             "hierarchical", "haar" (combined over axes), a workload; "searched" chooses rows for
-            these questions. "best", unless you say otherwise, takes whichever of those named has
-            the least error; beyond 128 cells (256 where there are more than four questions a cell)
-            it takes the questions themselves, and `plan` compares.
+            these questions. "best", the default, takes whichever of those named has the least
+            error; beyond 128 cells (256 where there are more than four questions per cell) it takes
+            the questions themselves, and `plan` compares.
         allocation: How noise is shared out: "exact" for the least total variance, or "equal",
             "shared", "psa" for strategies 1 to 3 of the paper, to compare.
-        weights: How much each question's variance counts; left out, all alike.
+        weights: How much each question's variance counts; left out, all count equally.
         bias: "optimised" lets questions be slightly wrong where that saves more noise than it
-            costs, with the bias counted in the error; of use where people are few.
+            costs, with the bias counted in the error; useful where there are few people.
         level: Share of intervals that hold the truth.
 
     Raises:
@@ -137,23 +140,17 @@ class Laplace:
         Kamalaruban et al. 2020, sections 3.1 and 4; Xiang et al. 2020, section 3.
     """
 
-    questions: str | Mapping[str, Any] | Sequence[Any] | Workload
+    questions: Questions
     strategy: str | Workload = BEST
+    _: KW_ONLY
     allocation: str = "exact"
     weights: Sequence[float] | None = None
     bias: Literal["none", "optimised"] = "none"
     level: float = 0.95
 
-    def __init__(
-        self,
-        questions: str | Mapping[str, Any] | Sequence[Any] | Workload,
-        strategy: str | Workload = BEST,
-        *,
-        allocation: str = "exact",
-        weights: Sequence[float] | None = None,
-        bias: Literal["none", "optimised"] = "none",
-        level: float = 0.95,
-    ) -> None:
+    def __post_init__(self) -> None:
+        """Refuse unknown options."""
+        strategy = self.strategy
         if isinstance(strategy, str) and strategy not in NAMES:
             raise StudyError(f"strategy must be known, got {strategy!r}: {near(strategy, NAMES)}")
         if not isinstance(strategy, (str, Workload)):
@@ -161,49 +158,43 @@ class Laplace:
                 f"strategy must be a name or a workload, got {type(strategy).__name__}: make rows "
                 "of your own a workload, with questions.Given(matrix)"
             )
-        if allocation not in METHODS:
+        if self.allocation not in METHODS:
             raise StudyError(
-                f"allocation must be known, got {allocation!r}: {near(allocation, METHODS)}"
+                f"allocation must be known, got {self.allocation!r}: "
+                f"{near(self.allocation, METHODS)}"
             )
-        if bias not in ("none", "optimised"):
-            raise StudyError(f"bias must be 'none' or 'optimised', got bias={bias!r}")
-        if bias == "optimised" and strategy not in (BEST, QUESTIONS):
+        refuse_bias(self.bias)
+        if self.bias == "optimised" and strategy not in (BEST, QUESTIONS):
             raise StudyError(
                 "bias='optimised' bends the questions themselves, so strategy must be left out"
             )
-        normal_quantile(level)
-        for name, value in (
-            ("questions", questions),
-            ("strategy", strategy),
-            ("allocation", allocation),
-            ("weights", weights),
-            ("bias", bias),
-            ("level", level),
-        ):
-            object.__setattr__(self, name, value)
+        normal_quantile(self.level)
 
     def describe(self) -> str:
         """The mechanism in a few words."""
-        asked = in_words(self.questions)
         strategy = self.strategy if isinstance(self.strategy, str) else "given"
         plain = strategy in (BEST, QUESTIONS)
         by = "" if plain else f", measured by the {strategy} strategy"
         bent = ", bias optimised" if self.bias == "optimised" else ""
-        return f"Laplace noise on {asked}{by}{bent}"
+        return f"Laplace noise on {in_words(self.questions)}{by}{bent}"
 
     def prepare(self, space: Space, n: int) -> PreparedLaplace:
         """Choose the noise.
+
+        Args:
+            space: The cells, and the distances that this release may spend.
+            n: Number of people.
 
         Raises:
             StudyError: If a question tells cells apart at distance 0, or the strategy cannot
                 express it; what is wrong is named.
         """
         given, bent = isinstance(self.strategy, Workload), self.bias == "optimised"
-        asked = margin(space, self.questions, whole=given, unpaid=bent)
+        asked = space.margin(self.questions, whole=given, unpaid=bent)
         weights = checked_weights(self.weights, asked.workload.questions)
-        design = self._design(space, asked, weights, n)
+        design = self._design(asked, weights, n)
         design.measurements.check(n)
-        shift, bias = _off(asked, design, n)
+        shift, bias = design.bias(asked.workload, n)
         notes = asked.notes
         if bias.any():
             most = float(bias.max())
@@ -219,28 +210,14 @@ class Laplace:
             notes=notes,
         )
 
-    def _design(self, space: Space, asked: Margin, weights: Floats, n: int) -> Design:
+    def _design(self, asked: Margin, weights: Floats, n: int) -> Design:
         """What is measured."""
         if self.bias == "optimised":
             return bent_design(asked, weights, n, self.allocation)
         if self.strategy == QUESTIONS:
             return themselves(asked, weights, self.allocation)
-        axes = [space.study.axes[axis] for axis in asked.axes]
-        if self.strategy == "searched":
-            return searched(asked, axes, weights)
+        if self.strategy == SEARCHED:
+            return searched(asked, weights)
         if self.strategy == BEST:
-            return best_design(asked, axes, weights, self.allocation)
-        return fixed(asked, self.strategy, axes, weights, self.allocation)
-
-
-def _off(asked: Margin, design: Design, n: int) -> tuple[Floats, Floats]:
-    """What to add to each answer, and how far it may then be off, beside its noise."""
-    count = asked.workload.questions
-    exact = design.measurements.lattice.is_exact and not design.bent
-    if exact or design.reading is not None:
-        return np.zeros(count), np.zeros(count)
-    shift, bias = np.zeros(count), np.zeros(count)
-    for part, rows in asked.workload.chunks():
-        held = design.measurements.lattice.select(np.arange(part.start, part.stop))
-        shift[part], bias[part] = worst_bias(rows, as_dense(held.matrix()), n)
-    return shift, bias
+            return best_design(asked, weights, self.allocation)
+        return fixed(asked, self.strategy, weights, self.allocation)

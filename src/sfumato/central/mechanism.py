@@ -1,4 +1,4 @@
-"""What every release mechanism has in common: prepare on public facts alone, then run on counts."""
+"""What release mechanisms share: they prepare on public facts alone, then run on counts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Outcome:
 
     Attributes:
         answers: The answers with their errors.
-        synthetic: People in each cell, made up so as to answer alike, where the mechanism does so.
+        synthetic: People in each cell of a synthetic table, where the mechanism makes one.
         details: Public numbers about the run, such as noise scales.
     """
 
@@ -71,70 +71,18 @@ class Prepared(Protocol):
         ...
 
     def run(self, counts: Counts, bits: BitSource) -> Outcome:
-        """Answer from the people in each cell, flat in C order; every draw is d-private."""
+        """Answer d-privately.
+
+        Args:
+            counts: People in each cell of the study, flat in C order.
+            bits: Where randomness comes from.
+        """
         ...
-
-
-@runtime_checkable
-class OnMargins(Prepared, Protocol):
-    """A prepared mechanism that looks at some axes only, so that others cost nothing.
-
-    Attributes:
-        margins: For each histogram it needs, the numbers of its axes.
-    """
-
-    margins: tuple[tuple[int, ...], ...]
-
-    def run_margins(self, counts: Sequence[Counts], bits: BitSource) -> Outcome:
-        """Answer from the people in each cell of each of `margins`, flat in C order."""
-        ...
-
-
-def margins_of(counts: Counts, shape: Sequence[int], axes: Sequence[int]) -> Counts:
-    """The histogram of some axes, in their order, from that of all cells.
-
-    Example:
-        >>> margins_of(np.array([1, 2, 3, 4]), (2, 2), (1,))
-        array([4, 6])
-    """
-    table = np.asarray(counts).reshape(tuple(shape))
-    others = tuple(axis for axis in range(len(shape)) if axis not in axes)
-    left = sorted(axes)
-    found = table.sum(axis=others)
-    return np.transpose(found, [left.index(axis) for axis in axes]).reshape(-1)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FromMargins(ABC):
-    """What mechanisms that look at some axes only share, once they are prepared.
-
-    Attributes:
-        shape: Cells of every axis of the study.
-        n: Number of people.
-        level: Share of intervals that hold the truth.
-    """
-
-    shape: tuple[int, ...]
-    n: int
-    level: float
-
-    @property
-    @abstractmethod
-    def margins(self) -> tuple[tuple[int, ...], ...]:
-        """For each histogram it needs, the numbers of its axes."""
-
-    def run(self, counts: Counts, bits: BitSource) -> Outcome:
-        """Answer from the people in each cell of the study."""
-        return self.run_margins([margins_of(counts, self.shape, m) for m in self.margins], bits)
-
-    @abstractmethod
-    def run_margins(self, counts: Sequence[Counts], bits: BitSource) -> Outcome:
-        """Answer from the people in each cell of each of `margins`."""
 
 
 @runtime_checkable
 class Mechanism(Protocol):
-    """A way to answer questions from a table that is held by a trusted curator."""
+    """A way to answer questions from a table that a trusted curator holds."""
 
     def prepare(self, space: Space, n: int) -> Prepared:
         """Check everything and choose the noise, from public facts alone.
@@ -153,37 +101,42 @@ class Mechanism(Protocol):
         ...
 
 
-def question_answers(
-    labels: tuple[str, ...] | list[str],
-    values: Floats,
-    stderr: Floats,
-    *,
-    n: int,
-    reach: Floats | None = None,
-    bounds: tuple[Floats, Floats] | None = None,
-    level: float = 0.95,
-    method: str,
-    unit: str = "people",
-    notes: tuple[str, ...] = (),
-) -> Answers:
-    """Answers to a list of questions, with intervals that need not be those of a normal law."""
-    if bounds is None and reach is not None:
-        bounds = (values - reach, values + reach)
-    return Answers(
-        values=np.asarray(values, dtype=np.float64),
-        stderr=np.asarray(stderr, dtype=np.float64),
-        n=n,
-        kind="release",
-        axes=("question",),
-        all_labels=(list(labels),),
-        all_edges=(None,),
-        level=level,
-        method=method,
-        notes=notes,
-        unit=unit,
-        bounds=bounds,
-        counted="people",
-    )
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FromMargins(ABC):
+    """A prepared mechanism that looks at some axes only, so that the others cost nothing.
+
+    Attributes:
+        shape: Cells of every axis of the study.
+        n: Number of people.
+        level: Share of intervals that hold the truth.
+    """
+
+    shape: tuple[int, ...]
+    n: int
+    level: float
+
+    @property
+    @abstractmethod
+    def margins(self) -> tuple[tuple[int, ...], ...]:
+        """For each histogram it needs, the numbers of its axes."""
+
+    def run(self, counts: Counts, bits: BitSource) -> Outcome:
+        """Answer d-privately.
+
+        Args:
+            counts: People in each cell of the study, flat in C order.
+            bits: Where randomness comes from.
+        """
+        return self.run_margins([margins_of(counts, self.shape, m) for m in self.margins], bits)
+
+    @abstractmethod
+    def run_margins(self, counts: Sequence[Counts], bits: BitSource) -> Outcome:
+        """Answer d-privately from the axes that are needed.
+
+        Args:
+            counts: For each of `margins`, people in each cell of its axes, flat in C order.
+            bits: Where randomness comes from.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -205,3 +158,68 @@ class AboutQuestions(FromMargins):
     def labels(self) -> tuple[str, ...]:
         """The questions in words."""
         return tuple(self.asked.workload.labels)
+
+
+def margins_of(counts: Counts, shape: Sequence[int], axes: Sequence[int]) -> Counts:
+    """The histogram of some axes, in their order, from that of all cells.
+
+    Args:
+        counts: People in each cell, flat in C order.
+        shape: Cells of every axis.
+        axes: Numbers of the axes to keep.
+
+    Example:
+        >>> margins_of(np.array([1, 2, 3, 4]), (2, 2), (1,))
+        array([4, 6])
+    """
+    table = np.asarray(counts).reshape(tuple(shape))
+    others = tuple(axis for axis in range(len(shape)) if axis not in axes)
+    left = sorted(axes)
+    found = table.sum(axis=others)
+    return np.transpose(found, [left.index(axis) for axis in axes]).reshape(-1)
+
+
+def question_answers(
+    labels: Sequence[str],
+    values: Floats,
+    stderr: Floats,
+    *,
+    n: int,
+    reach: Floats | None = None,
+    bounds: tuple[Floats, Floats] | None = None,
+    level: float = 0.95,
+    method: str,
+    unit: str = "people",
+    notes: tuple[str, ...] = (),
+) -> Answers:
+    """Answers to a list of questions, with intervals that need not be those of a normal law.
+
+    Args:
+        labels: The questions.
+        values: Their answers.
+        stderr: Their standard errors; NaN where only intervals are known.
+        n: Number of people.
+        reach: Half the width of each interval, where `bounds` are not given.
+        bounds: Lower and upper ends of the intervals.
+        level: Share of intervals that hold the truth.
+        method: What the answers were made by.
+        unit: What they count.
+        notes: What should be known about them.
+    """
+    if bounds is None and reach is not None:
+        bounds = (values - reach, values + reach)
+    return Answers(
+        values=np.asarray(values, dtype=np.float64),
+        stderr=np.asarray(stderr, dtype=np.float64),
+        n=n,
+        kind="release",
+        axes=("question",),
+        all_labels=(list(labels),),
+        all_edges=(None,),
+        level=level,
+        method=method,
+        notes=notes,
+        unit=unit,
+        bounds=bounds,
+        counted="people",
+    )

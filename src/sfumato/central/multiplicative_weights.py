@@ -1,17 +1,17 @@
 """Multiplicative weights with the exponential mechanism: a synthetic table for many questions.
 
-Round by round the worst-answered question is chosen, measured with noise, and the synthetic table
-is reweighted towards the measurement. Everything that decides is exact: the synthetic table is
-rounded to a grid before it is compared, so that every score is a whole number, and choices and
-noise are drawn exactly. What the reweighting makes of the measurements is post-processing.
+In each round the question with the worst answer is chosen and measured with noise, and the
+synthetic table is reweighted towards the measurement. Everything that decides is exact: the
+synthetic table is rounded to a grid before it is compared, so that every score is a whole number,
+and choices and noise are drawn exactly. The tables see measurements only, never the data: whatever
+the reweighting makes of them is post-processing.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
@@ -24,18 +24,21 @@ from sfumato.central.exponential import Integers, alone, common_steps, dense
 from sfumato.central.measurements import refuse_low_rates
 from sfumato.central.mechanism import AboutQuestions, Counts, Expected, Outcome, question_answers
 from sfumato.central.small_database import clipped
-from sfumato.central.space import Space, in_words, margin
+from sfumato.central.space import Questions, Space, in_words
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.estimation.answers import normal_quantile
 from sfumato.exact import rational
 from sfumato.questions.lattice import Lattice
-from sfumato.questions.workload import Workload
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.exponential import choose_by_scores
 from sfumato.randomness.laplace import discrete_laplace
 
 _GRID_BITS = 12  # the synthetic table is rounded to this part of a person
 _MOST_ROUNDS = 1000
+_PASSES = 10  # over all measurements after each round of replay
+_LAST_PASSES = 100  # after the last one
+_TOLERANCE = 1.0  # scales of its noise by which a replayed measurement may be missed
+_SETTLED = 1e-4  # of n people: closer than this a measurement need not be fitted
 
 Variant = Literal["published", "replayed"]
 HOW = {
@@ -148,7 +151,12 @@ class PreparedMWEM(AboutQuestions):
         )
 
     def run_margins(self, counts: Sequence[Counts], bits: BitSource) -> Outcome:
-        """Answer from the people in each cell of the axes that are asked about."""
+        """Answer from the people in each cell of the axes that are asked about.
+
+        Args:
+            counts: One histogram, that of these axes.
+            bits: Where randomness comes from.
+        """
         truth = np.asarray(self.steps @ counts[0], dtype=np.int64)
         table, learnt = self._table(), []
         for _ in range(self.rounds):
@@ -211,7 +219,7 @@ class PreparedMWEM(AboutQuestions):
         return Outcome(answers=answers, synthetic=rounded / float(1 << self.bits), details=details)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class MWEM:
     """A synthetic table that answers many questions, learnt from few measurements.
 
@@ -252,46 +260,38 @@ class MWEM:
         Kamalaruban et al. 2020, section 3.4; Hardt, Ligett, McSherry 2012.
     """
 
-    questions: str | Mapping[str, Any] | Sequence[Any] | Workload
+    questions: Questions
     rounds: int | None = None
+    _: KW_ONLY
     variant: Variant = "published"
-    check: Fraction = Fraction(0)
+    check: Fraction | float | str = 0
     level: float = 0.95
 
-    def __init__(
-        self,
-        questions: str | Mapping[str, Any] | Sequence[Any] | Workload,
-        rounds: int | None = None,
-        *,
-        variant: Variant = "published",
-        check: Any = 0,
-        level: float = 0.95,
-    ) -> None:
+    def __post_init__(self) -> None:
+        """Refuse options out of range."""
+        rounds = self.rounds
         whole = isinstance(rounds, (int, np.integer)) and not isinstance(rounds, bool)
         if rounds is not None and not (whole and 1 <= rounds <= _MOST_ROUNDS):
             raise StudyError(
                 f"rounds must be a whole number from 1 to {_MOST_ROUNDS}, got rounds={rounds!r}"
             )
-        if variant not in HOW:
-            raise StudyError(f"variant must be 'published' or 'replayed', got variant={variant!r}")
-        share = rational(check, "check")
+        if self.variant not in HOW:
+            raise StudyError(
+                f"variant must be 'published' or 'replayed', got variant={self.variant!r}"
+            )
+        share = rational(self.check, "check")
         if not 0 <= share < 1:
-            raise StudyError(f"check must be a share of at least 0 and below 1, got check={check}")
-        if variant == "replayed" and not share:
+            raise StudyError(
+                f"check must be a share of at least 0 and below 1, got check={self.check}"
+            )
+        if self.variant == "replayed" and not share:
             raise StudyError(
                 "variant='replayed' has no proved error, so it needs check, a share of the budget "
                 "that measures it, such as check='1/10'"
             )
-        normal_quantile(level)
-        fields = {
-            "questions": questions,
-            "rounds": None if rounds is None else int(rounds),
-            "variant": variant,
-            "check": share,
-            "level": level,
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        normal_quantile(self.level)
+        object.__setattr__(self, "rounds", None if rounds is None else int(rounds))
+        object.__setattr__(self, "check", share)
 
     def describe(self) -> str:
         """The mechanism in a few words."""
@@ -300,8 +300,13 @@ class MWEM:
         return f"MWEM ({self.variant}) for {in_words(self.questions)}{many}{check}"
 
     def prepare(self, space: Space, n: int) -> PreparedMWEM:
-        """Find c, and what each step may spend."""
-        asked = margin(space, self.questions)
+        """Find c, and what each step may spend.
+
+        Args:
+            space: The cells, and the distances that this release may spend.
+            n: Number of people.
+        """
+        asked = space.margin(self.questions)
         lattice = Lattice.of(asked.workload)
         steps, unit = common_steps(lattice)
         names = asked.workload.labels
@@ -316,7 +321,7 @@ class MWEM:
         bits = min(_GRID_BITS, 61 - (2 * most * (n + lattice.shape[1])).bit_length())
         if bits < 0:
             raise TooLargeError(
-                "sums over so many people do not fit whole numbers of 64 bits: use coarser weights"
+                f"sums over {n:,} people do not fit whole numbers of 64 bits: use coarser weights"
             )
         rounds = self.rounds
         if rounds is None:
@@ -331,7 +336,7 @@ class MWEM:
             level=self.level,
             rounds=rounds,
             variant=self.variant,
-            check=self.check,
+            check=rational(self.check, "check"),
             rate=rate,
             own=tuple(max(rates) if each is None else each for each in own),
             lattice=lattice,
@@ -343,14 +348,8 @@ class MWEM:
         return prepared
 
 
-_PASSES = 10  # over all measurements after each round of replay
-_LAST_PASSES = 100  # after the last one
-_TOLERANCE = 1.0  # scales of its noise by which a replayed measurement may be missed
-_SETTLED = 1e-4  # of n people: closer than this a measurement need not be fitted
-
-
-class Table(ABC):
-    """n people spread over cells, evenly at first.
+class _Table:
+    """A synthetic table: n people spread over cells, evenly at first.
 
     Args:
         cells: Number of cells.
@@ -370,23 +369,9 @@ class Table(ABC):
         grown = np.exp(self._logs)
         self.current = self.n * grown / grown.sum()
 
-    @abstractmethod
-    def learn(self, row: Floats, value: float, scale: float) -> None:
-        """Reweight towards the measurement of a question.
 
-        Args:
-            row: The question's weight of every cell.
-            value: What was measured.
-            scale: Scale of the noise in it.
-        """
-
-    @abstractmethod
-    def result(self) -> Floats:
-        """The table to be published."""
-
-
-class Averaged(Table):
-    """One step a measurement, and the average of the tables before each: as published.
+class Averaged(_Table):
+    """The published update: one step per measurement, and the average of the tables before each.
 
     Kamalaruban et al. 2020, Algorithm 2, corrected: m_t measures c·q′(x), so that the step is
     c·q′_i·(m_t − c·q′(y))/2n, with c in both places; else it would depend on c. Questions beyond
@@ -405,7 +390,13 @@ class Averaged(Table):
         self._sum: Floats = np.zeros(cells)
 
     def learn(self, row: Floats, value: float, scale: float) -> None:
-        """Take one step."""
+        """Take one step towards the measurement of a question.
+
+        Args:
+            row: The question's weight of every cell.
+            value: What was measured.
+            scale: Scale of the noise in it, which this update does not use.
+        """
         self.learnt += 1
         self._sum += self.current
         away = value - float(row @ self.current)
@@ -416,7 +407,7 @@ class Averaged(Table):
         return np.asarray(self._sum / self.learnt)
 
 
-class Replayed(Table):
+class Replayed(_Table):
     """All measurements fitted again whenever there is a new one, each to within its noise.
 
     In the limit this is the table of largest entropy that misses no measurement by more than the
@@ -428,7 +419,13 @@ class Replayed(Table):
         self._known: list[tuple[Floats, float, float]] = []
 
     def learn(self, row: Floats, value: float, scale: float) -> None:
-        """Go over all measurements, the latest first."""
+        """Add the measurement of a question, and go over all of them, the latest first.
+
+        Args:
+            row: The question's weight of every cell.
+            value: What was measured.
+            scale: Scale of the noise in it.
+        """
         self.learnt += 1
         self._known.insert(0, (row, value, scale))
         for _ in range(_LAST_PASSES if self.learnt == self.rounds else _PASSES):

@@ -16,7 +16,7 @@ import numpy as np
 from sfumato.arrays import Floats
 from sfumato.central.data import Data, refuse_large
 from sfumato.central.ledger import Ledger
-from sfumato.central.mechanism import Mechanism, OnMargins, Prepared, question_answers
+from sfumato.central.mechanism import FromMargins, Mechanism, question_answers
 from sfumato.central.space import Space
 from sfumato.central.spend import Spending
 from sfumato.errors import FormatError, QuestionError, SfumatoError, StudyError, near
@@ -44,7 +44,7 @@ class Release:
         n: Number of people.
         entry: Number of its entry in the ledger.
         secure: Whether the noise came from the operating system's secure source.
-        synthetic: People in each cell, made up so as to answer alike, where the mechanism does so.
+        synthetic: People in each cell of a synthetic table, where the mechanism makes one.
         details: Public numbers about the mechanism.
     """
 
@@ -237,7 +237,8 @@ def release(
     space = Space(data.study, spend)
     prepared = mechanism.prepare(space, data.n)
     prepared.expected()  # the errors are found now, so that nothing about them can fail later
-    margins = _margins(prepared, len(space.shape))
+    every = tuple(range(len(space.shape)))
+    margins = prepared.margins if isinstance(prepared, FromMargins) else (every,)
     for axes in margins:
         refuse_large(data.study, axes)
     touched = {data.study.axes[axis].name for axes in margins for axis in axes}
@@ -246,7 +247,7 @@ def release(
     words = mechanism.describe()
     entry = ledger.reserve(spent, mechanism=words, people=data.n)
     counts = [data.marginal(axes) for axes in margins]
-    if isinstance(prepared, OnMargins):
+    if isinstance(prepared, FromMargins):
         outcome = prepared.run_margins(counts, source)
     else:
         outcome = prepared.run(counts[0], source)
@@ -288,11 +289,6 @@ def _refuse_unlike(data: object, mechanism: object, ledger: object) -> None:
             f"ledger must be a central.Ledger, got {type(ledger).__name__}: open it with "
             "Ledger.load(path)"
         )
-
-
-def _margins(prepared: Prepared, axes: int) -> tuple[tuple[int, ...], ...]:
-    """The histograms that a mechanism needs."""
-    return prepared.margins if isinstance(prepared, OnMargins) else (tuple(range(axes)),)
 
 
 def _answers(data: Mapping[str, Any]) -> Answers:

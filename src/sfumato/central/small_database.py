@@ -1,10 +1,10 @@
-"""The small database mechanism: choose, among all tables of few records, one that answers alike."""
+"""The small database mechanism: choose, among all tables of few records, one of small error."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -14,11 +14,10 @@ from sfumato.arrays import Floats
 from sfumato.central.accuracy import small_database_size, worst_shortfall
 from sfumato.central.exponential import Integers, alone, common_steps, dense
 from sfumato.central.mechanism import AboutQuestions, Counts, Expected, Outcome, question_answers
-from sfumato.central.space import Space, in_words, margin
+from sfumato.central.space import Questions, Space, in_words
 from sfumato.errors import TooLargeError
 from sfumato.estimation.answers import normal_quantile
 from sfumato.questions.lattice import Lattice
-from sfumato.questions.workload import Workload
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.exponential import choose_by_scores
 
@@ -27,7 +26,11 @@ _CHUNK = 1 << 22
 
 
 def small_databases(cells: int, records: int) -> Integers:
-    """All tables of so many records, as people in each cell, one table a row.
+    """All tables with a given number of records, as people in each cell, one table per row.
+
+    Args:
+        cells: Number of cells.
+        records: Number of records.
 
     Example:
         >>> small_databases(2, 2).tolist()
@@ -95,7 +98,12 @@ class PreparedSmallDB(AboutQuestions):
         return found
 
     def run_margins(self, counts: Sequence[Counts], bits: BitSource) -> Outcome:
-        """Answer from the people in each cell of the axes that are asked about."""
+        """Answer from the people in each cell of the axes that are asked about.
+
+        Args:
+            counts: One histogram, that of these axes.
+            bits: Where randomness comes from.
+        """
         errors = self.errors(counts[0])
         if self.rate is None:
             chosen = int(np.argmin(errors))
@@ -123,9 +131,9 @@ class PreparedSmallDB(AboutQuestions):
         return Outcome(answers=answers, synthetic=table * scale, details=details)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class SmallDB:
-    """A synthetic table of few records, chosen so that it answers all questions nearly alike.
+    """A synthetic table of few records, chosen so that all questions are answered nearly right.
 
     Guarantee:
         d-private for d = what is spent: a table y of k records is chosen with chance
@@ -157,21 +165,15 @@ class SmallDB:
         Kamalaruban et al. 2020, section 3.3.
     """
 
-    questions: str | Mapping[str, Any] | Sequence[Any] | Workload
+    questions: Questions
     alpha: float
+    _: KW_ONLY
     level: float = 0.95
 
-    def __init__(
-        self,
-        questions: str | Mapping[str, Any] | Sequence[Any] | Workload,
-        alpha: float,
-        *,
-        level: float = 0.95,
-    ) -> None:
-        small_database_size(1, alpha)
-        normal_quantile(level)
-        for name, value in (("questions", questions), ("alpha", alpha), ("level", level)):
-            object.__setattr__(self, name, value)
+    def __post_init__(self) -> None:
+        """Refuse options out of range."""
+        small_database_size(1, self.alpha)
+        normal_quantile(self.level)
 
     def describe(self) -> str:
         """The mechanism in a few words."""
@@ -180,10 +182,14 @@ class SmallDB:
     def prepare(self, space: Space, n: int) -> PreparedSmallDB:
         """Count the small tables and find the rate.
 
+        Args:
+            space: The cells, and the distances that this release may spend.
+            n: Number of people.
+
         Raises:
             TooLargeError: If there are more than a million small tables, with their number.
         """
-        asked = margin(space, self.questions)
+        asked = space.margin(self.questions)
         cells, questions = asked.workload.cells, asked.workload.questions
         records = small_database_size(questions, self.alpha)
         databases = math.comb(cells + records - 1, records)
@@ -198,7 +204,7 @@ class SmallDB:
         steps = dense(matrix)
         if 2 * int(np.abs(steps).max()) * n * records >= 1 << 62:
             raise TooLargeError(
-                "sums over so many people do not fit whole numbers of 64 bits: use coarser weights"
+                f"sums over {n:,} people do not fit whole numbers of 64 bits: use coarser weights"
             )
         names = asked.workload.labels
         rates = [rate for rate in alone(lattice, asked.edges, names, asked.names) if rate]
@@ -224,16 +230,19 @@ class SmallDB:
 def clipped(
     values: Floats, reach: Floats, steps: Any, unit: Fraction, n: int, off: Floats
 ) -> tuple[Floats, Floats]:
-    """Intervals around answers, cut to what n people can make of a question."""
-    low = n * (float(unit) * _dense(steps.min(axis=1)) - off)
-    high = n * (float(unit) * _dense(steps.max(axis=1)) + off)
+    """Intervals around answers, cut to what n people can make of a question.
+
+    Args:
+        values: The answers.
+        reach: Half the width of each interval.
+        steps: The questions in whole steps.
+        unit: Size of a step.
+        n: Number of people.
+        off: How far a coefficient of each question was rounded.
+    """
+    least, most = (dense(end).reshape(-1) for end in (steps.min(axis=1), steps.max(axis=1)))
+    low, high = n * (float(unit) * least - off), n * (float(unit) * most + off)
     return np.clip(values - reach, low, high), np.clip(values + reach, low, high)
-
-
-def _dense(column: Any) -> Floats:
-    """One number a row, whether it was sparse or not."""
-    held = column.toarray() if hasattr(column, "toarray") else column
-    return np.asarray(held, dtype=np.float64).reshape(-1)
 
 
 def _count(number: int) -> str:

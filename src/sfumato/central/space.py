@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -23,6 +24,11 @@ from sfumato.study.axis import Axis
 
 if TYPE_CHECKING:
     from sfumato.study.study import Study
+
+#: Questions in the study's own language, one or several, or a workload.
+Questions: TypeAlias = "str | Mapping[str, Any] | Sequence[Any] | Workload"
+
+_MOST_NAMED = 1 << 16
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -94,11 +100,8 @@ class Space:
             return None
         return self.share * (max(found) if self.study.is_joint else sum(found, Fraction(0)))
 
-    def workload(self, questions: str | Mapping[str, Any] | Sequence[Any] | Workload) -> Workload:
+    def workload(self, questions: Questions) -> Workload:
         """Questions in the study's own language as rows over the cells."""
-        from sfumato.questions.compose import parse
-        from sfumato.questions.workload import Workload
-
         if isinstance(questions, Workload):
             if questions.shape[1] != self.size:
                 raise StudyError(
@@ -107,6 +110,31 @@ class Space:
                 )
             return questions
         return parse(self.study, questions)
+
+    def margin(self, questions: Questions, *, whole: bool = False, unpaid: bool = False) -> Margin:
+        """Questions over the cells of the axes that they are about.
+
+        Args:
+            questions: In the study's own language, or a workload.
+            whole: Keep all axes, whatever the questions are about.
+            unpaid: Whether they may be about axes on which nothing is spent.
+        """
+        workload = self.workload(questions)
+        every = tuple(range(len(self.shape)))
+        listed = [questions] if isinstance(questions, (str, Mapping, Workload)) else list(questions)
+        axes = every
+        if not whole and all(isinstance(asked, (str, Mapping)) for asked in listed):
+            told = workload.asked_axes
+            if not unpaid:
+                self.refuse_unpaid(told, "the questions are about")
+            axes = told or every[:1]
+        if axes != every:
+            try:
+                workload = parse(_Some(tuple(self.study.axes[axis] for axis in axes)), listed)
+            except QuestionError:  # an axis is named without being asked about, as in "mode=.."
+                axes = every
+        own = tuple(self.study.axes[axis] for axis in axes)
+        return Margin(axes, own, workload, self.margin_edges(axes))
 
     def refuse_unpaid(self, axes: Iterable[int], what: str) -> None:
         """Refuse to learn about axes on which nothing is spent."""
@@ -126,24 +154,29 @@ class Space:
         )
 
 
-_MOST_NAMED = 1 << 16
-
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Margin:
     """Questions over the cells of the axes they are about.
 
     Attributes:
         axes: Numbers of these axes in the study.
-        workload: The questions, a column a cell of these axes in C order.
+        own: The axes themselves.
+        workload: The questions, with one column per cell of these axes in C order.
         edges: The distances between these cells.
-        names: What these cells are called in an error; None where they are very many.
     """
 
     axes: tuple[int, ...]
+    own: tuple[Axis, ...]
     workload: Workload
     edges: Edges
-    names: list[str] | None
+
+    @cached_property
+    def names(self) -> list[str] | None:
+        """What these cells are called in an error; None where there are too many."""
+        if math.prod(axis.size for axis in self.own) > _MOST_NAMED:
+            return None
+        words = [[f"{axis.name} {label}" for label in axis.labels()] for axis in self.own]
+        return [", ".join(cell) for cell in itertools.product(*words)]
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -156,44 +189,6 @@ class _Some:
     """Some axes of a study, as far as questions go."""
 
     axes: tuple[Axis, ...]
-
-
-def margin(space: Space, questions: Any, *, whole: bool = False, unpaid: bool = False) -> Margin:
-    """Questions over the axes they are about.
-
-    Args:
-        space: The cells of the study.
-        questions: In its own language, or a workload.
-        whole: Keep all axes, whatever the questions are about.
-        unpaid: Whether they may be about axes on which nothing is spent.
-    """
-    workload = space.workload(questions)
-    every = tuple(range(len(space.shape)))
-    listed = [questions] if isinstance(questions, (str, Mapping, Workload)) else list(questions)
-    axes = every
-    if not whole and all(isinstance(asked, (str, Mapping)) for asked in listed):
-        told = workload.asked_axes
-        if not unpaid:
-            space.refuse_unpaid(told, "the questions are about")
-        axes = told or every[:1]
-    if axes != every:
-        try:
-            workload = parse(_Some(tuple(space.study.axes[axis] for axis in axes)), listed)
-        except QuestionError:  # an axis is named without being asked about, as in "mode=.."
-            axes = every
-    return Margin(axes, workload, space.margin_edges(axes), _names(space, axes))
-
-
-def _names(space: Space, axes: tuple[int, ...]) -> list[str] | None:
-    """Cells of some axes in the study's own words."""
-    names = [""]
-    for axis in axes:
-        held = space.study.axes[axis]
-        if len(names) * held.size > _MOST_NAMED:
-            return None
-        own = [f"{held.name} {label}" for label in held.labels()]
-        names = [f"{before}, {label}" if before else label for before in names for label in own]
-    return names
 
 
 def in_words(questions: Any) -> str:
