@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from sfumato.cli.axis_language import parse_axis
+from sfumato.cli.language import parse_axis
 
 import sfumato as sf
 from sfumato.domains.base import Domain
