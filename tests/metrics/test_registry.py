@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from sfumato.cli.language import parse_axis
 
 import sfumato as sf
+from sfumato.cli.language import parse_axis
 from sfumato.domains.base import Domain
 from sfumato.exact import positive, to_plain
 from sfumato.metrics.base import Metric
