@@ -14,7 +14,6 @@ from scipy import sparse
 
 from sfumato import questions
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.estimation.sums import Sums
 from sfumato.exact import rational
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.edges import Edges, Group, edges_of, edges_of_matrix, grid_edges
@@ -25,6 +24,7 @@ from sfumato.noise import certify as rounding
 from sfumato.noise import interior, problem
 from sfumato.noise import solve as solving
 from sfumato.noise.allocate import allocate, check, read
+from sfumato.noise.certify import RationalSums
 from sfumato.noise.interior import lower_bound, minimise
 
 
@@ -346,7 +346,7 @@ def test_answers_without_noise_must_be_the_same_for_all_that_are_near() -> None:
 )
 def test_sums_are_exact_whatever_their_size(steps: list[int], rates: list[Fraction]) -> None:
     used = rates[: len(steps)]
-    sums = Sums(used)
+    sums = RationalSums(used)
     wanted = sum((u * n for u, n in zip(used, steps, strict=True)), Fraction(0))
     row = np.array([steps], dtype=np.float64)
     for apart in (row, sparse.csr_array(row)):
