@@ -234,7 +234,7 @@ def test_polars_objects_are_left_to_the_domain_to_refuse() -> None:
 
 
 def test_data_frame_libraries_are_not_imported() -> None:
-    code = "import sys, sfumato.tables; print({'pandas', 'polars'} & set(sys.modules))"
+    code = "import sys, sfumato.domains.tables; print({'pandas', 'polars'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

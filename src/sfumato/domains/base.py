@@ -13,6 +13,9 @@ from sfumato.exact import to_plain
 
 MOST_CELLS = 2**24
 
+# A closed interval in the base units of its domain; None is an open end.
+Span = tuple[Fraction | None, Fraction | None]
+
 
 class Domain(Protocol):
     """What a value may be: a finite row of cells, and the way from a value to its cell.
@@ -57,20 +60,20 @@ class Domain(Protocol):
     def numbers(self) -> NDArray[np.float64] | None:
         """The number each cell stands for in a mean; None where that makes no sense."""
 
-    def interval(self, low: object, high: object, *, axis: str) -> tuple[NDArray[np.float64], bool]:
-        """Share of each cell in the closed interval, and whether a bin was cut."""
+    def span(self, low: object, high: object, *, axis: str) -> Span:
+        """A closed interval in base units, refused if it is reversed or nobody can be in it."""
+
+    def weigh(self, span: Span) -> tuple[NDArray[np.float64], bool]:
+        """Share of each cell in a span, and whether a bin was cut."""
 
     def label_weights(self, label: object, *, axis: str) -> NDArray[np.float64]:
         """Weights of a single category or point."""
 
-    def place(self, value: object, *, axis: str, upper: bool = False) -> Fraction:
-        """A bound of a question in base units, so that bounds can be compared."""
-
     def parse(self, text: str, *, axis: str) -> object:
-        """A bound as written in the question language, as a value for `interval`."""
+        """A bound as written in the question language, as a value for `span`."""
 
     def write(self, place: Fraction) -> str:
-        """The text that `parse` and `place` turn back into this place."""
+        """A place as text, which `parse` and `span` turn back into this place."""
 
     def to_dict(self) -> dict[str, Any]:
         """The domain in a form that a TOML file holds exactly."""
@@ -86,27 +89,75 @@ def check_size(size: int, what: str, remedy: str) -> None:
         )
 
 
-def check_interval(
-    ends: tuple[Fraction | None, Fraction | None],
-    bounds: tuple[Fraction, Fraction],
-    shown: tuple[str, str],
-    *,
-    axis: str,
-    half_open: bool = False,
-) -> None:
-    """Refuse a reversed interval and one that lies wholly outside the bounds."""
-    low, high = ends
-    if low is not None and high is not None and low > high:
-        raise QuestionError(
-            f"an interval on axis {axis!r} must run from low to high, and the one given is "
-            "reversed: swap its ends, or ask for a union of two intervals"
-        )
-    beyond = low is not None and (low > bounds[1] or (half_open and low == bounds[1]))
-    if beyond or (high is not None and high < bounds[0]):
-        raise QuestionError(
-            f"axis {axis!r} runs from {shown[0]} to {shown[1]}, and the question lies wholly "
-            "outside: nobody can be there; ask within these bounds"
-        )
+class Ordered:
+    """Questions about cells in a row: values become places in base units, and places weights."""
+
+    __slots__ = ()
+    half_open: ClassVar[bool] = False  # whether the last place itself lies outside
+
+    def place(self, value: object, *, axis: str, upper: bool = False) -> Fraction:
+        """A bound of a question in base units, so that bounds can be compared."""
+        raise NotImplementedError
+
+    def weigh(self, span: Span) -> tuple[NDArray[np.float64], bool]:
+        """Share of each cell in a span, and whether a bin was cut."""
+        raise NotImplementedError
+
+    def _bounds(self) -> tuple[Fraction, Fraction]:
+        """The first and the last place of the domain."""
+        raise NotImplementedError
+
+    def _shown(self) -> tuple[str, str]:
+        """The same for messages."""
+        raise NotImplementedError
+
+    def span(self, low: object, high: object, *, axis: str) -> Span:
+        """A closed interval in base units.
+
+        Args:
+            low: The lower end as a value; None for an open one.
+            high: The upper end.
+            axis: Name of the axis, for messages.
+
+        Raises:
+            QuestionError: If the ends are no values, reversed, or both outside the domain.
+        """
+        below = None if low is None else self.place(low, axis=axis)
+        above = None if high is None else self.place(high, axis=axis, upper=True)
+        if below is not None and above is not None and below > above:
+            raise QuestionError(
+                f"an interval on axis {axis!r} must run from low to high, and the one given is "
+                "reversed: swap its ends, or ask for a union of two intervals"
+            )
+        first, last = self._bounds()
+        beyond = below is not None and (below > last or (self.half_open and below == last))
+        if beyond or (above is not None and above < first):
+            shown = self._shown()
+            raise QuestionError(
+                f"axis {axis!r} runs from {shown[0]} to {shown[1]}, and the question lies wholly "
+                "outside: nobody can be there; ask within these bounds"
+            )
+        return below, above
+
+    def interval(self, low: object, high: object, *, axis: str) -> tuple[NDArray[np.float64], bool]:
+        """Share of each cell in the closed interval, and whether a bin was cut.
+
+        Args:
+            low: The lower end as a value; None for an open one.
+            high: The upper end.
+            axis: Name of the axis, for messages.
+        """
+        return self.weigh(self.span(low, high, axis=axis))
+
+    def label_weights(self, label: object, *, axis: str) -> NDArray[np.float64]:
+        """Weight 1 for the cell that holds a value.
+
+        Args:
+            label: The value.
+            axis: Name of the axis, for messages.
+        """
+        self.place(label, axis=axis)  # None is an open end, but no value
+        return self.interval(label, label, axis=axis)[0]
 
 
 def one_cell(size: int, cell: int) -> NDArray[np.float64]:

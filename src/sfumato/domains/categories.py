@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from sfumato.domains.base import check_size, one_cell
+from sfumato.domains.base import Span, check_size, one_cell
 from sfumato.domains.reading import flatten, is_missing, is_text, refuse_rows, refuse_type
 from sfumato.errors import QuestionError, StudyError, near
 
@@ -150,11 +150,31 @@ class Categories:
         """Refused: labels cannot be the ends of an interval."""
         self._refuse_interval(axis)
 
+    def span(self, low: object, high: object, *, axis: str) -> Span:
+        """All labels if both ends are open; anything else is refused.
+
+        Args:
+            low: None.
+            high: None.
+            axis: Name of the axis, for messages.
+        """
+        if low is not None or high is not None:
+            self._refuse_interval(axis)
+        return None, None
+
+    def weigh(self, span: Span) -> tuple[NDArray[np.float64], bool]:
+        """Weight 1 for every label."""
+        return np.ones(self.size), False
+
     def interval(self, low: object, high: object, *, axis: str) -> tuple[NDArray[np.float64], bool]:
-        """Every label if both ends are open; anything else is refused."""
-        if low is None and high is None:
-            return np.ones(self.size), False
-        self._refuse_interval(axis)
+        """Every label if both ends are open; anything else is refused.
+
+        Args:
+            low: None.
+            high: None.
+            axis: Name of the axis, for messages.
+        """
+        return self.weigh(self.span(low, high, axis=axis))
 
     def label_weights(self, label: object, *, axis: str) -> NDArray[np.float64]:
         """Weight 1 for one label.

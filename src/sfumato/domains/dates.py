@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from sfumato.domains.base import bin_weights, check_interval, check_size, one_cell
+from sfumato.domains.base import Ordered, Span, bin_weights, check_size, one_cell
 from sfumato.domains.reading import (
     finish,
     flatten,
@@ -28,7 +28,7 @@ _PER_DAY = {"s": DAY, "ms": DAY * 10**3, "us": DAY * 10**6, "ns": DAY * 10**9}
 
 
 @dataclass(frozen=True, slots=True)
-class Dates:
+class Dates(Ordered):
     """Days from start to end, both included, in cells of a fixed number of days.
 
     Args:
@@ -170,18 +170,23 @@ class Dates:
             )
         return Fraction(day)
 
-    def interval(self, low: object, high: object, *, axis: str) -> tuple[NDArray[np.float64], bool]:
-        """Share of each cell's days in the closed interval; a single day means its cell.
+    def _bounds(self) -> tuple[Fraction, Fraction]:
+        """The first and the last day."""
+        return Fraction(self._first), Fraction(self._last)
+
+    def _shown(self) -> tuple[str, str]:
+        """The same for messages."""
+        return str(self.start), str(self.end)
+
+    def weigh(self, span: Span) -> tuple[NDArray[np.float64], bool]:
+        """Share of each cell's days in the span; a single day means its cell.
 
         Example:
             >>> week = Dates.every("2024-01-01", "2024-01-14", "1 week")
             >>> week.interval("2024-01-01", "2024-01-07", axis="week")
             (array([1., 0.]), False)
         """
-        below = None if low is None else self.place(low, axis=axis)
-        above = None if high is None else self.place(high, axis=axis, upper=True)
-        bounds = (Fraction(self._first), Fraction(self._last))
-        check_interval((below, above), bounds, (str(self.start), str(self.end)), axis=axis)
+        below, above = span
         if below is not None and below == above:
             return one_cell(self.size, (int(below) - self._first) // self.step_days), False
         edges = np.arange(self.size + 1, dtype=np.float64) * self.step_days
@@ -189,14 +194,9 @@ class Dates:
         past = edges[-1] if above is None else min(int(above) - self._first + 1, edges[-1])
         return bin_weights(edges, float(first), float(past))
 
-    def label_weights(self, label: object, *, axis: str) -> NDArray[np.float64]:
-        """Weight 1 for the cell that holds a day."""
-        self.place(label, axis=axis)
-        return self.interval(label, label, axis=axis)[0]
-
-    def parse(self, text: str, *, axis: str) -> date:
-        """An ISO date of the question language."""
-        return date(1970, 1, 1) + timedelta(days=int(self.place(text, axis=axis)))
+    def parse(self, text: str, *, axis: str) -> str:
+        """An ISO date of the question language, as it is: `place` reads it."""
+        return text
 
     def write(self, place: Fraction) -> str:
         """The ISO date of a day number."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domains.base import check_interval, check_size, exact_text
+from sfumato.domains.base import Ordered, Span, check_size, exact_text
 from sfumato.domains.reading import finish, read_numbers
 from sfumato.domains.scales import bound_number, parse_number
 from sfumato.errors import QuestionError, StudyError
@@ -21,7 +21,7 @@ _FARTHEST = 2**53 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Integers:
+class Integers(Ordered):
     """Whole numbers from low to high, both included.
 
     Args:
@@ -125,36 +125,52 @@ class Integers:
         """A bound as an exact number; infinity is beyond the end."""
         return bound_number(value, self.low - 1, self.high + 1, axis=axis)
 
-    def interval(self, low: object, high: object, *, axis: str) -> tuple[NDArray[np.float64], bool]:
-        """Weight 1 for every value within the closed interval.
+    def _bounds(self) -> tuple[Fraction, Fraction]:
+        """The smallest and the largest value."""
+        return Fraction(self.low), Fraction(self.high)
 
-        Example:
-            >>> Integers(0, 4).interval(1, 2.5, axis="children")[0].tolist()
-            [0.0, 1.0, 1.0, 0.0, 0.0]
+    def _shown(self) -> tuple[str, str]:
+        """The same for messages."""
+        return str(self.low), str(self.high)
+
+    def span(self, low: object, high: object, *, axis: str) -> Span:
+        """A closed interval that holds at least one whole number.
+
+        Args:
+            low: The lower end; None for an open one.
+            high: The upper end.
+            axis: Name of the axis, for messages.
+
+        Raises:
+            QuestionError: If no whole number of the domain lies in it.
         """
-        below = None if low is None else self.place(low, axis=axis)
-        above = None if high is None else self.place(high, axis=axis, upper=True)
-        check_interval(
-            (below, above),
-            (Fraction(self.low), Fraction(self.high)),
-            (str(self.low), str(self.high)),
-            axis=axis,
-        )
-        first = self.low if below is None else max(math.ceil(below), self.low)
-        last = self.high if above is None else min(math.floor(above), self.high)
+        # Of a class with slots, super() without arguments would name the one before them.
+        span = Ordered.span(self, low, high, axis=axis)
+        first, last = self._whole(span)
         if first > last:
             raise QuestionError(
                 f"axis {axis!r} takes whole numbers, and there is none in "
                 f"{low}..{high}: ask for a whole number or a wider interval"
             )
+        return span
+
+    def weigh(self, span: Span) -> tuple[NDArray[np.float64], bool]:
+        """Weight 1 for every value within the span.
+
+        Example:
+            >>> Integers(0, 4).interval(1, 2.5, axis="children")[0].tolist()
+            [0.0, 1.0, 1.0, 0.0, 0.0]
+        """
+        first, last = self._whole(span)
         weights = np.zeros(self.size)
         weights[first - self.low : last - self.low + 1] = 1.0
         return weights, False
 
-    def label_weights(self, label: object, *, axis: str) -> NDArray[np.float64]:
-        """Weight 1 for one value."""
-        place = self.place(label, axis=axis)
-        return self.interval(place, place, axis=axis)[0]
+    def _whole(self, span: Span) -> tuple[int, int]:
+        """The first and the last whole number within a span."""
+        below, above = span
+        first = self.low if below is None else max(math.ceil(below), self.low)
+        return first, self.high if above is None else min(math.floor(above), self.high)
 
     def parse(self, text: str, *, axis: str) -> Fraction:
         """A number of the question language."""

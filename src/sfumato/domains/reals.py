@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domains.base import (
+    Ordered,
+    Span,
     bin_weights,
-    check_interval,
     check_size,
     exact_text,
     number_text,
@@ -32,7 +33,7 @@ _LEAST_SPAN = Fraction(1, 10**300)
 
 
 @dataclass(frozen=True, slots=True)
-class Reals:
+class Reals(Ordered):
     """Real numbers from low to high, cut into bins; the last bin is closed.
 
     Build one with `equal_bins` or `from_edges`: edges at equal distances give the same domain
@@ -265,8 +266,16 @@ class Reals:
         """A bound as an exact number; infinity is beyond the end."""
         return bound_number(value, self.low - 1, self.high + 1, axis=axis)
 
-    def interval(self, low: object, high: object, *, axis: str) -> tuple[NDArray[np.float64], bool]:
-        """Share of each bin in the closed interval, as if people were spread evenly in it.
+    def _bounds(self) -> tuple[Fraction, Fraction]:
+        """The smallest and the largest value."""
+        return self.low, self.high
+
+    def _shown(self) -> tuple[str, str]:
+        """The same for messages."""
+        return number_text(self.low), number_text(self.high)
+
+    def weigh(self, span: Span) -> tuple[NDArray[np.float64], bool]:
+        """Share of each bin in the span, as if people were spread evenly in it.
 
         With stochastic rounding: the share of each grid point's hat function. An interval of a
         single number means the bin that holds it, or the nearest grid point.
@@ -276,10 +285,7 @@ class Reals:
             >>> weights.tolist(), cut
             ([0.0, 1.0, 0.5, 0.0], True)
         """
-        below = None if low is None else self.place(low, axis=axis)
-        above = None if high is None else self.place(high, axis=axis, upper=True)
-        shown = (number_text(self.low), number_text(self.high))
-        check_interval((below, above), (self.low, self.high), shown, axis=axis)
+        below, above = span
         cuts = _float_cuts(self)
         if below is not None and below == above:
             return self._point(float(below), cuts), False
@@ -291,11 +297,6 @@ class Reals:
         """The bin that holds a number, or the grid point nearest to it."""
         borders = cuts[:-1] + np.diff(cuts) / 2 if self.rounding else cuts[1:-1]
         return one_cell(self.size, bisect_right(borders, number))
-
-    def label_weights(self, label: object, *, axis: str) -> NDArray[np.float64]:
-        """Weight 1 for the bin that holds a number, or the nearest grid point."""
-        place = self.place(label, axis=axis)
-        return self.interval(place, place, axis=axis)[0]
 
     def parse(self, text: str, *, axis: str) -> Fraction:
         """A number of the question language."""

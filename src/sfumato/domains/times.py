@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from sfumato.domains.base import bin_weights, check_interval, check_size, one_cell
+from sfumato.domains.base import Ordered, Span, bin_weights, check_size, one_cell
 from sfumato.domains.reading import (
     finish,
     flatten,
@@ -40,7 +40,7 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class Times(Ordered):
     """Times from start up to, but not including, end, in cells of so many seconds.
 
     Start and end are both times of day ("06:30", "24:00") or both moments
@@ -68,6 +68,7 @@ class Times:
     step_seconds: int
 
     kind: ClassVar[str] = "times"
+    half_open: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         seconds = [clock_second(bound) for bound in (self.start, self.end)]
@@ -232,18 +233,23 @@ class Times:
             )
         return second
 
-    def interval(self, low: object, high: object, *, axis: str) -> tuple[NDArray[np.float64], bool]:
-        """Share of each cell in the closed interval; a single moment means its cell.
+    def _bounds(self) -> tuple[Fraction, Fraction]:
+        """The first moment, and the one after the last."""
+        return Fraction(self._first), Fraction(self._past)
+
+    def _shown(self) -> tuple[str, str]:
+        """The same for messages."""
+        return self.start, self.end
+
+    def weigh(self, span: Span) -> tuple[NDArray[np.float64], bool]:
+        """Share of each cell in the span; a single moment means its cell.
 
         Example:
             >>> leave = Times.every("06:00", "07:00", "30 minutes")
             >>> leave.interval("06:00", "06:45", axis="leave")
             (array([1. , 0.5]), True)
         """
-        below = None if low is None else self.place(low, axis=axis)
-        above = None if high is None else self.place(high, axis=axis, upper=True)
-        bounds = (Fraction(self._first), Fraction(self._past))
-        check_interval((below, above), bounds, (self.start, self.end), axis=axis, half_open=True)
+        below, above = span
         if below is not None and below == above:
             return one_cell(self.size, int((below - self._first) // self.step_seconds)), False
         edges = np.arange(self.size + 1, dtype=np.float64) * self.step_seconds
@@ -251,14 +257,8 @@ class Times:
         end = edges[-1] if above is None else min(float(above - self._first), edges[-1])
         return bin_weights(edges, start, float(end))
 
-    def label_weights(self, label: object, *, axis: str) -> NDArray[np.float64]:
-        """Weight 1 for the cell that holds a moment, or for all cells of a bare date."""
-        self.place(label, axis=axis)
-        return self.interval(label, label, axis=axis)[0]
-
     def parse(self, text: str, *, axis: str) -> str:
-        """A time of the question language, checked and otherwise as written."""
-        self.place(text, axis=axis)
+        """A time of the question language, as it is: `place` reads it."""
         return text
 
     def write(self, place: Fraction) -> str:

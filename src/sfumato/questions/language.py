@@ -15,16 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domains.base import Domain
+from sfumato.domains.base import Domain, Span
 from sfumato.domains.categories import NO_ANSWER
 from sfumato.errors import QuestionError, near
 
 _FORM = "write a question as age=18..30, region=north|south"
 _QUOTES = "'\""
 _SPECIAL = frozenset(",=|.'\"")
-
-# A closed interval in the base units of its domain; None is an open end.
-Span = tuple[Fraction | None, Fraction | None]
 
 
 class AxisLike(Protocol):
@@ -115,11 +112,10 @@ def weights(
 
 @dataclass(slots=True)
 class _Union:
-    """What is asked of one axis, sorted into spans, points, labels and "no answer"."""
+    """What is asked of one axis: spans in base units, labels and "no answer"."""
 
     axis: AxisLike
     spans: list[Span] = field(default_factory=list)
-    points: set[Fraction] = field(default_factory=set)
     labels: set[int] = field(default_factory=set)
     unanswered: bool = False
 
@@ -129,7 +125,8 @@ class _Union:
         union = cls(axis)
         for choice in wanted:
             union._add(choice)
-        union.spans = _joined(union.spans)
+        points = sorted({span for span in union.spans if _is_point(span)})
+        union.spans = _joined([span for span in union.spans if not _is_point(span)]) + points
         return union
 
     def _add(self, choice: Any) -> None:
@@ -142,68 +139,48 @@ class _Union:
                     f"{NO_ANSWER!r}, or with an open interval such as (None, 30)"
                 )
             self.unanswered = True
-        elif isinstance(choice, tuple):
-            self._add_interval(*_ends(name, choice))
         elif domain.ordered:
-            domain.label_weights(choice, axis=name)
-            self._add_span(domain, choice, choice)
+            ends = _ends(name, choice) if isinstance(choice, tuple) else (choice, choice)
+            self.spans.append(domain.span(*ends, axis=name))
+        elif isinstance(choice, tuple):
+            domain.span(*_ends(name, choice), axis=name)
+            self.labels.update(range(domain.size))
         else:
             self.labels.add(int(domain.label_weights(choice, axis=name).argmax()))
 
-    def _add_interval(self, low: Any, high: Any) -> None:
-        """Take up an interval, once the domain has found nothing to refuse."""
-        domain = self.axis.domain
-        domain.interval(low, high, axis=self.axis.name)
-        if domain.ordered:
-            self._add_span(domain, low, high)
-        else:
-            self.labels.update(range(domain.size))
-
-    def _add_span(self, domain: Domain, low: Any, high: Any) -> None:
-        """Note an interval in base units; a single place is a point."""
-        below = None if low is None else domain.place(low, axis=self.axis.name)
-        above = None if high is None else domain.place(high, axis=self.axis.name, upper=True)
-        if below is not None and below == above:
-            self.points.add(below)
-        else:
-            self.spans.append((below, above))
-
     def weigh(self) -> tuple[NDArray[np.float64], bool]:
         """Weights of the axis' cells, and whether a bin was cut."""
-        domain, name = self.axis.domain, self.axis.name
+        domain = self.axis.domain
         total, cut = np.zeros(domain.size), False
-        for low, high in self.spans:
-            ends = [None if end is None else self._value(end) for end in (low, high)]
-            part, was_cut = domain.interval(*ends, axis=name)
-            # Joined spans are disjoint, so their shares of a bin add up.
-            total, cut = total + part, cut or was_cut
-        total = np.minimum(total, 1.0)
-        for point in self.points:
-            total = np.maximum(total, domain.label_weights(self._value(point), axis=name))
+        for span in self.spans:
+            part, was_cut = domain.weigh(span)
+            # Joined spans are disjoint, so their shares of a bin add up; a point is a whole cell.
+            total = np.maximum(total, part) if _is_point(span) else np.minimum(total + part, 1.0)
+            cut = cut or was_cut
         total[sorted(self.labels)] = 1.0
         if self.axis.optional:
             total = np.append(total, float(self.unanswered))
         total.setflags(write=False)
         return total, cut
 
-    def _value(self, place: Fraction) -> object:
-        """A place as a value of the axis, by way of its text, so that both ask the same."""
-        return self.axis.domain.parse(self.axis.domain.write(place), axis=self.axis.name)
-
     def text(self) -> str:
         """The union in canonical form."""
         domain = self.axis.domain
-        choices = [
-            "..".join("" if end is None else domain.write(end) for end in span)
-            for span in self.spans
-        ]
-        choices += [domain.write(point) for point in sorted(self.points)]
+        choices = []
+        for span in self.spans:
+            ends = ["" if end is None else domain.write(end) for end in span]
+            choices.append(ends[0] if _is_point(span) else "..".join(ends))
         if self.labels and len(self.labels) == domain.size:
             choices.append("..")
         elif self.labels:
             names = domain.labels()
             choices += [quoted(names[cell]) for cell in sorted(self.labels)]
         return "|".join(choices + [NO_ANSWER] * self.unanswered)
+
+
+def _is_point(span: Span) -> bool:
+    """Whether a span is a single place."""
+    return span[0] is not None and span[0] == span[1]
 
 
 def _joined(spans: list[Span]) -> list[Span]:
