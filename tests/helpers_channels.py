@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import sfumato as sf
 from sfumato.bitcolumns import LANES, BitColumns
 from sfumato.channels.base import Channel, Choice
-from sfumato.channels.searched.sets import Sets, sets_to_text
+from sfumato.channels.searched.codec import Sets
 from sfumato.exact import at_most_exp
 from sfumato.metrics.cells import CellMetric
 from sfumato.study.axis import Axis
@@ -42,13 +42,13 @@ class AnySets(Choice):
     def misfit(self, metric: CellMetric) -> str | None:
         return sf.Optimised().misfit(metric)
 
-    def bind(self, metric: CellMetric, *, precision: int = 64, rounded: bool = False) -> Channel:
+    def bind(self, metric: CellMetric, *, precision: int = 64, resolution: int = 0) -> Channel:
         rng = np.random.default_rng(metric.size)
         single = np.eye(metric.size, dtype=np.bool_)
         members = np.concatenate([single, rng.random((metric.size, metric.size)) < 0.5])
         weights = rng.integers(1, 20, len(members)).astype(np.float64)
-        table = sets_to_text(Sets(members, weights))
-        return sf.Optimised(table=table).bind(metric, precision=precision, rounded=rounded)
+        table = Sets(members, weights).to_text()
+        return sf.Optimised(table=table).bind(metric, precision=precision, resolution=resolution)
 
 
 ANY_SETS = AnySets()

@@ -24,7 +24,6 @@ from scipy import stats
 from sfumato.bitcolumns import BitColumns
 from sfumato.channels.base import Channel, SymbolChannel, Trial, signs
 from sfumato.channels.registry import REGISTRY
-from sfumato.channels.rounding import RoundedChannel
 from sfumato.errors import StudyError
 from sfumato.exact import at_most_exp
 from sfumato.randomness.bits import SeededBits
@@ -34,8 +33,6 @@ Words = NDArray[np.uint64]
 Rows = list[list[int]]
 
 TOTAL = 1 << 64
-#: Codes between two grid points behind rounding: 2^RESOLUTION.
-RESOLUTION = 2
 #: Seeds are fixed, so a comparison fails by accident once in a million changes of the code.
 SIGNIFICANCE = 1e-6
 PEOPLE = (1 << 18) + 37  # several chunks of every sampler, the last one not full
@@ -58,10 +55,7 @@ class Subject:
     @classmethod
     def of(cls, trial: Trial, *, precision: int = 64) -> Subject:
         """Bind the trial."""
-        channel = trial.bind(precision=precision)
-        if trial.rounded:
-            channel = RoundedChannel(inner=channel, resolution=RESOLUTION)
-        return cls(trial, channel)
+        return cls(trial, trial.bind(precision=precision))
 
     def with_fault(self, name: str, wrong: Callable[..., Any]) -> Subject:
         """The same channel with one method replaced, given the right one and its arguments."""
@@ -78,7 +72,7 @@ class Subject:
     @property
     def parts(self) -> int:
         """Codes from one cell to the next: more than one behind rounding."""
-        return 1 << RESOLUTION if self.trial.rounded else 1
+        return 1 << self.trial.resolution
 
     @cached_property
     def rows(self) -> Rows:
@@ -106,7 +100,7 @@ class Subject:
     def exact(self, a: int, b: int) -> Fraction | None:
         """E between two codes; None where it is infinite."""
         metric = self.trial.metric
-        if not self.trial.rounded:
+        if not self.trial.resolution:
             return metric.exact(a, b)
         step = metric.exact(0, 1)
         assert step is not None
@@ -182,7 +176,7 @@ def spends_what_it_claims(subject: Subject) -> None:
         for x, y in product(range(len(subject.rows)), repeat=2)
         if x != y and (e := subject.exact(x, y)) is not None
     ]
-    if subject.trial.rounded:  # neighbouring cells keep 1 + E, so that values between keep e^E
+    if subject.trial.resolution:  # neighbouring cells keep 1 + E, so that values between keep e^E
         step = subject.exact(0, subject.parts)
         assert step is not None
         odds = Fraction(*worst_odds(subject.rows, 0, subject.parts))
@@ -269,7 +263,7 @@ class Counting:
 
 def one_word_decides(subject: Subject) -> bool:
     """Whether a report takes one random word: then all words can be tried by halving."""
-    if subject.trial.rounded or subject.channel.layout.kind == "bits":
+    if subject.trial.resolution or subject.channel.layout.kind == "bits":
         return False
     given = []
     for people in (1, 1_000):
@@ -338,7 +332,7 @@ _FORESEEN = 64  # words of one report
 
 def coarsest(kind: str) -> Subject:
     """The channel on the fewest cells it declares, with the shortest words that it binds with."""
-    trials = [t for t in REGISTRY[kind].trials() if t.shape is None and not t.rounded]
+    trials = [t for t in REGISTRY[kind].trials() if t.shape is None and not t.resolution]
     for trial in sorted(trials, key=lambda trial: trial.metric.size):
         for precision in range(3, 9):
             try:
@@ -355,7 +349,7 @@ def deciding_bits(subject: Subject) -> list[tuple[int, int]]:
     accident. Samplers read the leading bits of words, and of packed ones the lowest.
     """
     rng = np.random.default_rng(1)
-    places = [*range(9), *range(64 - subject.channel.precision - RESOLUTION, 64)]
+    places = [*range(9), *range(64 - subject.channel.precision - 2, 64)]
     found: set[tuple[int, int]] = set()
     for _ in range(60):
         junk = rng.integers(0, TOTAL, _FORESEEN, dtype=np.uint64)

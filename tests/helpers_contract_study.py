@@ -91,7 +91,7 @@ def study_of(trial: Trial, choice: Choice | None = None) -> sf.Study:
     """The study of one block that the trial is about."""
     choice = choice or trial.choice
     if trial.shape is None:
-        axis = axis_of(trial.metric, rounded=trial.rounded, choice=choice)
+        axis = axis_of(trial.metric, rounded=trial.resolution > 0, choice=choice)
         return sf.Study("trial", [axis])
     assert isinstance(trial.metric, UniformMetric)
     protect = sf.Uniform(trial.metric.epsilon)

@@ -3,13 +3,13 @@ from . import questions as questions
 from .auditing.audit import Audit as Audit
 from .auditing.audit import AxisAudit as AxisAudit
 from .auditing.audit import audit as audit
-from .channels.binary import Binary as Binary
 from .channels.comb import Comb as Comb
 from .channels.exponential import Exponential as Exponential
 from .channels.geometric import Geometric as Geometric
 from .channels.hadamard import Hadamard as Hadamard
 from .channels.hashing import OLH as OLH
 from .channels.hrr import HRR as HRR
+from .channels.response import Binary as Binary
 from .channels.response import KaryResponse as KaryResponse
 from .channels.searched.extremal import Extremal as Extremal
 from .channels.searched.matrix_response import MatrixResponse as MatrixResponse

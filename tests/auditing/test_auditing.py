@@ -13,14 +13,10 @@ import pytest
 from helpers_channels import CASES, EPSILONS, Case
 
 import sfumato as sf
-from sfumato.auditing import audit as auditing
-from sfumato.auditing import structure
 from sfumato.auditing.audit import Audit, audit
 from sfumato.channels.base import Channel, Choice
-from sfumato.channels.capped import CappedGeometricChannel
 from sfumato.channels.exponential import ExponentialChannel
-from sfumato.channels.geometric import GeometricChannel
-from sfumato.channels.rounding import RoundedChannel
+from sfumato.channels.geometric import CappedGeometricChannel, GeometricChannel
 from sfumato.channels.thermometer import ThermometerChannel
 from sfumato.exact import at_most_exp
 from sfumato.metrics.distance import LineMetric
@@ -159,7 +155,7 @@ def test_structure_and_all_pairs_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     for study in studies:
         (by_pairs,) = audit(study).axes
         with monkeypatch.context() as patch:
-            patch.setattr(auditing, "MOST_RATIOS", 0)
+            patch.setattr(type(study.channels[0]), "most_ratios", 0)
             (by_structure,) = audit(study).axes
         assert by_structure.method == "by structure"
         assert by_structure.holds
@@ -305,17 +301,14 @@ def test_a_sampler_that_searches_other_bounds_is_caught() -> None:
 
 
 def with_noise(study: sf.Study, weights: list[int]) -> sf.Study:
-    channel = study.channels[0]
-    inner = channel.inner if isinstance(channel, RoundedChannel) else channel
-    put(inner, _noise=WordTable(weights, 64))
+    put(study.channels[0], _noise=WordTable(weights, 64))
     return study
 
 
 def noise_of(study: sf.Study) -> list[int]:
     channel = study.channels[0]
-    inner = channel.inner if isinstance(channel, RoundedChannel) else channel
-    assert isinstance(inner, GeometricChannel)
-    return list(inner._noise.weights)
+    assert isinstance(channel, GeometricChannel)
+    return list(channel._noise.weights)
 
 
 @pytest.mark.parametrize("cells", [8, 3_000])
@@ -462,8 +455,8 @@ def test_rounding_before_a_channel_for_grid_points_is_caught(choice: Choice, bin
     study = incomes(bins, choice)
     metric = study.metrics[0]
     assert isinstance(metric, LineMetric)
-    resolution = study.axes[0].domain.rounding_bits
-    loose = RoundedChannel(inner=choice.bind(metric, rounded=False), resolution=resolution)
+    loose = choice.bind(metric)
+    put(loose, resolution=study.axes[0].domain.rounding_bits)
     found = caught(broken(study, loose)).axes[0]
     step = float(metric.exact(0, 1))
     assert found.spent == pytest.approx(math.expm1(step) / step, rel=1e-9)
@@ -472,13 +465,12 @@ def test_rounding_before_a_channel_for_grid_points_is_caught(choice: Choice, bin
 
 def test_rounding_where_none_is_asked_for_and_the_reverse_are_caught() -> None:
     study = incomes(8, sf.Geometric())
-    channel = study.channels[0]
-    assert isinstance(channel, RoundedChannel)
-    caught(broken(study, channel.inner))
-    plain = ages(9, 1, sf.Geometric())
-    caught(broken(plain, channel))
-    coarse = RoundedChannel(inner=channel.inner, resolution=3)
-    caught(broken(incomes(8, sf.Geometric()), coarse))
+    (channel,) = study.channels
+    plain = sf.Geometric().bind(study.metrics[0])
+    assert "rounds 0" in caught(broken(study, plain)).axes[0].problems[0]
+    caught(broken(ages(9, 1, sf.Geometric()), channel))
+    coarse = sf.Geometric().bind(study.metrics[0], resolution=3)
+    assert "rounds 3" in caught(broken(incomes(8, sf.Geometric()), coarse)).axes[0].problems[0]
 
 
 def test_channels_of_other_cells_are_caught() -> None:
@@ -535,19 +527,19 @@ def test_one_broken_axis_breaks_the_study() -> None:
 
 
 class Foreign(GeometricChannel):
-    """Known to the audit only by what every channel offers."""
+    """A channel without a check of its own structure."""
 
     id = "foreign"
+    most_ratios = Channel.most_ratios
+    check_structure = Channel.check_structure
 
 
 @pytest.fixture
-def foreign(monkeypatch: pytest.MonkeyPatch) -> sf.Study:
+def foreign() -> sf.Study:
     """A study of 40,000 cells whose channel is none of ours."""
     study = ages(40_000, 1, sf.Geometric())
     channel = study.channels[0]
     assert isinstance(channel, GeometricChannel)
-    for module in (auditing, structure):
-        monkeypatch.setattr(module, "GeometricChannel", ThermometerChannel)
     return broken(study, Foreign(metric=channel.metric, odds=channel.odds))
 
 

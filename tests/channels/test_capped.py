@@ -15,12 +15,14 @@ from helpers_channels import Stream, all_words, exceeding_pair, worst_odds
 from helpers_statistics import share_covered
 
 import sfumato as sf
-from sfumato.auditing import audit as auditing
-from sfumato.channels.capped import CappedGeometricChannel, extremes, least_fixed
 from sfumato.channels.exponential import ExponentialChannel
-from sfumato.channels.geometric import GeometricChannel
-from sfumato.channels.noise import moved_rows
-from sfumato.channels.rounding import RoundedChannel
+from sfumato.channels.geometric import (
+    CappedGeometricChannel,
+    GeometricChannel,
+    extremes,
+    least_fixed,
+)
+from sfumato.channels.geometric_noise import moved_rows
 from sfumato.errors import StudyError
 from sfumato.exact import at_most_exp
 from sfumato.metrics.cells import TableMetric
@@ -230,7 +232,7 @@ def test_a_cap_too_small_for_the_table_is_refused_with_the_remedy() -> None:
 def test_behind_rounding_both_bounds_hold_between_grid_points(eps: str, cap: str) -> None:
     """The law at a fine code is the average of its two grid points: all pairs of codes, exactly."""
     size, parts = 6, 4
-    inner = bound(size, eps, cap, rounded=True)
+    inner = bound(size, eps, cap, resolution=20)
     assert inner.odds == 1 + Fraction(eps)
     rows, _ = inner.words()
     laws = []
@@ -249,8 +251,8 @@ def test_a_rounded_axis_with_a_cap_works_from_end_to_end() -> None:
     axis = sf.reals("x", 0, 8, bins=8, rounding="stochastic", protect=sf.Distance(1, cap=2))
     study = sf.Study("s", [axis])
     (channel,) = study.channels
-    assert isinstance(channel, RoundedChannel)
-    assert isinstance(channel.inner, CappedGeometricChannel)
+    assert isinstance(channel, CappedGeometricChannel)
+    assert channel.rounds
     assert sf.audit(study).holds
     assert study.guarantee.between({"x": 1.25}, {"x": 1.75}) == pytest.approx(0.5, abs=1e-5)
     assert study.guarantee.between({"x": 0.1}, {"x": 7.9}) == 2.0
@@ -316,7 +318,7 @@ def test_means_and_second_moments_are_exact(eps: str, cap: str, seed: int) -> No
         channel = bound(size, eps, cap)
         rows, total = channel.words()
         for w in (rng.normal(size=size), np.ones(size), np.eye(size)[0]):
-            f = channel.functional(w).values
+            f = channel.functional(w).coefficients
             rounding = 16 * size * 2.0**-52 * np.abs(f).max() + 1e-12 * np.abs(w).max()
             square = 2 * rounding * np.abs(f).max()
             for x in range(size):
@@ -466,7 +468,7 @@ def test_structure_and_all_pairs_agree(monkeypatch: pytest.MonkeyPatch) -> None:
         study = sf.Study("s", [ages(cells, epsilon=eps, cap=cap)])
         (whole,) = sf.audit(study).axes
         with monkeypatch.context() as patch:
-            patch.setattr(auditing, "MOST_RATIOS", 0)
+            patch.setattr(CappedGeometricChannel, "most_ratios", 0)
             (structure,) = sf.audit(study).axes
         assert whole.holds
         assert structure.holds

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 import sfumato as sf
 from sfumato.channels import hadamard as contexts_file
 from sfumato.channels.base import Channel
-from sfumato.channels.binary import BinaryChannel, lies
 from sfumato.channels.hadamard import HadamardChannel
-from sfumato.channels.hadamard_blocks import matrices_of, scattered
+from sfumato.channels.hadamard_blocks import matrices_of
+from sfumato.channels.response import BinaryChannel, lies
+from sfumato.channels.transforms import scattered
 from sfumato.errors import QuestionError, StudyError, TooLargeError
 from sfumato.estimation.distribution import cell_squares
 from sfumato.exact import at_most_exp
@@ -197,8 +198,8 @@ def test_binary_takes_two_cells_that_may_be_told_apart() -> None:
     for there, back in ((Fraction(0), ONE), (ONE, Fraction(0))):
         with pytest.raises(StudyError, match="E is 0, so that reports say nothing"):
             sf.Binary().bind(Pair(there, back))
-    with pytest.raises(StudyError, match="cannot round"):
-        sf.Binary().bind(LineMetric.equal(ONE, 2), rounded=True)
+    with pytest.raises(StudyError, match="stochastic rounding"):
+        sf.Binary().bind(LineMetric.equal(ONE, 2), resolution=20)
 
 
 def variance(table: Floats) -> float:
@@ -522,8 +523,8 @@ def test_hadamard_is_compared_where_it_fits() -> None:
 def test_hadamard_says_what_it_needs(metric: CellMetric) -> None:
     with pytest.raises(StudyError, match=r"needs protect=Uniform\(...\), Blocks\(...\) or HighLow"):
         sf.Hadamard().bind(metric)
-    with pytest.raises(StudyError, match="cannot round"):
-        sf.Hadamard().bind(UniformMetric(ONE, 4), rounded=True)
+    with pytest.raises(StudyError, match="stochastic rounding"):
+        sf.Hadamard().bind(UniformMetric(ONE, 4), resolution=20)
     assert "up to" in str(sf.Hadamard().misfit(UniformMetric(ONE, (1 << 30) + 1)))
 
 

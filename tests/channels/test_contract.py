@@ -148,9 +148,9 @@ def test_every_metric_is_refused_or_kept(kind: str) -> None:
 @pytest.mark.parametrize("kind", REGISTRY)
 def test_rounding_is_refused_or_declared(kind: str) -> None:
     trials = REGISTRY[kind].trials()
-    if not any(trial.rounded for trial in trials):
+    if not any(trial.resolution for trial in trials):
         with pytest.raises(SfumatoError, match="round"):
-            trials[0].choice.bind(trials[0].metric, rounded=True)
+            trials[0].choice.bind(trials[0].metric, resolution=2)
 
 
 # Studies

@@ -43,10 +43,8 @@ from scipy import stats
 
 from sfumato.bitcolumns import BitColumns
 from sfumato.channels.base import Channel, Choice
-from sfumato.channels.capped import CappedGeometricChannel
-from sfumato.channels.geometric import GeometricChannel
+from sfumato.channels.geometric import CappedGeometricChannel, GeometricChannel
 from sfumato.channels.response import KaryResponseChannel
-from sfumato.channels.rounding import RoundedChannel
 from sfumato.channels.square_wave import SquareWaveChannel
 from sfumato.exact import at_most_exp
 from sfumato.metrics.cells import CellMetric
@@ -220,8 +218,8 @@ RESOLUTION = 3
 def test_rounding_and_channel_jointly(choice: Choice, size: int, precision: int, eps: str) -> None:
     """All rounding bits with all words: the law at every fine code, and E between all of them."""
     step = Fraction(eps)
-    inner = choice.bind(LineMetric.equal(step, size), precision=precision, rounded=True)
-    channel = RoundedChannel(inner=inner, resolution=RESOLUTION)
+    metric = LineMetric.equal(step, size)
+    channel = choice.bind(metric, precision=precision, resolution=RESOLUTION)
     rows, total = channel.words()
     parts = 1 << RESOLUTION
     laws = [joint_law(channel, code, precision) for code in range((size - 1) * parts + 1)]
@@ -238,7 +236,7 @@ def test_rounding_and_channel_jointly(choice: Choice, size: int, precision: int,
                 assert at_most_exp(Fraction(more, less), step * Fraction(abs(a - b), parts))
 
 
-def joint_law(channel: RoundedChannel, code: int, precision: int) -> list[int]:
+def joint_law(channel: Channel, code: int, precision: int) -> list[int]:
     bits = channel.layout.kind == "bits"
     inner = channel.layout.count * precision if bits else precision
     people = 1 << (RESOLUTION + inner)

@@ -16,9 +16,9 @@ import pytest
 import sfumato as sf
 from sfumato.arrays import Floats
 from sfumato.channels.searched import extreme_rows
+from sfumato.channels.searched.codec import Rows
 from sfumato.channels.searched.extremal import ExtremalChannel
 from sfumato.channels.searched.extreme_rows import Found, exponential, fit, mean_square
-from sfumato.channels.searched.extreme_tables import Rows, rows_from_text, rows_to_text
 from sfumato.exact import at_most_exp
 from sfumato.metrics.cells import CellMetric, TableMetric
 
@@ -355,12 +355,12 @@ def test_a_study_holds_its_rows_and_needs_no_search_again(monkeypatch: pytest.Mo
 
 def test_text_holds_rows_exactly_and_damage_is_refused() -> None:
     rows = channel_of("uneven").rows
-    text = rows_to_text(rows)
-    read = rows_from_text(text)
+    text = rows.to_text()
+    read = Rows.from_text(text)
     assert np.array_equal(read.logs, rows.logs)
     assert np.array_equal(read.shares, rows.shares)
     assert (read.unit, read.gap) == (rows.unit, rows.gap)
-    for bad in ("", "x", text[:-8], text[8:], text[::-1], rows_to_text(replace(rows, unit=-1))):
+    for bad in ("", "x", text[:-8], text[8:], text[::-1], replace(rows, unit=-1).to_text()):
         with pytest.raises(sf.StudyError, match="damaged"):
             sf.Extremal(table=bad)
     for change in (
@@ -370,7 +370,7 @@ def test_text_holds_rows_exactly_and_damage_is_refused() -> None:
         {"logs": rows.logs * 0 + 2**30, "unit": 0},
     ):
         with pytest.raises(sf.StudyError, match="damaged"):
-            rows_from_text(rows_to_text(replace(rows, **change)))
+            Rows.from_text(replace(rows, **change).to_text())
 
 
 def test_workloads_are_named_or_given() -> None:
@@ -387,9 +387,9 @@ def test_workloads_are_named_or_given() -> None:
     assert sf.Extremal(halves).options()["workload"] == halves
     with pytest.raises(sf.StudyError, match="workload must be"):
         sf.Extremal("cell")
-    with pytest.raises(sf.StudyError, match=f"its workload has 2 cells and the axis has {size}"):
+    with pytest.raises(sf.StudyError, match=f"its workload has 2 columns and the axis has {size}"):
         _ = sf.Study("s", [axis_of("places", sf.Extremal([[1, 0]]))]).channels
-    table = rows_to_text(channel_of("uneven").rows)
+    table = channel_of("uneven").rows.to_text()
     with pytest.raises(sf.StudyError, match="its table is for 4 cells and the axis has 5"):
         _ = sf.Study("s", [axis_of("places", sf.Extremal(table=table))]).channels
 

@@ -683,8 +683,8 @@ def test_other_metrics_are_refused() -> None:
         assert choice.misfit(line) == "it needs protect=Uniform(...)"
         with pytest.raises(StudyError, match=r"it needs protect=Uniform\(\.\.\.\)"):
             choice.bind(line)
-        with pytest.raises(StudyError, match="it cannot round"):
-            choice.bind(UniformMetric(Fraction(1), 8), rounded=True)
+        with pytest.raises(StudyError, match="stochastic rounding"):
+            choice.bind(UniformMetric(Fraction(1), 8), resolution=20)
 
 
 @pytest.mark.parametrize("choice", [sf.Hierarchical(), sf.HaarHRR(), sf.Comb()])

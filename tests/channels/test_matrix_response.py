@@ -18,17 +18,14 @@ if str(ROOT) not in sys.path:
 
 import sfumato as sf  # noqa: E402
 from reproduction import xiang  # noqa: E402
-from sfumato.auditing.odds import Findings  # noqa: E402
-from sfumato.auditing.structure import by_structure  # noqa: E402
 from sfumato.bitcolumns import BitColumns  # noqa: E402
 from sfumato.channels.base import signs  # noqa: E402
-from sfumato.channels.searched.codes import (  # noqa: E402
-    Code,
-    code_from_text,
-    code_to_text,
+from sfumato.channels.odds import Findings  # noqa: E402
+from sfumato.channels.searched.codec import Code  # noqa: E402
+from sfumato.channels.searched.matrix_response import (  # noqa: E402
+    MOST_SEARCHED_CELLS,
+    MatrixResponseChannel,
 )
-from sfumato.channels.searched.flipped_codes import MatrixResponseChannel  # noqa: E402
-from sfumato.channels.searched.matrix_response import MOST_SEARCHED_CELLS  # noqa: E402
 from sfumato.errors import (  # noqa: E402
     StudyError,
     TooLargeError,
@@ -196,7 +193,7 @@ def test_the_likelihood_of_reports_is_that_of_their_patterns() -> None:
 
 def test_rates_above_e_are_refused_however_little_they_are_above() -> None:
     metric = towns()
-    code = code_from_text(str(sf.MatrixResponse("identity").settled(metric).table))
+    code = Code.from_text(str(sf.MatrixResponse("identity").settled(metric).table))
     MatrixResponseChannel(metric=metric, code=code)
     rate = code.rates[0]
     assert rate is not None
@@ -209,7 +206,7 @@ def test_rates_above_e_are_refused_however_little_they_are_above() -> None:
     beyond = Code(code.members, (rate + spare + Fraction(1, 10**30), *code.rates[1:]))
     with pytest.raises(StudyError, match="does not keep the metric"):
         MatrixResponseChannel(metric=metric, code=beyond)
-    table = code_to_text(beyond)
+    table = beyond.to_text()
     with pytest.raises(StudyError, match="spend more than E"):
         sf.MatrixResponse("identity", table=table).bind(metric)
     untold = Code(code.members, (None, *code.rates[1:]))
@@ -219,7 +216,7 @@ def test_rates_above_e_are_refused_however_little_they_are_above() -> None:
 
 def audited(channel: MatrixResponseChannel, metric: CellMetric) -> Findings:
     found = Findings()
-    by_structure(channel, metric, found, linear=False)
+    channel.check_structure(metric, found)
     return found
 
 
@@ -317,14 +314,14 @@ def test_damaged_tables_are_refused() -> None:
     metric = LineMetric.equal(HALF, 4)
     table = sf.MatrixResponse("prefix").settled(metric).table
     assert table is not None
-    code = code_from_text(table)
+    code = Code.from_text(table)
     assert code.rates == (HALF,) * 3
     for bad in (
         "",
         "?",
         table[:-8],
         table[::-1],
-        code_to_text(Code(code.members[:, :1], (HALF,) * 3)),
+        Code(code.members[:, :1], (HALF,) * 3).to_text(),
     ):
         with pytest.raises(StudyError, match="damaged"):
             sf.MatrixResponse("prefix", table=bad)
@@ -356,8 +353,8 @@ def test_axes_that_it_does_not_fit_are_refused() -> None:
         sf.MatrixResponse("prefix", workload=np.eye(3)).bind(line)
     with pytest.raises(StudyError, match=r"cannot express 2 of 4 questions: 'cell 2'"):
         sf.MatrixResponse([[1, 0, 0, 0], [1, 1, 0, 0]]).bind(line)
-    with pytest.raises(StudyError, match="cannot round"):
-        sf.MatrixResponse("prefix").bind(line, rounded=True)
+    with pytest.raises(StudyError, match="stochastic rounding"):
+        sf.MatrixResponse("prefix").bind(line, resolution=20)
     with pytest.raises(TooLargeError, match="the search for its bits"):
         sf.MatrixResponse().settled(LineMetric.equal(HALF, MOST_SEARCHED_CELLS + 1))
     with pytest.raises(TooLargeError, match="the limit is 1024"):

@@ -19,19 +19,21 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato import cache
-from sfumato.channels.searched import descent as optimising
-from sfumato.channels.searched import optimised
-from sfumato.channels.searched.descent import (
+from sfumato.channels.searched import descent, optimised
+from sfumato.channels.searched.choice import (
+    WORKLOADS,
     cells_gram,
+    prefixes_gram,
+    ranges_gram,
+)
+from sfumato.channels.searched.codec import Sets
+from sfumato.channels.searched.descent import (
     fit,
     hierarchy,
     known,
     objective,
-    prefixes_gram,
-    ranges_gram,
 )
-from sfumato.channels.searched.optimised import WORKLOADS, OptimisedChannel
-from sfumato.channels.searched.sets import Sets, sets_from_text, sets_to_text
+from sfumato.channels.searched.optimised import OptimisedChannel
 from sfumato.errors import FormatError, StudyError, TooLargeError
 from sfumato.exact import at_most_exp, exp_floor
 from sfumato.metrics.distance import LineMetric
@@ -48,13 +50,13 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 def quick(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A descent of a few steps, and a list that grows with each."""
     made: list[int] = []
-    whole = optimising.fit
+    whole = descent.fit
 
     def short(gram: NDArray[np.float64], odds: float, outputs: int, **more: object) -> Sets:
         made.append(outputs)
         return whole(gram, odds, outputs, steps=5, progress=more.get("progress"))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(optimising, "fit", short)
+    monkeypatch.setattr(descent, "fit", short)
     return made
 
 
@@ -97,7 +99,7 @@ class TestWords:
         rng = np.random.default_rng(seed)
         members = rng.random((size + int(rng.integers(0, 9)), size)) < rng.random()
         weights = np.floor(2.0 ** (32 * rng.random(len(members))))
-        choice = sf.Optimised(table=sets_to_text(Sets(members, weights)))
+        choice = sf.Optimised(table=Sets(members, weights).to_text())
         metric = uniform(size, eps)
         try:
             channel = choice.bind(metric, precision=precision)
@@ -135,7 +137,7 @@ class TestWords:
 
     def test_good_sets_leave_almost_nothing_to_the_blank(self) -> None:
         sets = hierarchy(16, 2, math.e)
-        channel = sf.Optimised(table=sets_to_text(sets)).bind(uniform(16))
+        channel = sf.Optimised(table=sets.to_text()).bind(uniform(16))
         assert max(channel.blank) < 2.0**-30 * 2**64
         np.testing.assert_allclose(
             channel.likelihood()[:, :-1].sum(axis=1), 1, rtol=0, atol=2.0**-30
@@ -174,7 +176,7 @@ class TestDescent:
     def test_the_gradient_is_that_of_the_objective(self) -> None:
         rng = np.random.default_rng(1)
         table, gram, step = rng.random((4, 7)) + 0.5, ranges_gram(4), 1e-6
-        _, gradient = optimising._loss(table, gram)
+        _, gradient = descent._loss(table, gram)
         for x, y in np.ndindex(table.shape):
             moved = [table.copy(), table.copy()]
             moved[0][x, y] += step
@@ -204,7 +206,7 @@ class TestDescent:
         wanted = gram(size)  # type: ignore[operator]
         odds = math.exp(eps)
         sets = fit(wanted, odds, 4 * size, steps=60)
-        channel = sf.Optimised(table=sets_to_text(sets)).bind(uniform(size, eps))
+        channel = sf.Optimised(table=sets.to_text()).bind(uniform(size, eps))
         best = min(objective(held.table(odds), wanted) for held in known(size, odds))
         reached = objective(channel.likelihood(), wanted)
         assert reached <= best * (1 + 1e-6)
@@ -283,19 +285,19 @@ class TestFiles:
 
     def test_text_and_sets_come_back(self) -> None:
         sets = Sets(np.random.default_rng(1).random((40, 11)) < 0.3, np.arange(40.0, 0, -1))
-        again = sets_from_text(sets_to_text(sets))
+        again = Sets.from_text(sets.to_text())
         np.testing.assert_array_equal(again.members, sets.members)
         np.testing.assert_allclose(again.weights, sets.weights / 40 * (2**32 - 1), atol=0.5)
-        assert sets_to_text(again) == sets_to_text(sets)
+        assert again.to_text() == sets.to_text()
 
     def test_weights_too_small_for_the_file_are_raised_to_the_least(self) -> None:
         sets = Sets(np.eye(3, dtype=np.bool_), np.array([1.0, 1e-30, 0.5]))
-        again = sets_from_text(sets_to_text(sets))
+        again = Sets.from_text(sets.to_text())
         assert again.weights.tolist() == [2**32 - 1, 2**31, 1]
         np.testing.assert_array_equal(again.members, sets.members[[0, 2, 1]])
 
     def test_a_damaged_table_is_refused(self) -> None:
-        text = sets_to_text(hierarchy(6, 2, math.e))
+        text = hierarchy(6, 2, math.e).to_text()
         raw = zlib.decompress(base64.b64decode(text))
         damaged = [
             "",
@@ -355,7 +357,7 @@ class TestCache:
         study_of(sf.Optimised())
         (kept,) = own_cache.iterdir()
         whole = kept.read_text()
-        other = sets_to_text(hierarchy(5, 2, math.e))
+        other = hierarchy(5, 2, math.e).to_text()
         kept.write_text(other if text == "other cells" else text, encoding="utf-8")
         study_of(sf.Optimised())
         assert len(quick) == 2
@@ -423,7 +425,7 @@ class TestRefusals:
             _ = study_of(sf.Optimised([[1, 0]])).channels
 
     def test_a_table_for_other_cells(self) -> None:
-        table = sets_to_text(hierarchy(5, 2, math.e))
+        table = hierarchy(5, 2, math.e).to_text()
         with pytest.raises(StudyError, match="table is for 5 cells and the axis has 6"):
             _ = study_of(sf.Optimised(table=table)).channels
 
@@ -437,13 +439,13 @@ class TestRefusals:
     def test_other_metrics_and_rounding(self, quick: list[int]) -> None:
         with pytest.raises(StudyError, match=r"needs protect=Uniform"):
             sf.Optimised().bind(LineMetric.equal(Fraction(1), 5))
-        with pytest.raises(StudyError, match="cannot round"):
-            sf.Optimised().bind(uniform(5), rounded=True)
+        with pytest.raises(StudyError, match="stochastic rounding"):
+            sf.Optimised().bind(uniform(5), resolution=20)
 
     def test_sets_that_do_not_tell_cells_apart(self) -> None:
         same = Sets(np.ones((3, 2), dtype=np.bool_), np.ones(3))
         with pytest.raises(StudyError, match="hardly be told apart"):
-            sf.Optimised(table=sets_to_text(same)).bind(uniform(2))
+            sf.Optimised(table=same.to_text()).bind(uniform(2))
 
     def test_channel_is_what_bind_gives(self) -> None:
         assert isinstance(ANY_SETS.bind(uniform(4)), OptimisedChannel)

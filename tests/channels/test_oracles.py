@@ -27,10 +27,10 @@ from sfumato.bitcolumns import BitColumns
 from sfumato.channels import hashing as hashing_file
 from sfumato.channels import hrr as hadamard_file
 from sfumato.channels.base import Channel, Choice, signs
-from sfumato.channels.hadamard_blocks import scattered as scatter
 from sfumato.channels.hashing import OLHChannel, best_prime, primes
 from sfumato.channels.hrr import HRRChannel
 from sfumato.channels.transforms import digit_products, walsh_hadamard
+from sfumato.channels.transforms import scattered as scatter
 from sfumato.channels.unary import OUEChannel
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.estimation.bands import row_covariance
@@ -344,8 +344,8 @@ def test_too_many_cells_are_refused(choice: Choice, size: int, message: str) -> 
 def test_other_metrics_and_rounding_are_refused(choice: Choice) -> None:
     with pytest.raises(sf.StudyError, match=r"does not fit this axis: it needs protect=Uniform"):
         choice.bind(LineMetric.equal(Fraction(1), 5))
-    with pytest.raises(sf.StudyError, match="it cannot round"):
-        choice.bind(UniformMetric(Fraction(1), 5), rounded=True)
+    with pytest.raises(sf.StudyError, match="stochastic rounding"):
+        choice.bind(UniformMetric(Fraction(1), 5), resolution=20)
     with pytest.raises(sf.StudyError, match="too coarse"):
         bound(choice, 50, Fraction(1, 1000), precision=5)
 

@@ -214,8 +214,8 @@ class TestRefusals:
     def test_other_metrics_and_rounding(self) -> None:
         with pytest.raises(StudyError, match=r"needs protect=Uniform"):
             sf.SquareWave().bind(LineMetric.equal(Fraction(1), 5))
-        with pytest.raises(StudyError, match="cannot round"):
-            sf.SquareWave().bind(UniformMetric(Fraction(1), 5), rounded=True)
+        with pytest.raises(StudyError, match="stochastic rounding"):
+            sf.SquareWave().bind(UniformMetric(Fraction(1), 5), resolution=20)
 
     def test_tables_too_coarse(self) -> None:
         with pytest.raises(StudyError, match="too coarse for 9 cells"):

@@ -1,39 +1,23 @@
 """The exact check that every channel of a study keeps its promise, whatever its builder believed.
 
-E is bound anew from each axis' statement, and held against the tables the sampler really draws
-from. Logarithms in floats only say which odds need a closer look: whatever comes near its bound is
-decided in integers, against certified bounds on e^E.
+E is bound anew from each axis' statement, and every channel is asked to `check` the tables that its
+sampler really draws from against it.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sfumato.auditing.odds import Bound, Findings, Law, Method, compare_all
-from sfumato.auditing.structure import Alike, by_structure
-from sfumato.auditing.tables import disagreements, misfits, row_problems, sampler_problems
 from sfumato.channels.base import Channel
-from sfumato.channels.capped import CappedGeometricChannel
-from sfumato.channels.exponential import ExponentialChannel
-from sfumato.channels.geometric import GeometricChannel
-from sfumato.channels.rounding import RoundedChannel
-from sfumato.channels.searched.flipped_codes import MatrixResponseChannel
-from sfumato.channels.thermometer import ThermometerChannel
-from sfumato.channels.trees.levels import LevelsChannel
-from sfumato.errors import TooLargeError
+from sfumato.channels.odds import Method
 from sfumato.metrics.cells import CellMetric
-from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.study.axis import Axis
 from sfumato.study.study import Study
 
-MOST_RATIOS = 1 << 21  # cells² × outputs up to which every channel is checked pair by pair
-MOST_TABLE_RATIOS = 1 << 30  # the same for the exponential channel, whose odds are seldom tight
-_MOST_FOREIGN_RATIOS = 1 << 24  # and for channels whose structure is not known here
 _MOST_LABELS = 1 << 20
 
 
@@ -123,42 +107,36 @@ def audit(study: Study) -> Audit:
 
 def _audit_axis(axis: Axis, channel: Channel) -> AxisAudit:
     """Check one channel against what its axis promises."""
-    metric = axis.metric()
     labels = axis.labels() if axis.size <= _MOST_LABELS else None
-    return _audit_channel(axis.name, channel, metric, labels, misfits(axis, channel, metric))
+    return _audited(axis.name, channel, axis.metric(), labels, axis.domain.rounding_bits)
 
 
 def _audit_records(study: Study) -> AxisAudit:
-    """Check the mechanism of whole records against the one ε for all of them."""
+    """Check the channel of whole records against the one ε for all of them."""
     (channel,) = study.mechanism.channels
     metric = UniformMetric(study.guaranteed_epsilon, math.prod(study.shape))
-    problems = [] if channel.size == metric.size else ["the mechanism has other cells than records"]
     labels = None
     if metric.size <= _MOST_LABELS:
         names = [[f"{axis.name} {label}" for label in axis.labels()] for axis in study.axes]
         labels = [", ".join(parts) for parts in itertools.product(*names)]
-    return _audit_channel(", ".join(a.name for a in study.axes), channel, metric, labels, problems)
+    return _audited(", ".join(a.name for a in study.axes), channel, metric, labels, 0)
 
 
-def _audit_channel(
-    name: str,
-    channel: Channel,
-    metric: CellMetric,
-    labels: list[str] | None,
-    problems: Iterable[str],
+def _audited(
+    name: str, channel: Channel, metric: CellMetric, labels: list[str] | None, resolution: int
 ) -> AxisAudit:
     """Check one channel against the E between its cells."""
-    inner = channel.inner if isinstance(channel, RoundedChannel) else channel
-    found = Findings()
-    found.problems += problems
-    if not found.problems:
-        found.problems += sampler_problems(inner)
-    if not found.problems:
-        _compare(channel, metric, found)
+    found = channel.check(metric)
+    if channel.resolution != resolution:
+        found.problems.insert(
+            0,
+            f"values are read to {resolution} bits between grid points, but the channel rounds "
+            f"{channel.resolution}",
+        )
     pair = found.pair
     return AxisAudit(
         axis=name,
-        channel=inner.id,
+        channel=channel.id,
         holds=not found.problems,
         spent=found.spent,
         tightest=pair and (_label(labels, pair[0]), _label(labels, pair[1])),
@@ -168,47 +146,6 @@ def _audit_channel(
         pairs_checked=found.pairs,
         problems=tuple(found.problems),
     )
-
-
-def _compare(channel: Channel, metric: CellMetric, found: Findings) -> None:
-    """Choose the check that the channel's size allows."""
-    rounded = isinstance(channel, RoundedChannel)
-    inner = channel.inner if isinstance(channel, RoundedChannel) else channel
-    outputs = inner.layout.count if inner.layout.kind == "symbols" else 2**inner.layout.count
-    ratios = metric.size**2 * outputs
-    if ratios <= _most_ratios(inner):
-        try:
-            rows, total = inner.words()
-        except TooLargeError:
-            by_structure(inner, metric, found, linear=rounded)
-            return
-        found.problems += row_problems(rows, total, metric.size)
-        found.problems += disagreements(inner, rows)
-        if found.problems:
-            return
-        if rounded and isinstance(metric, LineMetric | CappedLineMetric):
-            found.method = "by structure"
-            law = Law(rows)
-            for x, step in enumerate(metric.steps):
-                law.compare(x, [x + 1], [Bound(step, linear=True)], found)
-                law.compare(x + 1, [x], [Bound(step, linear=True)], found)
-            if isinstance(metric, CappedLineMetric):
-                # Between grid points chances are averages: the cap on grid points is one on all.
-                compare_all(rows, metric, found)
-            return
-        found.method = "all pairs, exactly"
-        compare_all(rows, metric, found)
-        return
-    by_structure(inner, metric, found, linear=rounded)
-
-
-def _most_ratios(channel: Channel) -> int:
-    """How many odds are compared one by one before structure is asked for."""
-    if isinstance(channel, ExponentialChannel):
-        return MOST_TABLE_RATIOS
-    flips = ThermometerChannel | MatrixResponseChannel
-    known = GeometricChannel | CappedGeometricChannel | flips | LevelsChannel | Alike
-    return MOST_RATIOS if isinstance(channel, known) else _MOST_FOREIGN_RATIOS
 
 
 def _label(labels: list[str] | None, cell: int) -> str:

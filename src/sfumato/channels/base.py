@@ -1,4 +1,4 @@
-"""What every channel offers: encode, likelihood, functional, second moment.
+"""What every channel offers: encode, likelihood, functional, second moment, and its own check.
 
 A *choice* such as ``Geometric()`` carries options only. Bound to the cells and the metric of an
 axis it becomes a *channel*: a fixed table of integers from which both ends derive everything.
@@ -6,129 +6,199 @@ axis it becomes a *channel*: a fixed table of integers from which both ends deri
 
 from __future__ import annotations
 
+import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import DENSE_CELLS, Cells, Floats, Layout, Outputs
 from sfumato.bitcolumns import BitColumns
+from sfumato.channels.odds import (
+    Bound,
+    Findings,
+    compare_all,
+    compare_grid_points,
+    row_problems,
+)
+from sfumato.channels.rounding import rounding_excess
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import WORD_BITS, BitSource
+
+FEW_RATIOS = 1 << 21  # cells² × outputs up to which channels with a structure go pair by pair
 
 _ENTRIES_AT_ONCE = 1 << 17  # of coefficients: what stays in nearer memory is faster
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SymbolFunctional:
-    """A function of one output symbol, as its table of values."""
+class Functional:
+    """A function f of a channel's output, by its coefficients.
 
-    values: Floats
+    Attributes:
+        layout: How an output is written.
+        coefficients: For symbols, the value of f at each. For bits, the constant and then one
+            coefficient per bit, each bit read as +1 or −1.
+    """
 
-    def __call__(self, outputs: Outputs) -> Floats:
-        """The value at each person's symbol."""
-        if isinstance(outputs, BitColumns):
-            raise TypeError("a symbol functional takes symbols")
-        return self.values[outputs]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
-        return np.array(self.values, dtype=dtype)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BitFunctional:
-    """An affine function of an output's bits, each read as +1 or -1."""
-
-    constant: float
+    layout: Layout
     coefficients: Floats
 
     def __call__(self, outputs: Outputs) -> Floats:
-        """The value at each person's bits."""
+        """The value of f at each person's output."""
+        if isinstance(outputs, BitColumns) != (self.layout.kind == "bits"):
+            raise TypeError(f"this function takes {self.layout.kind}")
         if not isinstance(outputs, BitColumns):
-            raise TypeError("a bit functional takes packed bits")
-        total = np.full(len(outputs), self.constant)
-        for column in np.flatnonzero(self.coefficients):
+            return self.coefficients[outputs]
+        total = np.full(len(outputs), self.coefficients[0])
+        for column in np.flatnonzero(self.coefficients[1:]):
             part = BitColumns(outputs.words[column : column + 1], len(outputs)).to_matrix()[:, 0]
-            total += np.where(part, 1.0, -1.0) * self.coefficients[column]
+            total += np.where(part, 1.0, -1.0) * self.coefficients[column + 1]
         return total
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
-        """The value at every pattern of bits, in the order of the likelihood's columns."""
-        return np.array(
-            self.constant + signs(len(self.coefficients)) @ self.coefficients, dtype=dtype
-        )
-
-
-Functional: TypeAlias = SymbolFunctional | BitFunctional
+        """The value of f at every output, in the order of the likelihood's columns."""
+        if self.layout.kind == "symbols":
+            return np.array(self.coefficients, dtype=dtype)
+        constant, slopes = self.coefficients[0], self.coefficients[1:]
+        return np.array(constant + signs(len(slopes)) @ slopes, dtype=dtype)
 
 
 class Channel(ABC):
-    """One axis' perturbation: cells 0..size-1 in, symbols or bits out.
+    """The perturbation of one block: cells 0..size−1 in, one symbol or one row of bits out.
 
     Guarantee:
         For all cells x, x' and every output y, P(y | x) <= e^E(x, x') P(y | x') with E the metric,
-        for the integer tables the sampler really uses.
+        for the integer tables that the sampler really uses.
+
+    A new channel derives from `SymbolChannel` or `BitChannel` and writes four things:
+
+    - `encode`: draw an output for each person's cell, from a source of random bits;
+    - `words`: the exact law of `encode`, as whole numbers of random words;
+    - `coefficients`: the unbiased reading, for any weights on the cells;
+    - `outputs`, if it has other symbols than cells; `width`, if it sends bits.
+
+    A channel of bits also writes `product_coefficients`, `second_moment` and `report_likelihood`,
+    since its outputs are too many to be listed.
+
+    All else follows. `functional`, `check`, `sums` and `batches` are never overridden. What may be
+    overridden where structure makes it faster: `likelihood`, `expect`, `mix`, `second_moment`,
+    `gather`, `products`, `report_likelihood`. What lets a channel be checked beyond 2^24 odds, or
+    more strictly than by its word: `worst_ratio`, `sampler_problems`, `law_problems`,
+    `check_structure`.
+
+    Attributes:
+        metric: E between cells.
+        precision: How many bits of a random word take part.
+        resolution: Bits of a value's place between two cells, where values are rounded to cells at
+            random before they are perturbed; 0 where they are not.
+        tightness: Some pair is told apart by at least this share of its E; 0: nothing is claimed.
+        most_ratios: Up to how many odds (cells² × outputs) `check` compares them one by one.
     """
 
     id: ClassVar[str]
+    most_ratios: ClassVar[int] = 1 << 24
     metric: CellMetric
     precision: int
-
-    #: Some pair is told apart by at least this share of its E; 0 where nothing is claimed.
+    resolution: int = 0
     tightness: float = 0.0
 
-    @property
-    def size(self) -> int:
-        """Number of cells."""
-        return self.metric.size
+    # What a family must write.
 
     @abstractmethod
     def encode(self, cells: Cells, bits: BitSource) -> Outputs:
-        """Perturb cells, one output a person, chunk by chunk."""
+        """Perturb cells: one output per person.
+
+        Args:
+            cells: One cell per person; with `resolution`, times 2^resolution and more in between.
+            bits: Where randomness comes from.
+        """
 
     @abstractmethod
     def words(self) -> tuple[list[list[int]], int]:
-        """The exact law: word counts, one row a cell and one column an output, and their total."""
+        """The exact law: word counts, one row per cell and one column per output, and their total.
+
+        Patterns of bits are read with bit 0 lowest.
+        """
 
     @abstractmethod
-    def likelihood(self) -> Floats:
-        """P(output | cell) as a matrix, one row a cell, one column an output."""
+    def coefficients(self, weights: Floats) -> Floats:
+        """Coefficients of a function f of the output with E[f | x] = weights[x].
+
+        Args:
+            weights: One weight per cell along the last axis; any axes before it stay.
+
+        Returns:
+            For symbols, the value of f at each. For bits, the constant and one coefficient per bit.
+        """
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """How an output is written."""
 
     @abstractmethod
-    def functional(self, weights: ArrayLike) -> Functional:
-        """A function f of the output with E[f | x] = weights[x]."""
+    def product_coefficients(self, w: Floats, v: Floats) -> Floats:
+        """Coefficients of a function of the output whose mean at x is E[f_w · f_v | x].
+
+        Args:
+            w: Weights, one per cell along the last axis.
+            v: Other weights, of the same shape.
+        """
 
     @abstractmethod
     def second_moment(self, weights: ArrayLike) -> Floats:
         """E[f² | x] for every cell x, where f is `functional(weights)`."""
 
     @abstractmethod
-    def coefficients(self, weights: Floats) -> Floats:
-        """`functional` of many weights at once along the last axis, as plain arrays.
+    def report_likelihood(self, outputs: Outputs) -> Floats:
+        """P(report | cell) up to a factor per report: one row per report, one column per cell."""
 
-        Symbols: the values of f, one an output. Bits: the constant, then one coefficient a bit.
-        """
+    # What follows.
 
-    @abstractmethod
-    def product_coefficients(self, w: Floats, v: Floats) -> Floats:
-        """Coefficients of a function of the output whose mean at x is E[f_w · f_v | x]."""
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return self.metric.size
+
+    @property
+    def rounds(self) -> bool:
+        """Whether values are rounded at random before they are perturbed."""
+        return self.resolution > 0
 
     @property
     def linear(self) -> bool:
-        """Whether coefficients of a sum of weights are the sum of theirs."""
+        """Whether the coefficients of a sum of weights are the sum of theirs."""
         return True
+
+    def functional(self, weights: ArrayLike) -> Functional:
+        """A function f of the output with E[f | x] = weights[x]."""
+        return Functional(self.layout, self.coefficients(as_weights(weights, self.size)))
+
+    def likelihood(self) -> Floats:
+        """P(output | cell) as a matrix: one row per cell, one column per output."""
+        rows, total = self.words()
+        return np.array([[word / total for word in row] for row in rows])
+
+    def expect(self, table: Floats) -> Floats:
+        """E[g(output) | x] for every cell x, for a function g of the output along the last axis."""
+        return table @ self.likelihood().T
+
+    def mix(self, law: Floats) -> Floats:
+        """The law of the output for a law of cells, along the last axis."""
+        return law @ self.likelihood()
 
     def gather(self, profile: Floats) -> Floats:
         """The transpose of `coefficients`, along the last axis: w·gather(N) is N·coefficients(w).
 
-        Of a tally's sums by feature it makes the unbiased histogram of cells, all in one go.
+        From the sums of a tally by feature it makes the unbiased histogram of cells in one go.
         """
         found = np.empty((*profile.shape[:-1], self.size))
         for rows in self.batches(self.size):
@@ -137,11 +207,11 @@ class Channel(ABC):
         return found
 
     def sums(self, profile: Floats, weights: Floats) -> Floats:
-        """Σ of `coefficients(weights)` over a profile, one a row of weights, by few transforms.
+        """Σ of `coefficients(weights)` over a profile, one per row of weights, by few transforms.
 
         Args:
             profile: Sums by feature along the last axis; any axes before it stay where they are.
-            weights: One row a question, one column a cell.
+            weights: One row per question, one column per cell.
         """
         if self.linear and profile.size <= len(weights) * profile.shape[-1]:
             return self.gather(profile) @ weights.T
@@ -151,11 +221,11 @@ class Channel(ABC):
         return found
 
     def products(self, profile: Floats, w: Floats, v: Floats) -> Floats:
-        """Σ of `product_coefficients(w, v)` over a profile, one a row of w.
+        """Σ of `product_coefficients(w, v)` over a profile, one per row of w.
 
         Args:
             profile: Sums by feature along the last axis; any axes before it stay where they are.
-            w: One row a question, one column a cell.
+            w: One row per question, one column per cell.
             v: The same rows, or a single row for all of them.
         """
         found = np.empty((*profile.shape[:-1], len(w)))
@@ -170,50 +240,105 @@ class Channel(ABC):
         for start in range(0, count, at_once):
             yield slice(start, min(start + at_once, count))
 
-    @property
-    @abstractmethod
-    def layout(self) -> Layout:
-        """How an output is written."""
+    def rounding_excess(self, w: Floats, v: Floats) -> Floats:
+        """The most that random rounding can add to w·v beyond the product of the means.
 
-    @abstractmethod
-    def report_likelihood(self, outputs: Outputs) -> Floats:
-        """P(report | cell) up to a factor a report, one row a report and one column a cell."""
-
-    @abstractmethod
-    def expect(self, table: Floats) -> Floats:
-        """E[g(output) | x] for every cell x, for a function g of the symbol along the last axis."""
-
-    @abstractmethod
-    def mix(self, law: Floats) -> Floats:
-        """The law of the output symbol for a law of cells, along the last axis."""
+        Args:
+            w: Weights, one per cell along the last axis.
+            v: Other weights, of a shape that can be broadcast.
+        """
+        if self.rounds:
+            return rounding_excess(w, v)
+        return np.zeros(np.broadcast_shapes(w.shape, v.shape))
 
     def flip_spread(self, weights: Floats) -> Floats:
-        """Bits only: each bit's standard deviation in f, along the last axis.
+        """Bits only: the standard deviation of each bit in f, along the last axis.
 
-        Bits are independent: readings of w and v have the covariance spread(w)·spread(v) whatever
-        the cell, and `own_spread(w)·own_spread(v)` at the cell itself in addition.
+        Bits are independent: readings of w and v have the covariance spread(w)·spread(v) at every
+        cell, and `own_spread(w)·own_spread(v)` at the person's own cell in addition.
         """
         raise TypeError("only channels that send bits have flips")
 
     def own_spread(self, weights: Floats) -> Floats | None:
-        """Bits only: what a person's own cell adds to f's standard deviation there, along the axis.
+        """Bits only: what a person's own cell adds to the standard deviation of f there.
 
-        None where bits vary alike whatever the cell.
+        None if the variance of the bits is the same at every cell.
         """
         return None
 
-    @property
-    def rounds(self) -> bool:
-        """Whether values are rounded at random before they are perturbed."""
-        return False
+    # The channel checks itself.
 
-    def rounding_excess(self, w: Floats, v: Floats) -> Floats:
-        """The most that random rounding can add to w·v beyond the product of the means."""
-        return np.zeros(np.broadcast_shapes(w.shape, v.shape))
+    def check(self, metric: CellMetric) -> Findings:
+        """Check exactly that no output tells more than E allows.
+
+        Up to `most_ratios` odds are compared one by one, in integers; beyond, `check_structure`
+        decides.
+
+        Args:
+            metric: E between cells, which is not taken from the channel itself.
+        """
+        found = Findings()
+        if self.size != metric.size:
+            found.problems.append(f"the channel has {self.size} cells, the axis {metric.size}")
+        elif self.rounds and not isinstance(metric, LineMetric | CappedLineMetric):
+            found.problems.append("values between grid points need a distance along a line")
+        else:
+            found.problems += self.sampler_problems()
+        if found.problems:
+            return found
+        outputs = self.layout.count if self.layout.kind == "symbols" else 2**self.layout.count
+        law = None
+        if self.size**2 * outputs <= self.most_ratios:
+            with contextlib.suppress(TooLargeError):
+                law = self.words()
+        if law is None:
+            self.check_structure(metric, found)
+            return found
+        rows, total = law
+        found.problems += row_problems(rows, total, metric.size)
+        found.problems += self.law_problems(rows)
+        if found.problems:
+            return found
+        if self.rounds and isinstance(metric, LineMetric | CappedLineMetric):
+            compare_grid_points(rows, metric, found)
+        else:
+            found.method = "all pairs, exactly"
+            compare_all(rows, metric, found)
+        return found
+
+    def sampler_problems(self) -> Iterator[str]:
+        """What `encode` looks up that is not what the channel shows, in words."""
+        return iter(())
+
+    def law_problems(self, rows: Sequence[Sequence[int]]) -> Iterator[str]:
+        """Where the law that `words` shows is not the one that the sampler's table gives."""
+        return iter(())
 
     def worst_ratio(self) -> Fraction | None:
-        """Largest odds between neighbouring cells by structure alone, where the table shows it."""
+        """Largest odds between neighbouring cells by structure alone, if the table shows it."""
         return None
+
+    def check_structure(self, metric: CellMetric, found: Findings) -> None:
+        """Check E by the structure of the law, where the odds are too many to be compared.
+
+        Along a line E adds up, so neighbours decide; under one ε all pairs have the same bound. So
+        `worst_ratio` is enough there. A family that can show more overrides this.
+
+        Args:
+            metric: E between cells.
+            found: What is found is added here.
+        """
+        worst = self.worst_ratio()
+        if worst is None or not isinstance(metric, LineMetric | UniformMetric):
+            found.problems.append(
+                f"the {self.id} channel of {metric.size} cells is too large to be checked pair by "
+                "pair, and it shows no structure; use fewer cells"
+            )
+            return
+        least = min(metric.steps) if isinstance(metric, LineMetric) else metric.epsilon
+        bound = Bound(least, linear=self.rounds)
+        found.exact((0, 1), worst.numerator, worst.denominator, bound)
+        found.by_structure(2 * (metric.size - 1))
 
 
 class SymbolChannel(Channel):
@@ -224,23 +349,14 @@ class SymbolChannel(Channel):
         """Number of output symbols."""
         return self.size
 
-    def expect(self, table: Floats) -> Floats:
-        """Sum over the outputs; a channel with structure does better."""
-        return table @ self.likelihood().T
-
-    def mix(self, law: Floats) -> Floats:
-        """Sum over the cells; a channel with structure does better."""
-        return law @ self.likelihood()
+    @property
+    def layout(self) -> Layout:
+        """One whole number below `outputs`."""
+        return Layout("symbols", self.outputs)
 
     def report_likelihood(self, outputs: Outputs) -> Floats:
-        """Columns of the likelihood matrix, one a report."""
-        if isinstance(outputs, BitColumns):
-            raise TypeError("this channel puts out symbols")
-        return self.likelihood().T[outputs]
-
-    def functional(self, weights: ArrayLike) -> SymbolFunctional:
-        """The only function of the output symbol with mean weights[x] at every cell x."""
-        return SymbolFunctional(self.coefficients(as_weights(weights, self.size)))
+        """Columns of the likelihood matrix, one per report."""
+        return self.likelihood().T[as_symbols(outputs)]
 
     def product_coefficients(self, w: Floats, v: Floats) -> Floats:
         """The product itself: it is a function of the symbol."""
@@ -248,7 +364,7 @@ class SymbolChannel(Channel):
         return read * (read if v is w else self.coefficients(v))
 
     def products(self, profile: Floats, w: Floats, v: Floats) -> Floats:
-        """Squares row by row; one row for all is a factor of the profile."""
+        """Squares row by row; a single row for all is a factor of the profile."""
         if v.ndim == 1:
             return self.sums(profile * self.coefficients(v), w)
         if v is not w:
@@ -266,11 +382,6 @@ class SymbolChannel(Channel):
         for rows in self.batches(len(flat)):
             result[rows] = self.expect(self.coefficients(flat[rows]) ** 2)
         return result.reshape(w.shape)
-
-    @property
-    def layout(self) -> Layout:
-        """One whole number below `outputs`."""
-        return Layout("symbols", self.outputs)
 
     def joined(self) -> NDArray[np.intp] | None:
         """Where runs of symbols begin that decoding may join at little loss; None: each by itself.
@@ -290,7 +401,10 @@ class SymbolChannel(Channel):
 
 
 class Choice(ABC):
-    """A channel by name and options, before it meets an axis."""
+    """A channel by name and options, before it meets an axis.
+
+    A new one writes `misfit`, `bind` and, where it has options, `options`.
+    """
 
     id: ClassVar[str]
 
@@ -298,7 +412,7 @@ class Choice(ABC):
     #: fingerprint, so that reports made before are refused and not misread.
     revision: ClassVar[int] = 1
 
-    #: Whether settling it may take minutes: nobody compares such a channel unasked.
+    #: Whether settling it may take minutes: such a channel is compared only if asked for.
     slow: ClassVar[bool] = False
 
     @abstractmethod
@@ -306,8 +420,15 @@ class Choice(ABC):
         """Why this channel cannot serve the metric, or None if it can."""
 
     @abstractmethod
-    def bind(self, metric: CellMetric, *, precision: int = 64, rounded: bool = False) -> Channel:
-        """The channel for these cells; `rounded` if values arrive by stochastic rounding."""
+    def bind(self, metric: CellMetric, *, precision: int = 64, resolution: int = 0) -> Channel:
+        """The channel for these cells.
+
+        Args:
+            metric: E between the cells.
+            precision: How many bits of a random word take part.
+            resolution: Bits of a value's place between two cells, where values arrive by
+                stochastic rounding; 0 where they do not.
+        """
 
     def bind_grid(
         self, metric: UniformMetric, shape: tuple[int, ...], ordered: tuple[bool, ...]
@@ -317,7 +438,7 @@ class Choice(ABC):
         Args:
             metric: One ε for any two cells of the grid.
             shape: Cells along every axis.
-            ordered: Which axes have neighbours; channels that know no neighbours do not ask.
+            ordered: Which axes have neighbours; most channels do not need to know.
         """
         return self.bind(metric)
 
@@ -326,14 +447,30 @@ class Choice(ABC):
     ) -> Choice:
         """The choice as a study holds it, with all that another machine might find differently.
 
-        Nearly all channels follow from their options alone, and are settled as they are. Those that
-        search for long tell `progress` the share done.
+        Nearly all channels follow from their options alone, and are settled as they are.
+
+        Args:
+            metric: E between the cells.
+            progress: Called with the share done, by those that search for long.
         """
         return self
 
     def options(self) -> dict[str, Any]:
-        """Options that differ from none, for files."""
+        """Options that differ from their defaults, for files."""
         return {}
+
+    def refuse_misfit(self, metric: CellMetric, resolution: int = 0) -> None:
+        """Refuse a metric that this channel cannot serve, and stochastic rounding if it is asked.
+
+        Args:
+            metric: E between the cells.
+            resolution: What `bind` was given; 0 for a channel that can round.
+        """
+        problem = self.misfit(metric)
+        if problem is None and resolution:
+            problem = "it cannot be combined with stochastic rounding"
+        if problem:
+            raise StudyError(f"{type(self).__name__} does not fit this axis: {problem}")
 
     @classmethod
     def trials(cls) -> tuple[Trial, ...]:
@@ -350,7 +487,8 @@ class Trial:
         metric: E between the cells.
         shape: Cells along every axis, where the channel perturbs records of several axes.
         ordered: Which of these axes have neighbours.
-        rounded: Whether values arrive by stochastic rounding.
+        resolution: Bits of a value's place between two cells, where values arrive by stochastic
+            rounding.
         spends: The share of its E by which some pair must be told apart: less would be wasteful.
     """
 
@@ -358,13 +496,13 @@ class Trial:
     metric: CellMetric
     shape: tuple[int, ...] | None = None
     ordered: tuple[bool, ...] | None = None
-    rounded: bool = False
+    resolution: int = 0
     spends: float = 0.99
 
     def bind(self, *, precision: int = 64) -> Channel:
         """The channel proper; a grid is always bound with words of 64 bits."""
         if self.shape is None or self.ordered is None:
-            return self.choice.bind(self.metric, precision=precision, rounded=self.rounded)
+            return self.choice.bind(self.metric, precision=precision, resolution=self.resolution)
         if not isinstance(self.metric, UniformMetric):
             raise TypeError("a trial on a grid needs one ε for all pairs of its cells")
         return self.choice.bind_grid(self.metric, self.shape, self.ordered)
@@ -396,17 +534,28 @@ def uniform_trials(
 
 
 def as_weights(weights: ArrayLike, size: int) -> Floats:
-    """Weights as floats, one a cell."""
+    """Weights as floats, one per cell along the last axis."""
     array = np.asarray(weights, dtype=np.float64)
     if array.shape[-1:] != (size,):
         raise ValueError(f"weights must have one entry for each of {size} cells, got {array.shape}")
     return array
 
 
+def as_symbols(outputs: Outputs) -> NDArray[np.int64]:
+    """Outputs that must be symbols, as whole numbers."""
+    if isinstance(outputs, BitColumns):
+        raise TypeError("this channel puts out symbols")
+    return np.asarray(outputs, dtype=np.int64)
+
+
 def with_known_total(sums: Floats, total: Floats) -> Floats:
     """What cells get of a reading that leaves the mean of the weights to the number of people.
 
-    The transpose of f = c + g(w − c): cells together count everybody, whatever g reads of them.
+    The transpose of f = c + g(w − c): all cells together count everybody, whatever g reads.
+
+    Args:
+        sums: What g reads of every cell, along the last axis.
+        total: The number of people.
     """
     left = total - sums.sum(axis=-1)
     result: Floats = sums + left[..., None] / sums.shape[-1]
@@ -414,9 +563,13 @@ def with_known_total(sums: Floats, total: Floats) -> Floats:
 
 
 def claimed_tightness(odds: Fraction, precision: int) -> float:
-    """The share of E that some pair surely spends: all but 2^-30 where 64-bit words allow it.
+    """The share of E that some pair certainly spends: all but 2^-30 where 64-bit words allow it.
 
     Rounding a chance to words costs about odds/2^64 of the odds, to be compared with E itself.
+
+    Args:
+        odds: What the odds should be.
+        precision: How many bits of a random word take part.
     """
     if precision < WORD_BITS or odds > 1 << 30 or odds - 1 < Fraction(1, 1 << 28):
         return 0.0
@@ -429,17 +582,22 @@ def needs_uniform(metric: CellMetric) -> str | None:
 
 
 def needs_grid(metric: CellMetric, shape: Sequence[int], ordered: Sequence[bool]) -> None:
-    """Refuse a shape and an order that do not speak of the metric's cells."""
+    """Refuse a shape and an order that are not those of the metric's cells."""
     if math.prod(shape) != metric.size or len(shape) != len(ordered) or min(shape) < 1:
         raise ValueError(f"a grid of shape {tuple(shape)} does not have {metric.size} cells")
 
 
-def uniform_fitted(choice: Choice, metric: CellMetric, rounded: bool) -> UniformMetric:
-    """The metric, if it treats all pairs alike and the choice can serve it; refused otherwise."""
-    problem = choice.misfit(metric) or needs_uniform(metric)
-    if problem or rounded or not isinstance(metric, UniformMetric):
-        name = type(choice).__name__
-        raise StudyError(f"{name} does not fit this axis: {problem or 'it cannot round'}")
+def uniform_fitted(choice: Choice, metric: CellMetric, resolution: int) -> UniformMetric:
+    """The metric, if it treats all pairs alike and the choice can serve it; refused otherwise.
+
+    Args:
+        choice: What is to be bound.
+        metric: E between the cells.
+        resolution: What `bind` was given; refused unless it is 0.
+    """
+    choice.refuse_misfit(metric, resolution)
+    if not isinstance(metric, UniformMetric):
+        raise StudyError(f"{type(choice).__name__} does not fit this axis: {needs_uniform(metric)}")
     return metric
 
 

@@ -82,12 +82,9 @@ class Comb(Choice):
             return needs_uniform(metric)
         return too_many((metric.size,))
 
-    def bind(
-        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
-    ) -> CombChannel:
+    def bind(self, metric: CellMetric, *, precision: int = 64, resolution: int = 0) -> CombChannel:
         """Combs along one ordered axis."""
-        if rounded:
-            raise StudyError("Comb does not fit this axis: it cannot round")
+        self.refuse_misfit(metric, resolution)
         return self._bound(metric, (metric.size,), (True,), precision)
 
     def bind_grid(

@@ -1,4 +1,4 @@
-"""The exponential channel: an honest answer for any finite metric.
+"""The exponential channel, P(y | x) ∝ e^(−E(x,y)/2), for any finite metric.
 
 Guarantee:
     P(y | x) ∝ e^(−d(x,y)/2), where d is E made symmetric by the smaller direction and closed again.
@@ -12,9 +12,11 @@ Estimator:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate
 from typing import ClassVar
 
 import numpy as np
@@ -53,12 +55,10 @@ class Exponential(Choice):
         return None
 
     def bind(
-        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+        self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> ExponentialChannel:
         """Build and check the integer table."""
-        problem = self.misfit(metric) or ("it cannot round" if rounded else None)
-        if problem:
-            raise StudyError(f"Exponential does not fit this axis: {problem}")
+        self.refuse_misfit(metric, resolution)
         return ExponentialChannel(metric=metric, precision=precision)
 
     @classmethod
@@ -86,6 +86,7 @@ class ExponentialChannel(SymbolChannel):
     """A table of words, one row a cell, certified against the metric."""
 
     id: ClassVar[str] = "exponential"
+    most_ratios: ClassVar[int] = 1 << 30  # its odds are seldom tight, so that floats decide
     metric: CellMetric
     precision: int = 64
     _rows: tuple[tuple[int, ...], ...] = field(init=False, repr=False)
@@ -137,9 +138,12 @@ class ExponentialChannel(SymbolChannel):
         """Exact word counts."""
         return [list(row) for row in self._rows], 1 << self.precision
 
-    def likelihood(self) -> Floats:
-        """P(output | cell)."""
-        return np.array(self._rows, dtype=np.float64) / 2.0**self.precision
+    def sampler_problems(self) -> Iterator[str]:
+        """The sampler must search the sums of the rows shown."""
+        bounds = [[s % (1 << 64) for s in accumulate(row[:-1])] for row in self._rows]
+        last = [max((y for y, word in enumerate(row) if word), default=0) for row in self._rows]
+        if self._bounds.tolist() != bounds or self._last.tolist() != last:
+            yield "the sampler searches other bounds than the channel shows"
 
     @cached_property
     def _inverse(self) -> Floats:

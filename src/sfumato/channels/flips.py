@@ -1,27 +1,76 @@
-"""Channels whose law rests on one chance: that a bit is flipped, rounded up to words.
-
-Guarantee:
-    With q the chance of a flip, the odds between any two cells are at most (1 − q)/q <= e^ε, exact
-    for the integer table, and tight.
-"""
+"""Flipped bits: what channels share whose tables are chances of flips, rounded up to words."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
 
-from sfumato.channels.base import Channel, claimed_tightness
-from sfumato.errors import StudyError
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.arrays import Cells, Floats, Layout, Outputs
+from sfumato.bitcolumns import LANES, BitColumns, words_for
+from sfumato.channels.base import FEW_RATIOS, Channel, as_weights, claimed_tightness, signs
+from sfumato.channels.odds import Bound, Findings
+from sfumato.channels.rounding import grid_points
+from sfumato.errors import StudyError, TooLargeError
 from sfumato.exact import exp_floor
+from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
+from sfumato.randomness.bits import BitSource
 from sfumato.randomness.tables import FlipTable
+
+MOST_PATTERN_BITS = 20
+WORDS_AT_ONCE = 1 << 15
+
+
+def flips_within(epsilon: Fraction, precision: int) -> int:
+    """Of 2^precision words, how many flip a bit: as few as keep its odds within e^ε.
+
+    Args:
+        epsilon: ε.
+        precision: How many bits of a random word take part.
+    """
+    total = 1 << precision
+    flips = math.ceil(total / (1 + exp_floor(epsilon)))
+    if 2 * flips >= total:
+        raise StudyError(
+            f"a table of 2^{precision} words is too coarse for this epsilon; use a larger epsilon"
+        )
+    return flips
+
+
+def check_alike(right: int, wrong: int, metric: UniformMetric, found: Findings) -> None:
+    """Check a law in which the same two chances tell every two cells apart.
+
+    Args:
+        right: Words of the true answer.
+        wrong: Words of any one wrong answer.
+        metric: One ε for all pairs.
+        found: What is found is added here.
+    """
+    if min(right, wrong) < 0:
+        found.problems.append(f"{wrong} words for each wrong answer are more than there are")
+        return
+    found.exact((0, 1), max(right, wrong), min(right, wrong), Bound(metric.epsilon))
+    found.by_structure(2 * (metric.size - 1))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UniformFlips(Channel):
-    """One chance for every cell: `flips` of 2^precision words flip a bit."""
+    """A channel whose law rests on one chance: `flips` of 2^precision words flip a bit.
 
+    Guarantee:
+        With q the chance of a flip, the odds between any two cells are at most (1 − q)/q <= e^ε,
+        exact for the integer table, and tight.
+    """
+
+    most_ratios: ClassVar[int] = FEW_RATIOS
     metric: UniformMetric
     precision: int = 64
     flips: int = field(init=False)
@@ -38,17 +87,215 @@ class UniformFlips(Channel):
         """Every pair is told apart by all of ε but for the rounding of one chance."""
         return claimed_tightness(exp_floor(self.metric.epsilon), self.precision)
 
+    def sampler_problems(self) -> Iterator[str]:
+        """The sampler must flip with the chance shown."""
+        if self._flips.chances(self.precision) != [self.flips]:
+            yield "the sampler flips bits with another chance than the channel shows"
+
     def worst_ratio(self) -> Fraction:
-        """What is true against what is flipped."""
+        """The chance of the truth over that of a flip."""
         return Fraction((1 << self.precision) - self.flips, self.flips)
 
+    def check_structure(self, metric: CellMetric, found: Findings) -> None:
+        """Any two cells are told apart by the truth against a flip, (1 − q)/q, and nothing else."""
+        if isinstance(metric, UniformMetric):
+            check_alike((1 << self.precision) - self.flips, self.flips, metric, found)
+        else:
+            super().check_structure(metric, found)
 
-def flips_within(epsilon: Fraction, precision: int) -> int:
-    """Of 2^precision words, how many flip a bit: as few as keep its odds within e^ε."""
-    total = 1 << precision
-    flips = math.ceil(total / (1 + exp_floor(epsilon)))
-    if 2 * flips >= total:
-        raise StudyError(
-            f"a table of 2^{precision} words is too coarse for this epsilon; use a larger epsilon"
+
+class BitChannel(Channel):
+    """A channel that sends `width` bits, packed."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Bits per report."""
+
+    @property
+    def layout(self) -> Layout:
+        """`width` bits, packed."""
+        return Layout("bits", self.width)
+
+    def refuse_patterns(self) -> None:
+        """Refuse to list all patterns of a long report."""
+        if self.width > MOST_PATTERN_BITS:
+            raise TooLargeError(
+                f"a report of {self.width} bits has 2^{self.width} values; all of them are listed "
+                f"up to {MOST_PATTERN_BITS} bits. Use functional() and second_moment()"
+            )
+
+
+def pattern_words(ones: Sequence[int], total: int) -> list[int]:
+    """Words of all patterns of independent bits, read with bit 0 lowest.
+
+    Args:
+        ones: Of `total` words, how many make each bit a one.
+        total: Words of one bit.
+
+    Example:
+        >>> pattern_words([1, 3], 4)
+        [3, 1, 9, 3]
+    """
+    law = [1]
+    for one in ones:
+        law = [word * (total - one) for word in law] + [word * one for word in law]
+    return law
+
+
+def as_bits(outputs: Outputs) -> NDArray[np.bool_]:
+    """Outputs that must be bits, as one row per report and one column per bit."""
+    if not isinstance(outputs, BitColumns):
+        raise TypeError("this channel puts out bits")
+    return outputs.to_matrix()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FlippedCode(BitChannel):
+    """The bits of every cell's code, each flipped by itself in `flip_words` of 2^precision cases.
+
+    Estimator:
+        With β the coefficients of the bits, +1 and −1, in the weights, and s_k = 1/(1 − 2·chance of
+        a flip), f = β_0 + Σ s_k·β_k·r_k is unbiased and has the variance Σ (s_k² − 1)·β_k² for
+        every cell.
+    """
+
+    #: What cells are held as while they are encoded.
+    cell_type: ClassVar[type[np.signedinteger[Any]]] = np.int64
+    most_ratios: ClassVar[int] = FEW_RATIOS
+
+    precision: int = 64
+    resolution: int = 0
+    flip_words: tuple[int, ...] = field(init=False, repr=False)
+    _flips: FlipTable = field(init=False, repr=False)
+
+    def set_flips(self, odds: Sequence[Fraction | None], remedy: str) -> None:
+        """Derive the chances of flips, rounded up so that odds stay within bounds.
+
+        Args:
+            odds: The largest odds of each bit; None for one that is never flipped.
+            remedy: What would help where words are too coarse.
+        """
+        total = 1 << self.precision
+        flips = tuple(0 if odd is None else math.ceil(total / (1 + odd)) for odd in odds)
+        if max(flips) * 2 >= total:
+            raise StudyError(
+                f"a table of 2^{self.precision} words is too coarse for this epsilon; use {remedy}"
+            )
+        object.__setattr__(self, "flip_words", flips)
+        object.__setattr__(self, "_flips", FlipTable(flips, self.precision))
+
+    @abstractmethod
+    def ones(self, cells: Cells, bits: slice) -> NDArray[np.bool_]:
+        """Some bits of the codes of cells, one row per bit and one column per person."""
+
+    @abstractmethod
+    def spread(self, weights: Floats) -> Floats:
+        """β of each bit along the last axis, without the noise-free constant."""
+
+    @property
+    def width(self) -> int:
+        """Bits per report."""
+        return len(self.flip_words)
+
+    @cached_property
+    def scale(self) -> Floats:
+        """s_k = 1/(1 − 2·chance of a flip), for each bit."""
+        total = 1 << self.precision
+        return np.array([total / (total - 2 * flip) for flip in self.flip_words])
+
+    @cached_property
+    def noise(self) -> Floats:
+        """s_k² − 1, the variance of s_k times a bit; without the difference of near numbers."""
+        total = 1 << self.precision
+        return np.array(
+            [4 * flip * (total - flip) / (total - 2 * flip) ** 2 for flip in self.flip_words]
         )
-    return flips
+
+    def encode(self, cells: Cells, bits: BitSource) -> BitColumns:
+        """Write each person's code and flip every bit by itself."""
+        cells = grid_points(cells, self.resolution, bits)
+        count = len(cells)
+        words = np.zeros((self.width, words_for(count)), dtype=np.uint64)
+        across = min(words.shape[1], WORDS_AT_ONCE) or 1
+        down = max(1, WORDS_AT_ONCE // across)
+        for left in range(0, words.shape[1], across):
+            part = np.asarray(cells[left * LANES : (left + across) * LANES], dtype=self.cell_type)
+            lanes = words_for(len(part)) * LANES
+            for top in range(0, self.width, down):
+                rows = slice(top, min(top + down, self.width))
+                code = np.packbits(self.ones(part, rows), axis=1, bitorder="little")
+                if code.shape[1] < lanes // 8:
+                    code = np.pad(code, ((0, 0), (0, lanes // 8 - code.shape[1])))
+                noisy = code.view("<u8") ^ self._flips.draw(bits, rows, lanes // LANES)
+                words[rows, left : left + lanes // LANES] = noisy
+        if count % LANES and words.size:
+            words[:, -1] &= np.uint64((1 << (count % LANES)) - 1)
+        return BitColumns(words, count)
+
+    def codes(self) -> NDArray[np.bool_]:
+        """The code of every cell, one row per cell."""
+        return self.ones(np.arange(self.size), slice(0, self.width)).T
+
+    def words(self) -> tuple[list[list[int]], int]:
+        """Exact word counts of all patterns of bits."""
+        self.refuse_patterns()
+        rows = [self._law(code) for code in self.codes().tolist()]
+        return rows, (1 << self.precision) ** self.width
+
+    def _law(self, code: Sequence[bool]) -> list[int]:
+        """Words of all patterns, given the bits of a cell's code."""
+        total = 1 << self.precision
+        pairs = zip(code, self.flip_words, strict=True)
+        return pattern_words([total - flip if one else flip for one, flip in pairs], total)
+
+    def likelihood(self) -> Floats:
+        """P(pattern of bits | cell), for short codes only."""
+        self.refuse_patterns()
+        total = 1 << self.precision
+        flipped = np.array([flip / total for flip in self.flip_words])
+        kept = np.array([(total - flip) / total for flip in self.flip_words])
+        patterns = signs(self.width) > 0
+        rows = [np.prod(np.where(patterns == c, kept, flipped), axis=1) for c in self.codes()]
+        return np.array(rows)
+
+    def product_coefficients(self, w: Floats, v: Floats) -> Floats:
+        """An unbiased reading of w·v, plus what the flips of shared bits add for everyone."""
+        result = self.coefficients(w * v)
+        result[..., 0] += (self.spread(w) * self.spread(v)) @ self.noise
+        return result
+
+    def products(self, profile: Floats, w: Floats, v: Floats) -> Floats:
+        """As `product_coefficients`, without writing them out."""
+        there, everyone = self.gather(profile), profile[..., :1]
+        found = np.empty((*profile.shape[:-1], len(w)))
+        for rows in self.batches(len(w)):
+            one, other = w[rows], v[rows] if v.ndim > 1 else v
+            flips = (self.spread(one) * self.spread(other)) @ self.noise
+            found[..., rows] = there @ (one * other).T + everyone * flips
+        return found
+
+    def second_moment(self, weights: ArrayLike) -> Floats:
+        """w² plus the flips' variance, which is the same for everyone."""
+        w = as_weights(weights, self.size)
+        flips: Floats = (self.spread(w) ** 2) @ self.noise
+        return w**2 + flips[..., None]
+
+    def flip_spread(self, weights: Floats) -> Floats:
+        """The standard deviation of each bit in f."""
+        return self.spread(weights) * np.sqrt(self.noise)
+
+    def sampler_problems(self) -> Iterator[str]:
+        """The sampler must flip every bit with the chance shown."""
+        if self._flips.chances(self.precision) != list(self.flip_words):
+            yield "the sampler flips bits with other chances than the channel shows"
+
+    @abstractmethod
+    def code_of(self, cell: int) -> list[bool]:
+        """The bits of a cell by definition, for the check: not by way of `ones`."""
+
+    def law_problems(self, rows: Sequence[Sequence[int]]) -> Iterator[str]:
+        """Every row must be the product of the chances of its bits."""
+        for x, row in enumerate(rows):
+            if self._law(self.code_of(x)) != list(row):
+                yield f"the row of cell {x} is not the product of its bits' chances"

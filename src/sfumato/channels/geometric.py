@@ -1,4 +1,4 @@
-"""Two-sided geometric noise, clamped to the axis: one small number a report.
+"""Two-sided geometric noise, clamped to the axis: one small number per report.
 
 Guarantee:
     E(x, x') = ε·|x − x'| on equally spaced cells, exact for the integer table, and tight.
@@ -7,31 +7,55 @@ Estimator:
     Unbiased with a tridiagonal inverse. With α = e^−ε, a = α/(1−α)² and d[y] = w[y] − w[y+1], the
     unclamped functional is f(y) = w[y] + a·(d[y] − d[y−1]); at the two ends clamping averages it
     with the tail. Only people near an end of a range add noise.
+
+Under a cap, E = min(ε·|x − x'|, cap): with a fixed chance, a report comes from a fixed law instead.
+Output y then has N(y | x) + k(y) words: N is the geometric table with neighbouring odds of at most
+r <= e^ε, and k is the same for all cells. So neighbouring odds stay at most r, as (a + k)/(b + k)
+<= a/b for a >= b; and with c <= e^cap a certified bound, k(y) >= (max N − c·min N)/(c − 1) makes
+max N + k <= c·(min N + k), which is the cap, for every pair at once. Words that are left over go to
+k, where they only help. With f the function above, s the share of words that go to the noise and φ
+the chances of the fixed law, (f − Σ φ·f)/s is unbiased.
+
+Stochastic rounding keeps both: between grid points the law is an average of theirs, so it lies
+between the same largest and smallest chances, and neighbours keep their odds of 1 + ε.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import ClassVar
 
 import numpy as np
 
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
-from sfumato.channels.base import Choice, SymbolChannel, Trial, claimed_tightness, refuse_dense
-from sfumato.channels.capped import CappedGeometricChannel
-from sfumato.channels.noise import (
+from sfumato.channels.base import (
+    FEW_RATIOS,
+    Choice,
+    SymbolChannel,
+    Trial,
+    claimed_tightness,
+    refuse_dense,
+)
+from sfumato.channels.geometric_noise import (
     averaged,
+    check_neighbours,
     gathered,
+    law_problems,
     moved_rows,
     noise_words,
     sharpened,
     spread,
+    table_problems,
     worst_neighbours,
 )
+from sfumato.channels.odds import Bound, Findings
+from sfumato.channels.rounding import grid_points
 from sfumato.errors import StudyError
-from sfumato.exact import exp_floor
+from sfumato.exact import exp_floor, to_plain
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.randomness.bits import BitSource
@@ -51,7 +75,7 @@ class Geometric(Choice):
     id: ClassVar[str] = "geometric"
 
     def misfit(self, metric: CellMetric) -> str | None:
-        """It needs equal steps along a line; a cap is no hindrance."""
+        """It needs equal steps along a line; it can keep a cap."""
         if isinstance(metric, CappedLineMetric):
             unequal = metric.equal_step is None
             return "under a cap it needs equally spaced cells; use Exponential" if unequal else None
@@ -60,16 +84,20 @@ class Geometric(Choice):
         return "it needs a Distance on equally spaced cells; Thermometer takes unequal ones"
 
     def bind(
-        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+        self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> GeometricChannel | CappedGeometricChannel:
         """Build the noise table for the metric's step."""
+        self.refuse_misfit(metric)
         if not isinstance(metric, LineMetric | CappedLineMetric) or metric.equal_step is None:
-            raise StudyError(f"Geometric does not fit this metric: {self.misfit(metric)}")
-        step = metric.equal_step
-        odds = 1 + step if rounded else exp_floor(step)
+            raise StudyError(f"Geometric does not fit this axis: {self.misfit(metric)}")
+        odds = 1 + metric.equal_step if resolution else exp_floor(metric.equal_step)
         if isinstance(metric, CappedLineMetric):
-            return CappedGeometricChannel(metric=metric, odds=odds, precision=precision)
-        return GeometricChannel(metric=metric, odds=odds, precision=precision, rounded=rounded)
+            return CappedGeometricChannel(
+                metric=metric, odds=odds, precision=precision, resolution=resolution
+            )
+        return GeometricChannel(
+            metric=metric, odds=odds, precision=precision, resolution=resolution
+        )
 
     @classmethod
     def trials(cls) -> tuple[Trial, ...]:
@@ -85,7 +113,7 @@ class Geometric(Choice):
         metrics: list[CellMetric] = [*lines, *capped]
         return (
             *(Trial(choice=cls(), metric=metric) for metric in metrics),
-            *(Trial(choice=cls(), metric=metrics[k], rounded=True) for k in (1, 3, 5)),
+            *(Trial(choice=cls(), metric=metrics[k], resolution=2) for k in (1, 3, 5)),
         )
 
 
@@ -98,10 +126,11 @@ class GeometricChannel(SymbolChannel):
     """
 
     id: ClassVar[str] = "geometric"
+    most_ratios: ClassVar[int] = FEW_RATIOS
     metric: LineMetric
     odds: Fraction
     precision: int = 64
-    rounded: bool = False
+    resolution: int = 0
     _noise: WordTable = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -113,7 +142,7 @@ class GeometricChannel(SymbolChannel):
     @property
     def tightness(self) -> float:  # type: ignore[override]
         """Neighbouring cells are told apart by all of E but for the table's rounding."""
-        return 0.0 if self.rounded else claimed_tightness(self.odds, self.precision)
+        return 0.0 if self.rounds else claimed_tightness(self.odds, self.precision)
 
     @cached_property
     def alpha(self) -> float:
@@ -122,6 +151,7 @@ class GeometricChannel(SymbolChannel):
 
     def encode(self, cells: Cells, bits: BitSource) -> Cells:
         """Add noise to cells and clamp to the axis."""
+        cells = grid_points(cells, self.resolution, bits)
         reach = self.size - 1
         out = np.empty(len(cells), dtype=self.symbol_type())
         for start in range(0, len(cells), PEOPLE_AT_ONCE):
@@ -139,15 +169,6 @@ class GeometricChannel(SymbolChannel):
         """Words of noise 0, 1, …, size−1; the last one includes the tail beyond."""
         return self._noise.weights[self.size - 1 :]
 
-    def worst_ratio(self) -> Fraction:
-        """Largest odds between neighbouring cells: of adjacent weights, or adjacent tails."""
-        return worst_neighbours(self.half_table())
-
-    def likelihood(self) -> Floats:
-        """P(output | cell), rounded from the exact words."""
-        rows, total = self.words()
-        return np.array([[word / total for word in row] for row in rows])
-
     def coefficients(self, weights: Floats) -> Floats:
         """The tridiagonal inverse, in O(cells)."""
         return sharpened(weights, self.alpha)
@@ -163,3 +184,227 @@ class GeometricChannel(SymbolChannel):
     def mix(self, law: Floats) -> Floats:
         """The transpose of `expect`: the ends collect their tails. O(cells)."""
         return spread(law, self.alpha)
+
+    def sampler_problems(self) -> Iterator[str]:
+        """The sampler's noise must be one table, the same on both sides."""
+        return table_problems(self._noise, self.size, 0, self.precision)
+
+    def law_problems(self, rows: Sequence[Sequence[int]]) -> Iterator[str]:
+        """Every row must be the noise moved and clamped."""
+        return law_problems(rows, self._noise.weights, (0,) * self.size)
+
+    def worst_ratio(self) -> Fraction:
+        """Largest odds between neighbouring cells: of adjacent weights, or adjacent tails."""
+        return worst_neighbours(self.half_table())
+
+    def check_structure(self, metric: CellMetric, found: Findings) -> None:
+        """On equal steps neighbours decide, whose odds are those of neighbouring words."""
+        if not isinstance(metric, LineMetric) or metric.equal_step is None:
+            super().check_structure(metric, found)
+            return
+        bound = Bound(metric.equal_step, linear=self.rounds)
+        check_neighbours(self._noise.weights, bound, found)
+        found.by_structure(2 * (metric.size - 1))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CappedGeometricChannel(SymbolChannel):
+    """Clamped geometric noise or a fixed law, decided by one word against one table.
+
+    `odds` is the largest ratio between neighbouring cells the noise may show: a certified lower
+    bound of e^ε, or 1 + ε under stochastic rounding.
+    """
+
+    id: ClassVar[str] = "capped-geometric"
+    most_ratios: ClassVar[int] = FEW_RATIOS
+    metric: CappedLineMetric
+    odds: Fraction
+    precision: int = 64
+    resolution: int = 0
+    _table: WordTable = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Build the table once: first the noise, −(size−1)..size−1, then the fixed outputs."""
+        half, fixed = _capped_words(self.odds, self.metric, self.precision)
+        table = WordTable((*half[:0:-1], *half, *fixed), self.precision)
+        object.__setattr__(self, "_table", table)
+
+    @property
+    def alpha(self) -> float:
+        """e^−ε as the table has it."""
+        return float(1 / self.odds)
+
+    def encode(self, cells: Cells, bits: BitSource) -> Cells:
+        """Add noise to cells and clamp to the axis, or put out what the word says by itself."""
+        cells = grid_points(cells, self.resolution, bits)
+        reach = self.size - 1
+        out = np.empty(len(cells), dtype=self.symbol_type())
+        for start in range(0, len(cells), PEOPLE_AT_ONCE):
+            part = np.asarray(cells[start : start + PEOPLE_AT_ONCE], dtype=np.int64)
+            drawn = self._table.draw(bits, len(part)).astype(np.int64)
+            noisy = np.clip(drawn + (part - reach), 0, reach)
+            fixed = drawn - (2 * reach + 1)
+            out[start : start + len(part)] = np.where(fixed < 0, noisy, fixed)
+        return out
+
+    def noise_table(self) -> tuple[int, ...]:
+        """Words of noise −(size−1)..size−1."""
+        return self._table.weights[: 2 * self.size - 1]
+
+    def half_table(self) -> tuple[int, ...]:
+        """Words of noise 0, 1, …, size−1; the last one includes the tail beyond."""
+        return self.noise_table()[self.size - 1 :]
+
+    def fixed_table(self) -> tuple[int, ...]:
+        """Words that put out 0, 1, …, size−1 whatever the cell."""
+        return self._table.weights[2 * self.size - 1 :]
+
+    def words(self) -> tuple[list[list[int]], int]:
+        """Exact word counts: the noise's, and the fixed ones in every row."""
+        refuse_dense(self.size, "the likelihood")
+        fixed = self.fixed_table()
+        rows = [
+            [noise + always for noise, always in zip(row, fixed, strict=True)]
+            for row in moved_rows(self.half_table())
+        ]
+        return rows, 1 << self.precision
+
+    @cached_property
+    def share(self) -> float:
+        """The chance that the noise decides."""
+        half = self.half_table()
+        return (2 * sum(half) - half[0]) / (1 << self.precision)
+
+    @cached_property
+    def fixed_law(self) -> Floats:
+        """The chance of every output by way of the fixed law."""
+        total = 1 << self.precision
+        return np.array([word / total for word in self.fixed_table()])
+
+    def coefficients(self, weights: Floats) -> Floats:
+        """The geometric channel's function less its mean under the fixed law, over the share."""
+        plain = sharpened(weights, self.alpha)
+        result: Floats = (plain - (plain @ self.fixed_law)[..., None]) / self.share
+        return result
+
+    def gather(self, profile: Floats) -> Floats:
+        """The geometric channel's, once the share of the fixed law has been taken off."""
+        everyone = np.sum(profile, axis=-1, keepdims=True)
+        return gathered(profile - everyone * self.fixed_law, self.alpha) / self.share
+
+    def expect(self, table: Floats) -> Floats:
+        """The noise as a recursive filter, and the fixed law's mean. O(cells)."""
+        always = (np.asarray(table, dtype=np.float64) @ self.fixed_law)[..., None]
+        result: Floats = self.share * averaged(table, self.alpha) + always
+        return result
+
+    def mix(self, law: Floats) -> Floats:
+        """The transpose of `expect`. O(cells)."""
+        people = np.sum(law, axis=-1, keepdims=True)
+        result: Floats = self.share * spread(law, self.alpha) + people * self.fixed_law
+        return result
+
+    def sampler_problems(self) -> Iterator[str]:
+        """The sampler's noise must be one table, the same on both sides."""
+        return table_problems(self._table, self.size, self.size, self.precision)
+
+    def law_problems(self, rows: Sequence[Sequence[int]]) -> Iterator[str]:
+        """Every row must be the noise moved and clamped, and the fixed words."""
+        return law_problems(rows, self.noise_table(), self.fixed_table())
+
+    def worst_ratio(self) -> Fraction:
+        """The largest odds between neighbouring cells of the noise; fixed words only lower them."""
+        return worst_neighbours(self.half_table())
+
+    def worst_pair_ratio(self) -> Fraction:
+        """The largest odds between any two cells, fixed words included."""
+        ends = zip(extremes(self.half_table()), self.fixed_table(), strict=True)
+        return max(Fraction(most + fixed, least + fixed) for (most, least), fixed in ends)
+
+    def check_structure(self, metric: CellMetric, found: Findings) -> None:
+        """Neighbours decide up to the cap; beyond, each output's likeliest and unlikeliest cell.
+
+        Fixed words, the same for all cells, only lower odds: where the noise keeps E, so do both.
+        """
+        if not isinstance(metric, CappedLineMetric) or metric.equal_step is None:
+            super().check_structure(metric, found)
+            return
+        last, noise, fixed = metric.size - 1, self.noise_table(), self.fixed_table()
+        alone = Findings()
+        check_neighbours(noise, Bound(metric.equal_step, linear=self.rounds), alone)
+        found.problems += alone.problems
+        # The last weight is a tail; all before it must fall for the ends to be the unlikeliest.
+        if any(a < b for a, b in pairwise(noise[last:-1])):
+            found.problems.append("the noise does not fall with the distance")
+        half = noise[last:]
+        below = list(accumulate(noise[: last + 1]))[::-1]  # P(0 | x), x = 0, 1, …
+        within = Bound(metric.exact(0, 1), linear=self.rounds)
+        for y, always in enumerate(fixed):
+            far = 0 if 2 * y >= last else last
+            words = below if y in (0, last) else half
+            if metric.line.exact(y, far) <= metric.cap:  # neighbours decide for all pairs
+                found.exact((y, abs(y - 1)), words[0] + always, words[1] + always, within)
+            else:
+                less = words[abs(y - far)] + always
+                found.exact((y, far), words[0] + always, less, Bound(metric.cap))
+        found.by_structure(2 * last)
+
+
+def extremes(half: Sequence[int]) -> list[tuple[int, int]]:
+    """The most and the least words that any cell gives each output, by noise alone.
+
+    Weights fall with the distance. Inside, the output's own cell has the most and the farther end
+    of the axis the least; at the two ends tails take the place of weights.
+    """
+    last = len(half) - 1
+    end = sum(half), half[last]
+    return [end, *((half[0], half[max(y, last - y)]) for y in range(1, last)), end]
+
+
+def least_fixed(half: Sequence[int], odds: Fraction) -> list[int]:
+    """The fewest fixed words with which no output's odds exceed the given ones.
+
+    Example:
+        >>> least_fixed((8, 2, 1), Fraction(3))
+        [4, 1, 4]
+    """
+    top, bottom = odds.numerator, odds.denominator
+    return [
+        max(0, -((least * top - most * bottom) // (top - bottom))) for most, least in extremes(half)
+    ]
+
+
+def _capped_words(
+    odds: Fraction, metric: CappedLineMetric, precision: int
+) -> tuple[tuple[int, ...], list[int]]:
+    """Words of the noise on one side, and the fixed words of every output."""
+    total, size = 1 << precision, metric.size
+    limit = exp_floor(metric.cap)
+    if limit <= 1:
+        raise StudyError(_too_coarse(metric, precision))
+    kept = total
+    while True:
+        try:
+            half = noise_words(odds, size - 1, kept)
+        except StudyError:
+            if kept == total:
+                raise
+            raise StudyError(_too_coarse(metric, precision)) from None
+        fixed = least_fixed(half, limit)
+        needed = sum(fixed)
+        if kept + needed <= total:
+            break
+        # What is needed is in proportion to the noise but for rounding: a step or two are enough.
+        kept = min(total * kept // (kept + needed), kept - 1) & ~1
+        if not kept:
+            raise StudyError(_too_coarse(metric, precision))
+    fixed[size // 2] += total - kept - needed
+    return half, fixed
+
+
+def _too_coarse(metric: CappedLineMetric, precision: int) -> str:
+    """What to say where rounding leaves nothing to the noise."""
+    return (
+        f"a table of 2^{precision} words is too coarse for a cap of {to_plain(metric.cap)} on "
+        f"{metric.size} cells at this epsilon; use a larger cap or fewer cells"
+    )

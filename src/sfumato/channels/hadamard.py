@@ -1,4 +1,4 @@
-"""Hadamard response: a random column of a Hadamard matrix, oftener one with the cell's own +1.
+"""Hadamard response: a random column of a Hadamard matrix, more often one with the cell's own +1.
 
 For plain local privacy, within blocks, and for sensitive cells alone (Acharya et al. 2020).
 
@@ -21,6 +21,7 @@ References:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -29,17 +30,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Cells, Floats, Outputs
-from sfumato.bitcolumns import BitColumns, words_for
+from sfumato.bitcolumns import words_for
 from sfumato.channels.base import (
     Choice,
     SymbolChannel,
     Trial,
+    as_symbols,
     claimed_tightness,
     refuse_dense,
     uniform_trials,
 )
 from sfumato.channels.flips import flips_within
 from sfumato.channels.hadamard_blocks import Matrices, matrices_of
+from sfumato.channels.odds import Bound, Findings
 from sfumato.channels.transforms import walsh_hadamard
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
@@ -92,13 +95,12 @@ class Hadamard(Choice):
         return None
 
     def bind(
-        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+        self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> HadamardChannel:
         """Build the chance of a column without the cell's +1."""
-        if not isinstance(metric, Context) or rounded or self.misfit(metric):
-            raise StudyError(
-                f"Hadamard does not fit this axis: {self.misfit(metric) or 'it cannot round'}"
-            )
+        self.refuse_misfit(metric, resolution)
+        if not isinstance(metric, Context):
+            raise StudyError(f"Hadamard does not fit this axis: {self.misfit(metric)}")
         return HadamardChannel(metric=metric, precision=precision)
 
     @classmethod
@@ -209,10 +211,6 @@ class HadamardChannel(SymbolChannel):
             rows.append(words)
         return rows, scale * each
 
-    def worst_ratio(self) -> Fraction | None:
-        """A column of the cell's sign against one of the other; None where nothing is hidden."""
-        return Fraction((1 << self.precision) - self.flips, self.flips) if self.flips else None
-
     def likelihood(self) -> Floats:
         """P(output | cell)."""
         self._refuse_large()
@@ -220,9 +218,7 @@ class HadamardChannel(SymbolChannel):
 
     def report_likelihood(self, outputs: Outputs) -> Floats:
         """The chance of the column's sign, or of the symbol; none in other blocks."""
-        if isinstance(outputs, BitColumns):
-            raise TypeError("this channel puts out symbols")
-        matrices, symbols = self.matrices, np.asarray(outputs, dtype=np.int64)[:, None]
+        matrices, symbols = self.matrices, as_symbols(outputs)[:, None]
         start = matrices.place - matrices.row
         column = symbols - start
         inside = (column >= 0) & (column <= matrices.mask)
@@ -327,6 +323,44 @@ class HadamardChannel(SymbolChannel):
         found = self._to_cells(along)
         found += mean[..., matrices.block] * (matrices.row != 0)
         return found
+
+    def sampler_problems(self) -> Iterator[str]:
+        """Rows must differ, columns be shared only with cells to hide among, and flips agree."""
+        matrices, metric = self.matrices, self.metric
+        chances = [self.flips, 2 * self.flips] if matrices.covered else [self.flips]
+        if self._flips.chances(self.precision) != chances:
+            yield "the sampler changes columns with another chance than the channel shows"
+        inside = matrices.row != 0
+        if len(np.unique(matrices.place)) < self.size or np.any(matrices.row > matrices.mask):
+            yield "two cells have one row or symbol, or a row is beyond its matrix"
+        start = matrices.place - matrices.row
+        if isinstance(metric, BlockMetric):
+            names, block = np.unique(metric.block, return_inverse=True)
+            pairs = len(np.unique(block * self.outputs + start))
+            alone = len(names) == pairs == len(np.unique(start))
+        else:
+            high = metric.sensitive if isinstance(metric, HighLowMetric) else True
+            alone = bool(np.all(inside == high)) and not np.any(start[inside])
+        if not alone:
+            yield "some cells share columns with others than those they must be hidden among"
+
+    def worst_ratio(self) -> Fraction | None:
+        """A column of the cell's sign against one of the other; None where nothing is hidden."""
+        return Fraction((1 << self.precision) - self.flips, self.flips) if self.flips else None
+
+    def check_structure(self, metric: CellMetric, found: Findings) -> None:
+        """Cells that share a matrix are told apart by the sign of a column, all by the same odds.
+
+        That only those share one that must be hidden from each other is in `sampler_problems`.
+        """
+        if not self.matrices.hides:  # everybody is told as they are, and nobody asked to hide
+            found.by_structure(2 * (metric.size - 1))
+        elif isinstance(metric, BlockMetric | HighLowMetric):
+            worst = (1 << self.precision) - self.flips
+            found.exact(metric.pairs()[0], worst, self.flips, Bound(metric.epsilon))
+            found.by_structure(2 * (metric.size - 1))
+        else:
+            super().check_structure(metric, found)
 
     def _to_cells(self, table: Floats) -> Floats:
         """What stands at each cell's row, or at its own symbol."""

@@ -35,20 +35,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import DENSE_CELLS, PEOPLE_AT_ONCE, Cells, Floats, Outputs
-from sfumato.bitcolumns import BitColumns
 from sfumato.channels.base import (
+    FEW_RATIOS,
     Choice,
     SymbolChannel,
     Trial,
+    as_symbols,
     needs_uniform,
     uniform_fitted,
     uniform_trials,
     with_known_total,
 )
-from sfumato.channels.hadamard_blocks import scattered
 from sfumato.channels.hrr import MOST_CELLS
+from sfumato.channels.odds import Findings
 from sfumato.channels.response import KaryResponse, KaryResponseChannel
-from sfumato.channels.transforms import digit_products
+from sfumato.channels.transforms import digit_products, scattered
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric
@@ -127,9 +128,9 @@ class OLH(Choice):
             )
         return None
 
-    def bind(self, metric: CellMetric, *, precision: int = 64, rounded: bool = False) -> OLHChannel:
+    def bind(self, metric: CellMetric, *, precision: int = 64, resolution: int = 0) -> OLHChannel:
         """Settle g, and build the chance of each wrong value."""
-        held = uniform_fitted(self, metric, rounded)
+        held = uniform_fitted(self, metric, resolution)
         prime = best_prime(held.epsilon, held.size) if self.g is None else self.g
         return OLHChannel(metric=held, prime=prime, precision=precision)
 
@@ -172,6 +173,7 @@ class OLHChannel(SymbolChannel):
     """
 
     id: ClassVar[str] = "olh"
+    most_ratios: ClassVar[int] = FEW_RATIOS
     metric: UniformMetric
     prime: int
     precision: int = 64
@@ -274,10 +276,6 @@ class OLHChannel(SymbolChannel):
             rows.append(row)
         return rows, 1 << (2 * self.precision)
 
-    def worst_ratio(self) -> Fraction:
-        """The true value of a hash against any other."""
-        return self.response.worst_ratio()
-
     def likelihood(self) -> Floats:
         """P(output | cell)."""
         self._refuse_entries()
@@ -288,9 +286,7 @@ class OLHChannel(SymbolChannel):
 
     def report_likelihood(self, outputs: Outputs) -> Floats:
         """The chance of the value, whatever the chance of its hash."""
-        if isinstance(outputs, BitColumns):
-            raise TypeError("this channel puts out symbols")
-        symbols = np.asarray(outputs, dtype=np.int64)
+        symbols = as_symbols(outputs)
         right, wrong = self.response.chances
         result = np.full((len(symbols), self.size), wrong)
         at_once = max(1, _ENTRIES_AT_ONCE // self.size)
@@ -329,6 +325,14 @@ class OLHChannel(SymbolChannel):
         everything = table.sum(axis=-1, keepdims=True)
         mean: Floats = ((right - wrong) * self._picks(table) + wrong * everything) / self.hashes
         return mean
+
+    def worst_ratio(self) -> Fraction:
+        """The true value of a hash against any other."""
+        return self.response.worst_ratio()
+
+    def check_structure(self, metric: CellMetric, found: Findings) -> None:
+        """The hash says nothing of the cell by itself: the response to its value decides."""
+        self.response.check_structure(metric, found)
 
     def _picks(self, table: Floats) -> Floats:
         """Σ over hashes a of the entry (a, h_a(x)), one a cell."""

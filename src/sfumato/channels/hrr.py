@@ -24,11 +24,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import Cells, Floats, Outputs
-from sfumato.bitcolumns import BitColumns, words_for
+from sfumato.bitcolumns import words_for
 from sfumato.channels.base import (
     Choice,
     SymbolChannel,
     Trial,
+    as_symbols,
     as_weights,
     needs_uniform,
     refuse_dense,
@@ -37,8 +38,7 @@ from sfumato.channels.base import (
     with_known_total,
 )
 from sfumato.channels.flips import UniformFlips
-from sfumato.channels.hadamard_blocks import scattered
-from sfumato.channels.transforms import walsh_hadamard
+from sfumato.channels.transforms import scattered, walsh_hadamard
 from sfumato.metrics.cells import CellMetric
 from sfumato.randomness.bits import BitSource
 
@@ -77,9 +77,9 @@ class HRR(Choice):
             )
         return needs_uniform(metric)
 
-    def bind(self, metric: CellMetric, *, precision: int = 64, rounded: bool = False) -> HRRChannel:
+    def bind(self, metric: CellMetric, *, precision: int = 64, resolution: int = 0) -> HRRChannel:
         """Build the chance of a flip."""
-        return HRRChannel(metric=uniform_fitted(self, metric, rounded), precision=precision)
+        return HRRChannel(metric=uniform_fitted(self, metric, resolution), precision=precision)
 
     @classmethod
     def trials(cls) -> tuple[Trial, ...]:
@@ -185,9 +185,7 @@ class HRRChannel(UniformFlips, SymbolChannel):
 
     def report_likelihood(self, outputs: Outputs) -> Floats:
         """The chance of the sign, whatever the chance of its column."""
-        if isinstance(outputs, BitColumns):
-            raise TypeError("this channel puts out symbols")
-        symbols = np.asarray(outputs, dtype=np.int64)
+        symbols = as_symbols(outputs)
         right, wrong = self._chances()
         agrees = self._odd(symbols >> 1) == (symbols & 1)[:, None]
         return np.where(agrees, right, wrong)

@@ -24,7 +24,7 @@ _BUILT_IN = {
     "comb": "comb:Comb",
     "hierarchical": "trees.hierarchy:Hierarchical",
     "haar-hrr": "trees.haar:HaarHRR",
-    "binary": "binary:Binary",
+    "binary": "response:Binary",
     "hadamard": "hadamard:Hadamard",
 }
 

@@ -1,11 +1,22 @@
-"""k-ary randomised response: tell the truth with some chance, else any other value.
+"""Randomised response: the truth with some chance, else another value.
+
+k-ary response treats all pairs alike; the binary channel is the best there is for two cells under
+any metric, whatever is to be measured.
 
 Guarantee:
-    E(x, x') = ε for every pair, exact for the integer table, and tight.
+    k-ary: E(x, x') = ε for every pair, exact for the integer table, and tight. Binary: E(0, 1) and
+    E(1, 0), each 0, positive or infinite, exact and tight. With both equal it is Warner's response;
+    with one infinite it is Mangat's, in which one of the two answers is always true.
 
 Estimator:
-    With p the chance of the truth and q that of any one other value, f(y) = (w[y] − q·Σw)/(p − q),
-    which is c + (w[y] − c)/(p − q) with c the mean of the weights.
+    k-ary: with p the chance of the truth and q that of any one other value,
+    f(y) = (w[y] − q·Σw)/(p − q), which is c + (w[y] − c)/(p − q) with c the mean of the weights.
+    Binary: the inverse of the 2 × 2 matrix. Every other channel with this guarantee is this one
+    followed by further noise, so that no function of its reports can do better.
+
+References:
+    Acharya et al. 2020, Theorem 2 and (9), with its limit where an ε is 0: the report then says
+    nothing.
 """
 
 from __future__ import annotations
@@ -13,26 +24,34 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import (
+    FEW_RATIOS,
     Choice,
     SymbolChannel,
     Trial,
     claimed_tightness,
+    needs_uniform,
     refuse_dense,
     uniform_fitted,
     uniform_trials,
 )
+from sfumato.channels.flips import check_alike
+from sfumato.channels.odds import Findings
 from sfumato.errors import StudyError
-from sfumato.exact import exp_floor
-from sfumato.metrics.cells import CellMetric
+from sfumato.exact import exp_floor, log, to_plain
+from sfumato.metrics.cells import CellMetric, TableMetric
+from sfumato.metrics.distance import LineMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.tables import leading
+
+_TIGHT = 1 - 2.0**-30
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +62,14 @@ class KaryResponse(Choice):
 
     def misfit(self, metric: CellMetric) -> str | None:
         """It needs one ε for all pairs."""
-        return None if isinstance(metric, UniformMetric) else "it needs protect=Uniform(...)"
+        return needs_uniform(metric)
 
     def bind(
-        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+        self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> KaryResponseChannel:
         """Build the chance of each wrong value."""
         return KaryResponseChannel(
-            metric=uniform_fitted(self, metric, rounded), precision=precision
+            metric=uniform_fitted(self, metric, resolution), precision=precision
         )
 
     @classmethod
@@ -68,6 +87,7 @@ class KaryResponseChannel(SymbolChannel):
     """Randomised response over `size` values."""
 
     id: ClassVar[str] = "kary-response"
+    most_ratios: ClassVar[int] = FEW_RATIOS
     metric: UniformMetric
     precision: int = 64
     wrong: int = field(init=False)
@@ -126,10 +146,6 @@ class KaryResponseChannel(SymbolChannel):
         ]
         return rows, 1 << self.precision
 
-    def worst_ratio(self) -> Fraction:
-        """The truth against any other value."""
-        return Fraction(self.right, self.wrong)
-
     def likelihood(self) -> Floats:
         """P(output | cell)."""
         refuse_dense(self.size, "the likelihood")
@@ -155,3 +171,150 @@ class KaryResponseChannel(SymbolChannel):
         wrong = self.chances[1]
         result: Floats = self.gap * table + wrong * table.sum(axis=-1, keepdims=True)
         return result
+
+    def worst_ratio(self) -> Fraction:
+        """The truth against any other value."""
+        return Fraction(self.right, self.wrong)
+
+    def check_structure(self, metric: CellMetric, found: Findings) -> None:
+        """Every two cells are told apart by the truth against a wrong value."""
+        if isinstance(metric, UniformMetric):
+            check_alike(self.right, self.wrong, metric, found)
+        else:
+            super().check_structure(metric, found)
+
+
+def lies(there: Fraction | None, back: Fraction | None, precision: int) -> tuple[int, int]:
+    """Of 2^precision words, how many put out the other cell: for cell 0, and for cell 1.
+
+    With odds a <= e^E(0,1) and b <= e^E(1,0) the least chances of a lie are (a − 1)/(ab − 1) and
+    (b − 1)/(ab − 1). The first is rounded up; the second is what a then asks for, rounded up: a
+    first lie that is no rarer than its least chance leaves b satisfied.
+
+    Args:
+        there: E(0, 1); None where it is infinite.
+        back: E(1, 0); None where it is infinite.
+        precision: Bits of a word.
+
+    Example:
+        >>> lies(Fraction(1), Fraction(1), 8), lies(Fraction(1), None, 8)
+        ((69, 69), (0, 95))
+        >>> lies(None, None, 8), lies(Fraction(0), Fraction(1), 8)
+        ((0, 0), (0, 256))
+    """
+    total = 1 << precision
+    if there == 0 and back == 0:  # (9) is 0/0; both cells put out either symbol alike
+        return total >> 1, total >> 1
+    inverse = Fraction(0) if there is None else 1 / exp_floor(there)
+    if back is None:
+        return 0, math.ceil(total * inverse)
+    odds = exp_floor(back)
+    first = math.ceil(total * (1 - inverse) / (odds - inverse))
+    return first, math.ceil((total - first) * inverse)
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Choice):
+    """Choose the best channel for two cells; it fits every metric, symmetric or not.
+
+    Example:
+        >>> import sfumato as sf
+        >>> protect = sf.HighLow(epsilon=1, sensitive=["yes"])  # a no need not be hidden
+        >>> study = sf.Study("survey", [sf.categories("used", ["yes", "no"], protect=protect)])
+        >>> study.channels[0].id
+        'binary'
+        >>> study.channels[0].likelihood().round(3)
+        array([[1.   , 0.   ],
+               [0.368, 0.632]])
+    """
+
+    id: ClassVar[str] = "binary"
+
+    def misfit(self, metric: CellMetric) -> str | None:
+        """It needs two cells that may be told apart at all."""
+        if metric.size != 2:
+            return f"it is for two cells, and there are {metric.size}"
+        if metric.exact(0, 1) == 0 or metric.exact(1, 0) == 0:
+            return "E is 0, so that reports say nothing; use a larger epsilon"
+        return None
+
+    def bind(
+        self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
+    ) -> BinaryChannel:
+        """Build the two chances of a lie."""
+        self.refuse_misfit(metric, resolution)
+        return BinaryChannel(metric=metric, precision=precision)
+
+    @classmethod
+    def trials(cls) -> tuple[Trial, ...]:
+        """Both directions alike, unlike, and one or both of them free."""
+        tables = ([[0, 1], [3, 0]], [[0, 2], [1, 0]], [[0, 1], [-1, 0]], [[0, -1], [-1, 0]])
+        metrics: list[CellMetric] = [TableMetric(np.array(rows), 2, 2) for rows in tables]
+        metrics += [UniformMetric(Fraction(1), 2), LineMetric.equal(Fraction(1, 10), 2)]
+        return tuple(Trial(choice=cls(), metric=metric) for metric in metrics)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BinaryChannel(SymbolChannel):
+    """Each of two cells puts out the other with its own chance."""
+
+    id: ClassVar[str] = "binary"
+    metric: CellMetric
+    precision: int = 64
+    lies: tuple[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Round the chances of a lie up, so that the odds stay within bounds."""
+        there, back = self.metric.exact(0, 1), self.metric.exact(1, 0)
+        found = lies(there, back, self.precision)
+        if sum(found) >= 1 << self.precision:
+            least = min(e for e in (there, back) if e is not None)
+            raise StudyError(
+                f"a table of 2^{self.precision} words is too coarse for E = {to_plain(least)}; "
+                "use a larger epsilon"
+            )
+        object.__setattr__(self, "lies", found)
+
+    @property
+    def tightness(self) -> float:  # type: ignore[override]
+        """Both directions spend all of E but for the rounding of one chance."""
+        shares = [log(odds) / float(e) for odds, e in self._spent()]
+        return _TIGHT if max(shares, default=0.0) > 1 - 2.0**-32 else 0.0
+
+    def _spent(self) -> list[tuple[Fraction, Fraction]]:
+        """The odds of the truth against the other's lie, and E, where that is finite."""
+        total = 1 << self.precision
+        pairs = ((0, 1), (1, 0))
+        bounds = [(self.lies[x], self.lies[y], self.metric.exact(x, y)) for x, y in pairs]
+        return [(Fraction(total - own, other), e) for own, other, e in bounds if e is not None]
+
+    def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
+        """The low words lie."""
+        out = np.empty(len(cells), dtype=self.symbol_type())
+        bound = np.array(self.lies, dtype=np.uint64)
+        for start in range(0, len(cells), PEOPLE_AT_ONCE):
+            part = np.asarray(cells[start : start + PEOPLE_AT_ONCE], dtype=np.int64)
+            word = leading(bits.words(len(part)), self.precision)
+            out[start : start + len(part)] = part ^ (word < bound[part])
+        return out
+
+    def words(self) -> tuple[list[list[int]], int]:
+        """Exact word counts."""
+        total = 1 << self.precision
+        first, second = self.lies
+        return [[total - first, first], [second, total - second]], total
+
+    @property
+    def _inverse(self) -> Floats:
+        """Inverse of the likelihood matrix, its determinant from integers."""
+        (right, first), (second, true) = self.words()[0]
+        left = (1 << self.precision) - first - second
+        return np.array([[true / left, -first / left], [-second / left, right / left]])
+
+    def coefficients(self, weights: Floats) -> Floats:
+        """Solve for the function of the output with the wanted means."""
+        return weights @ self._inverse.T
+
+    def gather(self, profile: Floats) -> Floats:
+        """The transposed solution."""
+        return profile @ self._inverse

@@ -99,10 +99,10 @@ class SquareWave(Choice):
         return None
 
     def bind(
-        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+        self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> SquareWaveChannel:
         """Settle b, and build the chance of each far place."""
-        held = uniform_fitted(self, metric, rounded)
+        held = uniform_fitted(self, metric, resolution)
         width = recommended_width(held.epsilon, held.size) if self.width is None else self.width
         return SquareWaveChannel(metric=held, width=width, precision=precision)
 

@@ -1,4 +1,4 @@
-"""One bit a threshold, each flipped by itself: the mechanism of Xiang et al. 2020, §4.
+"""The thermometer: one bit per threshold, each flipped by itself (Xiang et al. 2020, §4).
 
 Guarantee:
     E(x, x') = Σ ε_k over the thresholds k between x and x', exact and tight; equal or unequal
@@ -15,6 +15,7 @@ from it; that noise buys nothing, so the default leaves the bit out (a correctio
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -23,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Cells, Floats, Outputs
-from sfumato.bitcolumns import BitColumns
 from sfumato.channels.base import Choice, Trial, claimed_tightness
-from sfumato.channels.bits import FlippedCode
+from sfumato.channels.flips import FlippedCode, as_bits
+from sfumato.channels.odds import Bound, Findings
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric
@@ -67,13 +68,12 @@ class Thermometer(Choice):
         return None
 
     def bind(
-        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+        self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> ThermometerChannel:
         """Build the flip chances for the metric's steps."""
         if not isinstance(metric, LineMetric) or self.misfit(metric):
-            raise StudyError(f"Thermometer does not fit this metric: {self.misfit(metric)}")
-        steps = metric.steps
-        odds = [1 + step if rounded else exp_floor(step) for step in steps]
+            raise StudyError(f"Thermometer does not fit this axis: {self.misfit(metric)}")
+        odds = [1 + step if resolution else exp_floor(step) for step in metric.steps]
         published = self.variant == "published"
         if published:
             odds.append(odds[-1])
@@ -82,7 +82,7 @@ class Thermometer(Choice):
             odds=tuple(odds),
             precision=precision,
             published=published,
-            rounded=rounded,
+            resolution=resolution,
         )
 
     def options(self) -> dict[str, Any]:
@@ -101,8 +101,8 @@ class Thermometer(Choice):
                 for variant in ("exact", "published")
                 for metric in (equal, pair, unequal)
             ),
-            *(Trial(choice=cls(), metric=metric, rounded=True) for metric in (equal, pair)),
-            Trial(choice=cls(variant="published"), metric=equal, rounded=True),
+            *(Trial(choice=cls(), metric=metric, resolution=2) for metric in (equal, pair)),
+            Trial(choice=cls(variant="published"), metric=equal, resolution=2),
         )
 
 
@@ -115,7 +115,6 @@ class ThermometerChannel(FlippedCode):
     metric: LineMetric
     odds: tuple[Fraction, ...]
     published: bool = False
-    rounded: bool = False
 
     def __post_init__(self) -> None:
         """Derive the chance of a flip, rounded up so that the odds stay within bounds."""
@@ -124,7 +123,7 @@ class ThermometerChannel(FlippedCode):
     @property
     def tightness(self) -> float:  # type: ignore[override]
         """Neighbouring cells are told apart by all of E but for the rounding of one chance."""
-        return 0.0 if self.rounded else claimed_tightness(max(self.odds), self.precision)
+        return 0.0 if self.rounds else claimed_tightness(max(self.odds), self.precision)
 
     def ones(self, cells: Cells, bits: slice) -> NDArray[np.bool_]:
         """One for every threshold at or above the cell."""
@@ -132,11 +131,9 @@ class ThermometerChannel(FlippedCode):
         below: NDArray[np.bool_] = cells <= thresholds[:, None]
         return below
 
-    def worst_ratio(self) -> Fraction:
-        """The largest odds of a single bit: that is all that changes between neighbours."""
-        total = 1 << self.precision
-        sent = self.flip_words[: self.size - 1]
-        return max(Fraction(total - flip, flip) for flip in sent)
+    def code_of(self, cell: int) -> list[bool]:
+        """One for every threshold at or above the cell."""
+        return [cell <= threshold for threshold in range(self.width)]
 
     def spread(self, weights: Floats) -> Floats:
         """β of each bit along the last axis, without the noise-free constant."""
@@ -151,18 +148,16 @@ class ThermometerChannel(FlippedCode):
 
         From cell x to x + 1 only bit x changes its meaning, so logarithms are sums along the code.
         """
-        if not isinstance(outputs, BitColumns):
-            raise TypeError("this channel puts out bits")
+        bits = as_bits(outputs)[:, : self.size - 1]
         total = 1 << self.precision
         odds = np.array([np.log((total - f) / f) for f in self.flip_words[: self.size - 1]])
-        bits = outputs.to_matrix()[:, : self.size - 1]
         steps = np.where(bits, -odds, odds)
         log = np.concatenate([np.zeros((len(steps), 1)), np.cumsum(steps, axis=1)], axis=1)
         result: Floats = np.exp(log - log.max(axis=1, keepdims=True))
         return result
 
     def coefficients(self, weights: Floats) -> Floats:
-        """The constant and one coefficient a bit, along the last axis."""
+        """The constant and one coefficient per bit, along the last axis."""
         middle = (weights[..., :1] + weights[..., -1:]) / 2
         constant = np.zeros_like(middle) if self.published else middle
         return np.concatenate([constant, self.spread(weights) * self.scale], axis=-1)
@@ -177,3 +172,27 @@ class ThermometerChannel(FlippedCode):
         result[..., :-1] += bits[..., : self.size - 1]
         result[..., 1:] -= bits[..., : self.size - 1]
         return result
+
+    def sampler_problems(self) -> Iterator[str]:
+        """There must be a chance for every threshold, and the sampler must use it."""
+        if self.width < self.size - 1:
+            yield f"the channel has {self.width} chances for {self.size - 1} bits"
+        else:
+            yield from super().sampler_problems()
+
+    def worst_ratio(self) -> Fraction:
+        """The largest odds of a single bit: that is all that changes between neighbours."""
+        total = 1 << self.precision
+        sent = self.flip_words[: self.size - 1]
+        return max(Fraction(total - flip, flip) for flip in sent)
+
+    def check_structure(self, metric: CellMetric, found: Findings) -> None:
+        """Between neighbours one bit changes its meaning, and along a line neighbours decide."""
+        if not isinstance(metric, LineMetric):
+            super().check_structure(metric, found)
+            return
+        total = 1 << self.precision
+        for x, (step, flip) in enumerate(zip(metric.steps, self.flip_words, strict=False)):
+            more, less = max(flip, total - flip), min(flip, total - flip)
+            found.exact((x, x + 1), more, less, Bound(step, linear=self.rounds))
+        found.by_structure(2 * (metric.size - 1))

@@ -1,4 +1,4 @@
-"""Fast sums over all cells at once, along the last axis of an array with any leading axes.
+"""Fast sums over all cells at once, along the last axis; and rows scattered over cells.
 
 Both transforms take the last binary or g-ary digit of a place, sum over it and put the new digit
 first. After as many stages as there are digits all are back in their order, and every stage reads
@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import Floats
 
+# Odd, and below 2^32: rows are below 2^31, so that products stay below 2^63.
+_MULTIPLIERS = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F)
 _FEWEST_VALUES, _FEWEST_ENTRIES = 5, 1 << 11  # from these on waves are faster
 
 
@@ -115,3 +117,36 @@ def _digits(size: int, base: int) -> int:
             raise ValueError(f"the last axis must have a power of {base} entries")
         count += 1
     return count
+
+
+def scattered(rank: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The row of a block's first cell, second and so on: each of 1..order − 1 once, in no order.
+
+    Each step can be undone on numbers below the next power of two, and leaves 0 where it is: high
+    bits go into low ones, and an odd multiplier carries low bits into high ones. Where the order is
+    no power of two, what comes out too large goes in again until it does not, which can be undone
+    as well: all of that lies on one cycle.
+
+    Args:
+        rank: Numbers from 1 to order − 1, or from 0 where row 0 is somebody's.
+        order: Up to 2^31, one for each number or one for all.
+
+    Example:
+        >>> scattered(np.arange(1, 8), np.full(7, 8)).tolist()
+        [1, 4, 3, 6, 2, 7, 5]
+        >>> scattered(np.arange(1, 7), np.array(7)).tolist()
+        [1, 4, 3, 6, 2, 5]
+    """
+    last = order - 1
+    for shift in (1, 2, 4, 8, 16):
+        last = last | last >> shift  # the last number below the next power of two
+    half = (np.bitwise_count(last).astype(np.int64) + 1) // 2
+    row = np.asarray(rank)
+    for multiplier in _MULTIPLIERS:
+        row = ((row ^ row >> half) * multiplier) & last
+    scrambled: NDArray[np.int64] = np.asarray(row ^ row >> half)
+    outside = scrambled >= order
+    if np.any(outside):
+        orders = np.broadcast_to(order, scrambled.shape)
+        scrambled[outside] = scattered(scrambled[outside], orders[outside])
+    return scrambled

@@ -1,4 +1,4 @@
-"""One bit a cell, the person's own told by a fair coin: optimised unary encoding (OUE).
+"""Optimised unary encoding (OUE): one bit per cell, the person's own told by a fair coin.
 
 Guarantee:
     E(x, x') = ε for every pair, exact for the integer table, and tight. The own bit is one with
@@ -36,8 +36,13 @@ from sfumato.channels.base import (
     uniform_trials,
     with_known_total,
 )
-from sfumato.channels.bits import WORDS_AT_ONCE, BitChannel
-from sfumato.channels.flips import UniformFlips
+from sfumato.channels.flips import (
+    WORDS_AT_ONCE,
+    BitChannel,
+    UniformFlips,
+    as_bits,
+    pattern_words,
+)
 from sfumato.metrics.cells import CellMetric
 from sfumato.randomness.bits import BitSource, Words
 
@@ -74,9 +79,9 @@ class OUE(Choice):
             )
         return needs_uniform(metric)
 
-    def bind(self, metric: CellMetric, *, precision: int = 64, rounded: bool = False) -> OUEChannel:
+    def bind(self, metric: CellMetric, *, precision: int = 64, resolution: int = 0) -> OUEChannel:
         """Build the chance of a one where nobody is."""
-        return OUEChannel(metric=uniform_fitted(self, metric, rounded), precision=precision)
+        return OUEChannel(metric=uniform_fitted(self, metric, resolution), precision=precision)
 
     @classmethod
     def trials(cls) -> tuple[Trial, ...]:
@@ -134,11 +139,8 @@ class OUEChannel(UniformFlips, BitChannel):
         total = 1 << self.precision
         rows = []
         for x in range(self.size):
-            row = [1]
-            for y in range(self.size):
-                one = total // 2 if y == x else self.flips
-                row = [r * (total - one) for r in row] + [r * one for r in row]
-            rows.append(row)
+            ones = [total // 2 if y == x else self.flips for y in range(self.size)]
+            rows.append(pattern_words(ones, total))
         return rows, total**self.size
 
     def likelihood(self) -> Floats:
@@ -197,9 +199,7 @@ class OUEChannel(UniformFlips, BitChannel):
 
     def report_likelihood(self, outputs: Outputs) -> Floats:
         """Each row scaled to have largest entry one: only the bit of a cell speaks for it."""
-        if not isinstance(outputs, BitColumns):
-            raise TypeError("this channel puts out bits")
-        ones = outputs.to_matrix()
+        ones = as_bits(outputs)
         against = self.flips / ((1 << self.precision) - self.flips)
         result: Floats = np.where(ones | ~ones.any(axis=1, keepdims=True), 1.0, against)
         return result

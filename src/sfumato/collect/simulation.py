@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import DENSE_CELLS
 from sfumato.channels.base import Channel
-from sfumato.channels.rounding import RoundedChannel
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.errors import StudyError
 from sfumato.randomness.bits import SeededBits
@@ -90,5 +89,4 @@ def _draw_by_person(
 
 def _code(channel: Channel, cells: NDArray[np.intp]) -> NDArray[np.int64]:
     """The code of a cell's own place: on a grid point, where rounding has nothing to do."""
-    codes = cells.astype(np.int64)
-    return codes << channel.resolution if isinstance(channel, RoundedChannel) else codes
+    return cells.astype(np.int64) << channel.resolution

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +25,13 @@ class WordTable:
         precision: Bits of a word that take part, at most 64.
     """
 
-    __slots__ = ("_bounds", "_guide", "_precision", "weights")
+    __slots__ = ("_bounds", "_guide", "precision", "weights")
 
     def __init__(self, weights: Sequence[int], precision: int) -> None:
         if sum(weights) != 1 << precision:
             raise ValueError("weights must sum to 2**precision")
         self.weights = tuple(weights)
-        self._precision = precision
+        self.precision = precision
         # Bounds below the last possible outcome's: that one is 2^precision and may not fit a word.
         top = max(place for place, weight in enumerate(self.weights) if weight)
         self._bounds = np.cumsum(np.array(self.weights[:top], dtype=np.uint64), dtype=np.uint64)
@@ -43,13 +44,38 @@ class WordTable:
 
     def draw(self, bits: BitSource, count: int) -> NDArray[np.int32]:
         """Draw `count` independent outcomes."""
-        words = leading(bits.words(count), self._precision)
-        lead = min(_GUIDE_BITS, self._precision)
-        found = self._guide.take((words >> np.uint64(self._precision - lead)).astype(np.uint16))
+        words = leading(bits.words(count), self.precision)
+        lead = min(_GUIDE_BITS, self.precision)
+        found = self._guide.take((words >> np.uint64(self.precision - lead)).astype(np.uint16))
         unsure = np.flatnonzero(found < 0)
         if unsure.size:
             found[unsure] = np.searchsorted(self._bounds, words[unsure], side="right")
         return found
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with the sampler: whether bounds and guide give every outcome its weight.
+
+        This checks the arrays that `draw` looks up, not what the constructor should have made.
+        """
+        if min(self.weights) < 0 or sum(self.weights) != 1 << self.precision:
+            yield f"the noise table sums to {sum(self.weights)} words, not to 2^{self.precision}"
+            return
+        last = max(place for place, weight in enumerate(self.weights) if weight)
+        if self._bounds.tolist() != list(accumulate(self.weights[:last])):
+            yield "the sampler's bounds are not the sums of the noise table"
+            return
+        lead = len(self._guide).bit_length() - 1
+        cell = np.uint64(1 << (self.precision - lead))
+        first = np.arange(len(self._guide), dtype=np.uint64) * cell
+        sure = np.flatnonzero(self._guide >= 0)
+        outcome = self._guide[sure]
+        start = np.concatenate([np.zeros(1, dtype=np.uint64), self._bounds])[outcome]
+        top = np.full(1, (1 << self.precision) - 1, dtype=np.uint64)
+        end = np.concatenate([self._bounds, top])
+        reach = first[sure] + (cell - np.uint64(1))
+        beyond = np.where(outcome == len(self._bounds), reach > end[-1], reach >= end[outcome])
+        if np.any(first[sure] < start) or np.any(beyond):
+            yield "the sampler's guide points to outcomes that its bounds do not"
 
 
 def leading(words: Words, precision: int) -> Words:
@@ -81,6 +107,17 @@ class FlipTable:
             np.uint64
         )
         self._same = len(set(chances)) == 1
+
+    def chances(self, precision: int) -> list[int]:
+        """The chances that the sampler's binary digits spell; [-1] if they are no such digits."""
+        ones = np.uint64((1 << WORD_BITS) - 1)
+        if not np.all((self._digits == 0) | (self._digits == ones)):
+            return [-1]
+        if self._digits.shape[0] != precision:
+            return [-1]
+        spelled = [int("".join("1" if d else "0" for d in column), 2) for column in self._digits.T]
+        pairs = zip(spelled, self._certain, strict=True)
+        return [digits + (int(bool(certain)) << precision) for digits, certain in pairs]
 
     def draw(self, bits: BitSource, rows: slice, width: int) -> Words:
         """Flips for some of the rows, shape (rows, width)."""

@@ -15,7 +15,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.channels.base import Channel, Choice
-from sfumato.channels.rounding import RoundedChannel
 from sfumato.domains.base import Domain
 from sfumato.domains.categories import NO_ANSWER, Categories
 from sfumato.domains.dates import Dates
@@ -132,12 +131,10 @@ class Axis:
         if problem:
             name = type(self.choice).__name__
             raise StudyError(f"axis {self.name!r}: {name} does not fit: {problem}")
-        resolution = self.domain.rounding_bits
         try:
-            channel = self.choice.bind(metric, rounded=resolution > 0)
+            return self.choice.bind(metric, resolution=self.domain.rounding_bits)
         except StudyError as error:
             raise StudyError(f"axis {self.name!r}: {error}") from None
-        return RoundedChannel(inner=channel, resolution=resolution) if resolution else channel
 
     def codes(self, column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
         """The cell of every value; a missing one is "no answer" or an error."""

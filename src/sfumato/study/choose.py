@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from sfumato.channels.base import Choice
-from sfumato.channels.binary import Binary
 from sfumato.channels.exponential import Exponential
 from sfumato.channels.geometric import Geometric
 from sfumato.channels.hadamard import Hadamard
+from sfumato.channels.response import Binary
 from sfumato.channels.searched.extremal import Extremal
 from sfumato.channels.thermometer import MOST_CELLS as MOST_BITS
 from sfumato.channels.thermometer import Thermometer

@@ -18,9 +18,8 @@ from functools import partial
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.channels.searched.sets import Sets
-
-Progress = Callable[[float], None]
+from sfumato.channels.searched.choice import Progress
+from sfumato.channels.searched.codec import Sets
 
 STEPS = 200  # of each of the rounds below
 _ROUNDS = (10.0, 100.0, 100.0, 100.0)  # how strongly unequal row sums are punished, in turn
@@ -28,26 +27,6 @@ _POLISH_STEPS = 60
 _POLISH = (1e3, 1e4, 1e5)
 _MOST_STARTS = 4
 _HOPELESS = 1e9  # beyond any logarithm of a loss, but finite: a line search turns back from it
-
-
-def ranges_gram(size: int) -> Floats:
-    """G of all ranges, each as important as any other."""
-    place = np.arange(1, size + 1)
-    below, above = np.minimum.outer(place, place), size + 1 - np.maximum.outer(place, place)
-    result: Floats = below * above / (size * (size + 1) / 2)
-    return result
-
-
-def prefixes_gram(size: int) -> Floats:
-    """G of all ranges that start at the first cell."""
-    place = np.arange(size)
-    result: Floats = (size - np.maximum.outer(place, place)) / size
-    return result
-
-
-def cells_gram(size: int) -> Floats:
-    """G of all single cells."""
-    return np.eye(size) / size
 
 
 def known(size: int, odds: float) -> Iterator[Sets]:

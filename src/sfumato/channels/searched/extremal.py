@@ -1,7 +1,7 @@
 """A channel made for any finite metric of few cells: the rows of least error, and their shares.
 
 P(y | x) = θ_y·q_y(x), with rows q_y that are log-linear with slopes ±E. Which rows are best for a
-workload is found by a search (`channels/extreme_rows.py`), which no two machines repeat bit for
+workload is found by a search (`searched/extreme_rows.py`), which no two machines repeat bit for
 bit: so the study file holds the logarithms of the rows and the shares themselves. One more output,
 the blank, takes what rounding leaves over.
 
@@ -10,14 +10,13 @@ Guarantee:
     of one cell are at most e^E, rounded down, times those of the other.
 
 Estimator:
-    Weighted least squares (`channels/linear.py`), unbiased.
+    Weighted least squares (`channels/least_squares.py`), unbiased.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -26,14 +25,20 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato import cache
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
-from sfumato.channels.base import Choice, Trial, uniform_trials
+from sfumato.channels.base import Trial, uniform_trials
 from sfumato.channels.least_squares import LeastSquaresChannel
 from sfumato.channels.searched import extreme_rows
-from sfumato.channels.searched.extreme_tables import MOST_CELLS, Rows, rows_from_text, rows_to_text
-from sfumato.channels.searched.optimised import OWN, Optimised
-from sfumato.errors import StudyError, TooLargeError
+from sfumato.channels.searched.choice import (
+    OWN,
+    Progress,
+    SearchedChoice,
+    checked_workload,
+    gram_of,
+    written,
+)
+from sfumato.channels.searched.codec import Rows
+from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import LineMetric
@@ -50,7 +55,7 @@ _FAR = 12.0  # cells this far apart are told apart for sure but for 1 in 160,000
 
 
 @dataclass(frozen=True, slots=True)
-class Extremal(Choice):
+class Extremal(SearchedChoice):
     """Choose a channel made for a workload under any metric without infinite entries.
 
     It fits up to 64 cells and is never worse on its workload than the exponential channel; with
@@ -79,22 +84,21 @@ class Extremal(Choice):
     """
 
     id: ClassVar[str] = "extremal"
-    slow: ClassVar[bool] = True
+    table_type: ClassVar[type[Rows]] = Rows
     workload: str | ArrayLike = "cells"
     table: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Check what can be checked before the axis is known."""
-        # The same words for workloads everywhere, own ones and those that are known by name.
-        if self.table is None or self.workload != OWN:
-            object.__setattr__(self, "workload", Optimised(self.workload).workload)
+        object.__setattr__(self, "workload", checked_workload(self.workload, self.table))
         if self.table is not None:
-            rows_from_text(self.table)
+            Rows.from_text(self.table)
 
     def misfit(self, metric: CellMetric) -> str | None:
         """It needs finite distances that are not too small, and few cells."""
-        if metric.size > MOST_CELLS:
-            return _too_large(metric.size)
+        problem = self._too_large(metric.size)
+        if problem is not None:
+            return problem
         distance = metric.matrix()
         if not np.isfinite(distance).all():
             return (
@@ -107,40 +111,27 @@ class Extremal(Choice):
                 f"E must be at least 2^-12 for all pairs, got {between.min():.2g}; merge cells, or "
                 "use Exponential()"
             )
-        if self.table is not None:
-            cells = rows_from_text(self.table).logs.shape[1]
-        elif not isinstance(self.workload, str):
-            cells = np.shape(self.workload)[1]
-        else:
-            return None
-        what = "table is for" if self.table is not None else "workload has"
-        remedy = "make it anew" if self.table is not None else "give one column a cell"
-        if cells == metric.size:
-            return None
-        return f"its {what} {cells} cells and the axis has {metric.size}; {remedy}"
+        return self._other_cells(metric.size, workload=self.workload)
 
-    def settled(
-        self, metric: CellMetric, *, progress: Callable[[float], None] | None = None
-    ) -> Extremal:
-        """The choice with its rows and shares: found now, or earlier on this machine.
+    def _too_large(self, size: int) -> str | None:
+        """Beyond 64 cells the search for rows would take hours."""
+        if size <= Rows.MOST_CELLS:
+            return None
+        return (
+            f"the search for its rows is too long for {size} cells; the limit is "
+            f"{Rows.MOST_CELLS}. Use Exponential(), or wider cells"
+        )
 
-        Raises:
-            TooLargeError: If there are more than 64 cells.
-        """
-        if metric.size > MOST_CELLS:
-            raise TooLargeError(f"Extremal does not fit this axis: {_too_large(metric.size)}")
-        if self.table is not None or self.misfit(metric):
-            return self
+    def _search_key(self, metric: CellMetric) -> Iterator[bytes]:
+        """The distances as far as they matter, and the workload."""
         gram, distance = self._problem(metric)
-        key = hashlib.sha256(f"{_METHOD} {metric.size} ".encode())
-        key.update(np.ascontiguousarray([distance, gram], dtype="<f8").tobytes())
-        name = f"extremal-{key.hexdigest()[:40]}.txt"
-        text = cache.read(name)
-        if text is None or not _is_whole(text, metric.size):
-            found = extreme_rows.fit(gram, distance, progress=progress)
-            text = rows_to_text(_in_integers(found, distance))
-            cache.keep(name, text)
-        return self._with(text)
+        yield f"{_METHOD} {metric.size} ".encode()
+        yield np.ascontiguousarray([distance, gram], dtype="<f8").tobytes()
+
+    def _search(self, metric: CellMetric, progress: Progress | None) -> Rows:
+        """Rows and shares by generating rows."""
+        gram, distance = self._problem(metric)
+        return _in_integers(extreme_rows.fit(gram, distance, progress=progress), distance)
 
     def quickly(self, metric: CellMetric) -> Extremal | None:
         """The choice after a search of a second or two, for a comparison; None if it does not fit.
@@ -152,32 +143,26 @@ class Extremal(Choice):
         gram, distance = self._problem(metric)
         rounds = max(2, _QUICK // metric.size**2)
         found = extreme_rows.fit(gram, distance, rounds=rounds)
-        return self._with(rows_to_text(_in_integers(found, distance)))
+        return self._with_table(metric, _in_integers(found, distance).to_text())
 
     def _problem(self, metric: CellMetric) -> tuple[Floats, Floats]:
-        """The workload, and the distances as far as they matter."""
-        return Optimised(self.workload)._gram(metric.size), np.minimum(metric.matrix(), _FAR)
+        """G of the workload, and the distances as far as they matter."""
+        return gram_of(self.workload, metric.size), np.minimum(metric.matrix(), _FAR)
 
-    def _with(self, table: str) -> Extremal:
+    def _with_table(self, metric: CellMetric, table: str) -> Extremal:
         """This choice with its rows."""
         return Extremal(self.workload if isinstance(self.workload, str) else OWN, table)
 
     def bind(
-        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+        self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> ExtremalChannel:
         """Find the rows if need be, count their words and check them."""
-        choice = self.settled(metric)
-        problem = choice.misfit(metric)
-        if rounded or problem or choice.table is None:
-            raise StudyError(f"Extremal does not fit this axis: {problem or 'it cannot round'}")
-        rows = rows_from_text(choice.table)
+        rows = Rows.from_text(self._table_for(metric, resolution))
         return ExtremalChannel(metric=metric, rows=rows, precision=precision)
 
     def options(self) -> dict[str, Any]:
         """The workload, and the rows once they are found."""
-        found: dict[str, Any] = {"workload": self.workload}
-        if not isinstance(self.workload, str):
-            found["workload"] = np.asarray(self.workload).tolist()
+        found: dict[str, Any] = {"workload": written(self.workload)}
         if self.table is not None:
             found["table"] = self.table
         return found
@@ -254,11 +239,6 @@ class ExtremalChannel(LeastSquaresChannel):
         """Exact word counts."""
         return [list(row) for row in self._words], 1 << self.precision
 
-    def likelihood(self) -> Floats:
-        """P(output | cell)."""
-        law: Floats = np.array(self._words, dtype=np.float64) / 2.0**self.precision
-        return law
-
 
 def _in_integers(found: extreme_rows.Found, distance: Floats) -> Rows:
     """Logarithms in units that are fine enough for the smallest E, and shares to match."""
@@ -295,19 +275,3 @@ def _within(words: list[list[int]], metric: CellMetric) -> bool:
             if bool((raised > theirs * most).any()):
                 return False
     return True
-
-
-def _is_whole(text: str, cells: int) -> bool:
-    """Whether a text from the cache can be used."""
-    try:
-        return bool(rows_from_text(text).logs.shape[1] == cells)
-    except StudyError:
-        return False
-
-
-def _too_large(size: int) -> str:
-    """Why so many cells are too many, and what would do."""
-    return (
-        f"the search for its rows is too long for {size} cells; the limit is {MOST_CELLS}. Use "
-        "Exponential(), or wider cells"
-    )

@@ -11,38 +11,40 @@ Guarantee:
     is bound (Proposition 2); each bit's odds are at most e^(u_k), rounded down.
 
 Estimator:
-    Weighted least squares with the number of people known (`workloads/reading.py`), unbiased;
-    the variance is the same whoever answers.
+    Weighted least squares with the number of people known (`questions/reconstruction.py`),
+    unbiased; the variance is the same whoever answers.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from sfumato import cache
-from sfumato.arrays import Floats
-from sfumato.channels.base import Choice, Trial, uniform_trials
-from sfumato.channels.searched.codes import (
-    MOST_BITS,
-    MOST_CELLS,
-    Code,
-    code_from_text,
-    code_to_text,
+from sfumato.arrays import Cells, Floats, Outputs
+from sfumato.channels.base import Trial, claimed_tightness, uniform_trials
+from sfumato.channels.flips import FlippedCode, as_bits
+from sfumato.channels.odds import Bound, Findings
+from sfumato.channels.searched.choice import (
+    OWN,
+    Progress,
+    SearchedChoice,
+    checked_workload,
+    gram_of,
+    written,
 )
-from sfumato.channels.searched.flipped_codes import MatrixResponseChannel
-from sfumato.channels.searched.optimised import OWN, Optimised
-from sfumato.errors import StudyError, TooLargeError, near
+from sfumato.channels.searched.codec import Code
+from sfumato.errors import StudyError, near
+from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
-from sfumato.metrics.edges import Edges, edges_of
+from sfumato.metrics.edges import edges_of
 from sfumato.metrics.uniform import UniformMetric
 
 STRATEGIES = ("searched", "identity", "prefix", "hierarchical")
@@ -53,7 +55,7 @@ _METHOD = 1  # raised when the search changes, so that no older result is taken 
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixResponse(Choice):
+class MatrixResponse(SearchedChoice):
     """Choose flipped bits of a code made for a workload; it fits any finite metric.
 
     Making a study finds how much of E every bit may spend, and for "searched" which bits to send:
@@ -85,7 +87,7 @@ class MatrixResponse(Choice):
     """
 
     id: ClassVar[str] = "matrix-response"
-    slow: ClassVar[bool] = True
+    table_type: ClassVar[type[Code]] = Code
     strategy: str | ArrayLike = "searched"
     workload: str | ArrayLike | None = None
     branching: int = 2
@@ -94,77 +96,56 @@ class MatrixResponse(Choice):
     def __post_init__(self) -> None:
         """Check what can be checked before the axis is known."""
         object.__setattr__(self, "strategy", _checked_strategy(self.strategy, self.table))
-        if self.workload is not None and not (self.table is not None and self.workload == OWN):
-            questions = self.workload
-            if hasattr(questions, "dense"):
-                questions = questions.dense()
-            object.__setattr__(self, "workload", Optimised(questions).workload)
+        if self.workload is not None:
+            object.__setattr__(self, "workload", checked_workload(self.workload, self.table))
         branching = self.branching
         if isinstance(branching, bool) or not isinstance(branching, int) or branching < 2:
             raise StudyError(f"branching must be a whole number from 2, got {branching=}")
         if self.table is not None:
-            code_from_text(self.table)
+            Code.from_text(self.table)
 
     def misfit(self, metric: CellMetric) -> str | None:
         """It needs a number of cells that suits the search, and matrices of that many columns."""
-        most = MOST_SEARCHED_CELLS if self.table is None and self.strategy == "searched" else 0
-        if metric.size > (most or MOST_CELLS):
-            return _too_large(metric.size, searched=bool(most))
-        for what, matrix in (("strategy", self.strategy), ("workload", self.workload)):
-            if self.table is None and not isinstance(matrix, str | None):
-                columns = np.shape(matrix)[1]
-                if columns != metric.size:
-                    return (
-                        f"its {what} has {columns} columns and the axis has {metric.size} cells; "
-                        "give one column a cell"
-                    )
-        if self.table is not None:
-            cells = code_from_text(self.table).members.shape[1]
-            if cells != metric.size:
-                return (
-                    f"its table is for {cells} cells and the axis has {metric.size}; make it anew"
-                )
+        return self._too_large(metric.size) or self._other_cells(
+            metric.size, strategy=self.strategy, workload=self.workload
+        )
+
+    def _too_large(self, size: int) -> str | None:
+        """A search has its limit, and so has the length of a report."""
+        if size > Code.MOST_CELLS:
+            return (
+                f"a report of one bit per cell is too long for {size} cells; the limit is "
+                f"{Code.MOST_CELLS}. Use wider bins or fewer categories"
+            )
+        if size > MOST_SEARCHED_CELLS and self.table is None and self.strategy == "searched":
+            return (
+                f"the search for its bits is too long for {size} cells; the limit is "
+                f"{MOST_SEARCHED_CELLS}. Use strategy='prefix' or 'identity', or wider cells"
+            )
         return None
 
-    def settled(
-        self, metric: CellMetric, *, progress: Callable[[float], None] | None = None
-    ) -> MatrixResponse:
-        """The choice with its bits and rates: found now, or earlier on this machine.
+    def _search_key(self, metric: CellMetric) -> Iterator[bytes]:
+        """Strategy, E by its edges, and the workload."""
+        edges, gram = edges_of(metric), gram_of(self._asked(metric), metric.size)
+        yield f"{_METHOD} {edges.size} {self.strategy} {self.branching} ".encode()
+        for part in (edges.first, edges.second, *(group.marks for group in edges.groups)):
+            yield np.ascontiguousarray(part, dtype="<i8").tobytes()
+        apart = [edges.numerators.tolist(), edges.unit, *(group.length for group in edges.groups)]
+        yield str(apart).encode()
+        yield np.ascontiguousarray(gram, dtype="<f8").tobytes()
+
+    def _search(self, metric: CellMetric, progress: Progress | None) -> Code:
+        """Bits and rates by the solver.
 
         Raises:
             StudyError: If a given strategy does not tell all cells apart.
-            TooLargeError: If there are too many cells.
         """
-        problem = self.misfit(metric) if self.table is None else None
-        if problem and metric.size > MOST_SEARCHED_CELLS:
-            raise TooLargeError(f"MatrixResponse does not fit this axis: {problem}")
-        if self.table is not None or problem:
-            return self
-        workload = self.workload
-        if workload is None:
-            along = isinstance(metric, LineMetric | CappedLineMetric)
-            workload = "ranges" if along else "cells"
-        edges = edges_of(metric)
-        gram = Optimised(workload)._gram(metric.size)
-        name = self._key(edges, gram)
-        text = cache.read(name)
-        if text is None or not _is_whole(text, metric.size):
-            text = code_to_text(self._found(edges, gram, progress))
-            cache.keep(name, text)
-        return MatrixResponse(
-            self.strategy if isinstance(self.strategy, str) else GIVEN,
-            workload if isinstance(workload, str) else OWN,
-            self.branching,
-            text,
-        )
-
-    def _found(self, edges: Edges, gram: Floats, progress: Callable[[float], None] | None) -> Code:
-        """Bits and rates by the solver."""
         from sfumato.noise.search import search_gram
         from sfumato.noise.strategies import fit, rows_of, telling
         from sfumato.questions.lines import Identity
         from sfumato.questions.reconstruction import reconstruct
 
+        edges, gram = edges_of(metric), gram_of(self._asked(metric), metric.size)
         if self.strategy == "searched":
             found = search_gram(gram, edges, bits=True, progress=progress).best
         else:
@@ -179,37 +160,34 @@ class MatrixResponse(Choice):
             found = fit(rows, gram, edges, bits=True)
         return Code(found.rows > 0, found.rates)
 
-    def _key(self, edges: Edges, gram: Floats) -> str:
-        """A name for the cache, of all that the result follows from."""
-        key = hashlib.sha256(f"{_METHOD} {edges.size} {self.strategy} {self.branching} ".encode())
-        for part in (edges.first, edges.second, *(group.marks for group in edges.groups)):
-            key.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
-        apart = [edges.numerators.tolist(), edges.unit, *(group.length for group in edges.groups)]
-        key.update(str(apart).encode())
-        key.update(np.ascontiguousarray(gram, dtype="<f8").tobytes())
-        return f"matrix-response-{key.hexdigest()[:40]}.txt"
+    def _asked(self, metric: CellMetric) -> Any:
+        """The workload; left out, ranges where cells lie on a line, else cells."""
+        if self.workload is not None:
+            return self.workload
+        return "ranges" if isinstance(metric, LineMetric | CappedLineMetric) else "cells"
+
+    def _with_table(self, metric: CellMetric, table: str) -> MatrixResponse:
+        """This choice with its bits and rates."""
+        strategy, workload = self.strategy, self._asked(metric)
+        return MatrixResponse(
+            strategy if isinstance(strategy, str) else GIVEN,
+            workload if isinstance(workload, str) else OWN,
+            self.branching,
+            table,
+        )
 
     def bind(
-        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+        self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> MatrixResponseChannel:
         """Find the code if need be, and check it against E."""
-        choice = self.settled(metric)
-        problem = choice.misfit(metric)
-        if rounded or problem or choice.table is None:
-            raise StudyError(
-                f"MatrixResponse does not fit this axis: {problem or 'it cannot round'}"
-            )
-        code = code_from_text(choice.table)
+        code = Code.from_text(self._table_for(metric, resolution))
         return MatrixResponseChannel(metric=metric, code=code, precision=precision)
 
     def options(self) -> dict[str, Any]:
         """Strategy and workload, and the bits once they are found."""
-        found: dict[str, Any] = {"strategy": self.strategy}
-        if not isinstance(self.strategy, str):
-            found["strategy"] = np.asarray(self.strategy).tolist()
+        found: dict[str, Any] = {"strategy": written(self.strategy)}
         if self.workload is not None:
-            named = isinstance(self.workload, str)
-            found["workload"] = self.workload if named else np.asarray(self.workload).tolist()
+            found["workload"] = written(self.workload)
         if self.branching != 2:
             found["branching"] = self.branching
         if self.table is not None:
@@ -251,27 +229,139 @@ def _checked_strategy(strategy: Any, table: str | None) -> Any:
             "strategy must be a matrix of zeros and ones, one row a bit and one column a cell, or "
             f"one of {', '.join(map(repr, STRATEGIES))}; got shape {matrix.shape}"
         )
-    if len(matrix) > MOST_BITS:
-        raise StudyError(f"a report has at most {MOST_BITS} bits, got {len(matrix)} rows")
+    if len(matrix) > Code.MOST_BITS:
+        raise StudyError(f"a report has at most {Code.MOST_BITS} bits, got {len(matrix)} rows")
     return tuple(tuple(int(bit) for bit in row) for row in matrix)
 
 
-def _is_whole(text: str, cells: int) -> bool:
-    """Whether a text from the cache can be used."""
-    try:
-        return bool(code_from_text(text).members.shape[1] == cells)
-    except StudyError:
-        return False
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MatrixResponseChannel(FlippedCode):
+    """Independent flips of a code; bit k is flipped in `flip_words[k]` of 2^precision cases."""
 
+    id: ClassVar[str] = "matrix-response"
+    metric: CellMetric
+    code: Code = field(repr=False)
 
-def _too_large(size: int, *, searched: bool) -> str:
-    """Why so many cells are too many, and what would do."""
-    if searched and size <= MOST_CELLS:
-        return (
-            f"the search for its bits is too long for {size} cells; the limit is "
-            f"{MOST_SEARCHED_CELLS}. Use strategy='prefix' or 'identity', or wider cells"
+    def __post_init__(self) -> None:
+        """Check Proposition 2 in rationals, and round the chances of flips up."""
+        refuse_overspending(self.code, self.metric)
+        odds = [None if rate is None else exp_floor(rate) for rate in self.code.rates]
+        self.set_flips(odds, "a larger epsilon")
+        self._reading  # noqa: B018 - refuses codes that do not tell all cells apart
+
+    @cached_property
+    def tightness(self) -> float:  # type: ignore[override]
+        """All of E but for rounding, where some neighbouring cells differ in bits that spend it."""
+        for x in range(self.size - 1):
+            e = self.metric.exact(x, x + 1)
+            if e is None or self.code.spent(x, x + 1) != e:
+                continue
+            differ = self.code.members[:, x] != self.code.members[:, x + 1]
+            rates = [self.code.rates[k] for k in np.flatnonzero(differ).tolist()]
+            odds = [exp_floor(rate) for rate in rates if rate is not None]
+            if all(claimed_tightness(odd, self.precision) for odd in odds):
+                return claimed_tightness(max(odds), self.precision)
+        return 0.0
+
+    @cached_property
+    def _reading(self) -> Floats:
+        """For a unit weight of each cell, the constant and then β of every bit, +1 or -1."""
+        from sfumato.questions.lines import Identity
+        from sfumato.questions.reconstruction import reconstruct
+
+        code = np.where(self.code.members, 1.0, -1.0)
+        found = reconstruct(Identity(self.size), code, self.noise, known_total=True)
+        return np.roll(found, 1, axis=1)  # what the number of people says comes first
+
+    def ones(self, cells: Cells, bits: slice) -> NDArray[np.bool_]:
+        """Columns of the code."""
+        return self.code.members[bits].take(cells, axis=1)
+
+    def code_of(self, cell: int) -> list[bool]:
+        """A column of the code."""
+        found: list[bool] = self.code.members[:, cell].tolist()
+        return found
+
+    def coefficients(self, weights: Floats) -> Floats:
+        """The constant and one coefficient a bit, along the last axis."""
+        result: Floats = weights @ self._reading
+        result[..., 1:] *= self.scale
+        return result
+
+    def spread(self, weights: Floats) -> Floats:
+        """β of each bit along the last axis."""
+        result: Floats = weights @ self._reading[:, 1:]
+        return result
+
+    def gather(self, profile: Floats) -> Floats:
+        """The transposed reading."""
+        scaled = np.concatenate([profile[..., :1], profile[..., 1:] * self.scale], axis=-1)
+        result: Floats = scaled @ self._reading.T
+        return result
+
+    def report_likelihood(self, outputs: Outputs) -> Floats:
+        """The likelihood of all bits together, each row scaled to have largest entry one."""
+        ones = np.where(as_bits(outputs), 1.0, -1.0)
+        total = 1 << self.precision
+        noisy = np.array(self.flip_words) > 0
+        odds = [math.log((total - f) / f) / 2 for f in self.flip_words if f]
+        code = np.where(self.code.members, 1.0, -1.0)
+        log = (ones[:, noisy] * odds) @ code[noisy]
+        if not noisy.all():  # bits without noise rule out all cells that have others
+            wrong = np.count_nonzero(~noisy) - ones[:, ~noisy] @ code[~noisy]
+            log[wrong > 0.5] = -math.inf
+        result: Floats = np.exp(log - log.max(axis=1, keepdims=True))
+        return result
+
+    def sampler_problems(self) -> Iterator[str]:
+        """The code must have a row for every bit, and the sampler flip with the chances shown."""
+        if self.code.members.shape != (self.width, self.size):
+            yield f"the code has another shape than {self.width} bits of {self.size} cells"
+        else:
+            yield from super().sampler_problems()
+
+    def check_structure(self, metric: CellMetric, found: Findings) -> None:
+        """Every bit is within its rate, and the rates of all bits that differ are within E."""
+        from sfumato.noise.allocate import check
+
+        total = 1 << self.precision
+        for bit, (rate, flip) in enumerate(zip(self.code.rates, self.flip_words, strict=True)):
+            within = flip == 0 if rate is None else Bound(rate).allows(total - flip, flip)
+            if not within or 2 * flip > total:
+                found.problems.append(f"bit {bit} is flipped more seldom than its rate allows")
+                return
+        kept = check(self.code.members.astype(np.int64), edges_of(metric), self.code.rates)
+        if not kept:
+            found.problems.append(
+                f"the bits that differ between cells {kept.pair} spend more than E"
+            )
+            return
+        found.by_structure(metric.size * (metric.size - 1))
+        odds = np.array(
+            [math.log((total - flip) / flip) if flip else 0.0 for flip in self.flip_words]
         )
-    return (
-        f"a report of a bit a cell is too long for {size} cells; the limit is {MOST_CELLS}. Use "
-        "wider bins or fewer categories"
-    )
+        ones = self.code.members.astype(np.float64)
+        apart = (ones.T * odds) @ (1 - ones)
+        e = metric.matrix()
+        np.fill_diagonal(e, math.inf)
+        share = (apart + apart.T) / e
+        x, y = (int(place) for place in np.unravel_index(share.argmax(), share.shape))
+        between = metric.exact(x, y)
+        if between is None:
+            return  # everything may be told apart
+        differ = np.flatnonzero(self.code.members[:, x] != self.code.members[:, y]).tolist()
+        flips = [self.flip_words[bit] for bit in differ]
+        more, less = math.prod(total - flip for flip in flips), math.prod(flips)
+        found.exact((x, y), more, less, Bound(between))
+
+
+def refuse_overspending(code: Code, metric: CellMetric) -> None:
+    """Refuse a code whose bits together tell two cells apart by more than E, exactly decided."""
+    from sfumato.noise.allocate import check
+
+    found = check(code.members.astype(np.int64), edges_of(metric), code.rates)
+    if not found:
+        raise StudyError(
+            "the table of this matrix response does not keep the metric: the bits of cells "
+            f"{found.pair} spend more than E between them; make the study anew"
+        )

@@ -2,7 +2,7 @@
 
 An output y is a set of cells with a weight z: P(y | x) is z, times e^ε if x is in the set. One more
 output, the blank, takes what rounding leaves over. Which sets are best for a workload is found by
-numerical descent (`channels/optimising.py`), which no two machines repeat bit for bit: so the study
+numerical descent (`searched/descent.py`), which no two machines repeat bit for bit: so the study
 file holds the sets and weights themselves, and both ends derive the same words from them.
 
 Guarantee:
@@ -10,7 +10,7 @@ Guarantee:
     times those outside, rounded down, and those of the blank are checked when they are counted.
 
 Estimator:
-    Weighted least squares (`channels/linear.py`), unbiased.
+    Weighted least squares (`channels/least_squares.py`), unbiased.
 
 References:
     McKenna2020, whose projected gradient over all of Q is replaced by sets and weights.
@@ -18,9 +18,8 @@ References:
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -29,40 +28,40 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato import cache
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
-from sfumato.channels.base import Choice, Trial, claimed_tightness, needs_uniform, uniform_trials
-from sfumato.channels.least_squares import LeastSquaresChannel
-from sfumato.channels.searched import descent as optimising
-from sfumato.channels.searched.sets import (
-    MOST_CELLS,
-    MOST_OUTPUTS,
-    Sets,
-    sets_from_text,
-    sets_to_text,
+from sfumato.channels.base import (
+    Trial,
+    claimed_tightness,
+    needs_uniform,
+    uniform_fitted,
+    uniform_trials,
 )
-from sfumato.errors import StudyError, TooLargeError, near
+from sfumato.channels.least_squares import LeastSquaresChannel
+from sfumato.channels.searched import descent
+from sfumato.channels.searched.choice import (
+    OWN,
+    Progress,
+    SearchedChoice,
+    checked_workload,
+    gram_of,
+    written,
+)
+from sfumato.channels.searched.codec import Sets
+from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.tables import leading
 
-USUAL_OUTPUTS = 512  # four a cell, but no more than this unless asked for
-WORKLOADS: dict[str, Callable[[int], Floats]] = {
-    "ranges": optimising.ranges_gram,
-    "prefixes": optimising.prefixes_gram,
-    "cells": optimising.cells_gram,
-}
-OWN = "own"  # the name of a workload that was given as a matrix, once its sets are found
+USUAL_OUTPUTS = 512  # four per cell, but no more than this unless asked for
 
 _METHOD = 1  # raised when the descent changes, so that no older result is taken from the cache
 _LEAST_EPSILON, _MOST_EPSILON = Fraction(1, 20), Fraction(16)  # sets are searched between these
-_EVERY_CELL = 1e-3  # share of single cells in a workload given as a matrix
 
 
 @dataclass(frozen=True, slots=True)
-class Optimised(Choice):
+class Optimised(SearchedChoice):
     """Choose a channel made for a workload; it fits `Uniform` on up to 256 cells.
 
     Making a study finds the sets: seconds for 64 cells, a minute or two for 256. They are kept in
@@ -88,104 +87,83 @@ class Optimised(Choice):
     """
 
     id: ClassVar[str] = "optimised"
-    slow: ClassVar[bool] = True
+    table_type: ClassVar[type[Sets]] = Sets
     workload: str | ArrayLike = "ranges"
     outputs: int | None = None
     table: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Check what can be checked before the axis is known."""
-        object.__setattr__(self, "workload", _checked_workload(self.workload, self.table))
+        object.__setattr__(self, "workload", checked_workload(self.workload, self.table))
         if self.outputs is not None and (
             isinstance(self.outputs, bool)
             or not isinstance(self.outputs, int)
-            or not 2 <= self.outputs <= MOST_OUTPUTS
+            or not 2 <= self.outputs <= Sets.MOST_OUTPUTS
         ):
             raise StudyError(
-                f"outputs must be a whole number from 2 to {MOST_OUTPUTS}, got "
-                f"outputs={self.outputs!r}; leave it out for four a cell"
+                f"outputs must be a whole number from 2 to {Sets.MOST_OUTPUTS}, got "
+                f"outputs={self.outputs!r}; leave it out for four per cell"
             )
         if self.table is not None:
-            sets_from_text(self.table)
+            Sets.from_text(self.table)
 
     def misfit(self, metric: CellMetric) -> str | None:
         """It needs one ε for all pairs, and not too many cells."""
-        if not isinstance(metric, UniformMetric):
-            return needs_uniform(metric)
-        if metric.size > MOST_CELLS:
-            return _too_large(metric.size)
-        if self.table is not None:
-            cells = sets_from_text(self.table).members.shape[1]
-            if cells != metric.size:
-                return (
-                    f"its table is for {cells} cells and the axis has {metric.size}; make it anew"
-                )
-        elif not isinstance(self.workload, str):
-            columns = np.shape(self.workload)[1]
-            if columns != metric.size:
-                return (
-                    f"its workload has {columns} columns and the axis has {metric.size} cells; "
-                    "give one column a cell"
-                )
-        if self.table is None and self.outputs is not None and self.outputs < metric.size:
+        problem = (
+            needs_uniform(metric)
+            or self._too_large(metric.size)
+            or self._other_cells(metric.size, workload=self.workload)
+        )
+        if problem is None and self.table is None and 0 < (self.outputs or 0) < metric.size:
             return (
                 f"outputs must be at least the number of cells, {metric.size}, got "
-                f"outputs={self.outputs}; leave it out for four a cell"
+                f"outputs={self.outputs}; leave it out for four per cell"
             )
-        return None
+        return problem
 
-    def settled(
-        self, metric: CellMetric, *, progress: Callable[[float], None] | None = None
-    ) -> Optimised:
-        """The choice with its sets and weights: found now, or earlier on this machine.
+    def _too_large(self, size: int) -> str | None:
+        """Beyond 256 cells the descent would take hours."""
+        if size <= Sets.MOST_CELLS:
+            return None
+        return (
+            f"finding its sets takes time with the cube of the cells, and {size} are more than the "
+            f"limit of {Sets.MOST_CELLS}. Use Comb() for ranges of up to 2,048 cells, "
+            "Hierarchical() of more, HRR() for single cells, or wider bins"
+        )
 
-        Raises:
-            TooLargeError: If there are more than 256 cells.
-        """
-        if isinstance(metric, UniformMetric) and metric.size > MOST_CELLS:
-            raise TooLargeError(f"Optimised does not fit this axis: {_too_large(metric.size)}")
-        if self.table is not None or self.misfit(metric) or not isinstance(metric, UniformMetric):
-            return self
-        epsilon = min(max(metric.epsilon, _LEAST_EPSILON), _MOST_EPSILON)
+    def _search_key(self, metric: CellMetric) -> Iterator[bytes]:
+        """The ε as far as it matters, the number of sets and the workload."""
+        epsilon, outputs, gram = self._problem(metric)
+        yield f"{_METHOD} {epsilon} {outputs} {gram.shape} ".encode()
+        yield np.ascontiguousarray(gram, dtype="<f8").tobytes()
+
+    def _search(self, metric: CellMetric, progress: Progress | None) -> Sets:
+        """Sets and weights by descent."""
+        epsilon, outputs, gram = self._problem(metric)
+        return descent.fit(gram, float(exp_floor(epsilon)), outputs, progress=progress)
+
+    def _with_table(self, metric: CellMetric, table: str) -> Optimised:
+        """This choice with its sets."""
+        return Optimised(self.workload if isinstance(self.workload, str) else OWN, table=table)
+
+    def _problem(self, metric: CellMetric) -> tuple[Fraction, int, Floats]:
+        """ε as far as it matters, the number of sets, and G of the workload."""
+        epsilon = metric.epsilon if isinstance(metric, UniformMetric) else _MOST_EPSILON
         count = self.outputs or min(4 * metric.size, max(USUAL_OUTPUTS, metric.size))
-        gram = self._gram(metric.size)
-        key = hashlib.sha256(f"{_METHOD} {epsilon} {count} {gram.shape} ".encode())
-        key.update(np.ascontiguousarray(gram, dtype="<f8").tobytes())
-        name = f"optimised-{key.hexdigest()[:40]}.txt"
-        text = cache.read(name)
-        if text is None or not _is_whole(text, metric.size):
-            found = optimising.fit(gram, float(exp_floor(epsilon)), count, progress=progress)
-            text = sets_to_text(found)
-            cache.keep(name, text)
-        workload = self.workload if isinstance(self.workload, str) else OWN
-        return Optimised(workload, table=text)
-
-    def _gram(self, size: int) -> Floats:
-        """WᵀW over the number of questions; with a few single cells where W is given."""
-        if isinstance(self.workload, str):
-            return WORKLOADS[self.workload](size)
-        matrix = np.asarray(self.workload, dtype=np.float64)
-        gram = matrix.T @ matrix / len(matrix)
-        # Every question may be asked later: none may be given up for those named here.
-        result: Floats = gram + _EVERY_CELL * np.trace(gram) / size * np.eye(size)
-        return result
+        within = min(max(epsilon, _LEAST_EPSILON), _MOST_EPSILON)
+        return within, count, gram_of(self.workload, metric.size)
 
     def bind(
-        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+        self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> OptimisedChannel:
         """Find the sets if need be, and count their words."""
-        choice = self.settled(metric)
-        problem = choice.misfit(metric)
-        if not isinstance(metric, UniformMetric) or rounded or problem or choice.table is None:
-            raise StudyError(f"Optimised does not fit this axis: {problem or 'it cannot round'}")
-        sets = sets_from_text(choice.table)
-        return OptimisedChannel(metric=metric, sets=sets, precision=precision)
+        sets = Sets.from_text(self._table_for(metric, resolution))
+        held = uniform_fitted(self, metric, resolution)
+        return OptimisedChannel(metric=held, sets=sets, precision=precision)
 
     def options(self) -> dict[str, Any]:
         """The workload, and the sets once they are found."""
-        found: dict[str, Any] = {"workload": self.workload}
-        if not isinstance(self.workload, str):
-            found["workload"] = np.asarray(self.workload).tolist()
+        found: dict[str, Any] = {"workload": written(self.workload)}
         if self.outputs is not None:
             found["outputs"] = self.outputs
         if self.table is not None:
@@ -197,7 +175,7 @@ class Optimised(Choice):
         """A short search; sets that nobody would choose, at several ε, and on a grid."""
         cells = np.arange(4)
         members = np.concatenate([np.eye(4) > 0, [cells > 0, cells < 2, cells % 2 > 0]])
-        given = sets_to_text(Sets(members, np.array([1.0, 2.0, 5.0, 9.0, 3.0, 1.0, 4.0])))
+        given = Sets(members, np.array([1.0, 2.0, 5.0, 9.0, 3.0, 1.0, 4.0])).to_text()
         return (
             *uniform_trials(cls("cells"), (3,)),
             *uniform_trials(cls(table=given), (4,), (2, 2)),
@@ -315,42 +293,3 @@ def _words(
     if min(blank) < 1 or max(blank) > odds * min(blank) or not any(gaps):
         return None
     return tuple(low), tuple(high), tuple(blank)
-
-
-def _is_whole(text: str, cells: int) -> bool:
-    """Whether a text from the cache can be used."""
-    try:
-        return bool(sets_from_text(text).members.shape[1] == cells)
-    except StudyError:
-        return False
-
-
-def _checked_workload(workload: Any, table: str | None) -> Any:
-    """A workload by name, or its weights as numbers."""
-    if isinstance(workload, str):
-        if workload not in WORKLOADS and not (workload == OWN and table is not None):
-            raise StudyError(
-                f"workload must be one of these or a matrix, got workload={workload!r}: "
-                f"{near(workload, WORKLOADS)}"
-            )
-        return workload
-    try:
-        matrix = np.asarray(workload, dtype=np.float64)
-    except (TypeError, ValueError):
-        matrix = np.zeros(0)
-    if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all() or not matrix.any():
-        raise StudyError(
-            "workload must be a matrix of finite weights, one row a question and one column a "
-            f"cell, not all zero, or one of {', '.join(map(repr, WORKLOADS))}; got shape "
-            f"{matrix.shape}"
-        )
-    return tuple(tuple(float(weight) for weight in row) for row in matrix)
-
-
-def _too_large(size: int) -> str:
-    """Why so many cells are too many, and what would do."""
-    return (
-        f"finding its sets takes time with the cube of the cells, and {size} are more than the "
-        f"limit of {MOST_CELLS}. Use Comb() for ranges of up to 2,048 cells, Hierarchical() of "
-        "more, HRR() for single cells, or wider bins"
-    )

@@ -19,16 +19,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import DENSE_CELLS, Cells, Floats, Outputs
-from sfumato.bitcolumns import BitColumns
-from sfumato.channels.base import Choice, SymbolChannel, needs_grid, needs_uniform
+from sfumato.channels.base import (
+    FEW_RATIOS,
+    Choice,
+    SymbolChannel,
+    as_symbols,
+    needs_grid,
+    needs_uniform,
+    uniform_fitted,
+)
+from sfumato.channels.odds import Findings
 from sfumato.channels.trees.tree import Levels, Tree, level_tuples
-from sfumato.errors import StudyError, TooLargeError
+from sfumato.errors import TooLargeError
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
@@ -52,15 +60,13 @@ class LevelsChoice(Choice):
         return None if metric.size <= MOST_CELLS else self._too_large(metric.size)
 
     def bind(
-        self, metric: CellMetric, *, precision: int = 64, rounded: bool = False
+        self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> LevelsChannel:
         """The channel of one ordered axis."""
-        if not isinstance(metric, UniformMetric) or rounded:
-            raise StudyError(
-                f"{type(self).__name__} does not fit this axis: "
-                f"{self.misfit(metric) or 'it cannot round'}"
-            )
-        return self.bind_grid(metric, (metric.size,), (True,), precision=precision)
+        if metric.size > MOST_CELLS:
+            raise TooLargeError(self._too_large(metric.size))
+        held = uniform_fitted(self, metric, resolution)
+        return self.bind_grid(held, (held.size,), (True,), precision=precision)
 
     @abstractmethod
     def bind_grid(
@@ -135,6 +141,7 @@ class LevelsChannel(SymbolChannel):
         level_words: Of 2^precision words, how many draw each level.
     """
 
+    most_ratios: ClassVar[int] = FEW_RATIOS
     parts: tuple[Level, ...]
     level_words: tuple[int, ...]
 
@@ -164,10 +171,24 @@ class LevelsChannel(SymbolChannel):
         """Some pair is told apart by all that the sharpest level claims."""
         return max(part.inner.tightness for part in self.parts)
 
+    def sampler_problems(self) -> Iterator[str]:
+        """Levels must be drawn with the chances shown, and every level's sampler be sound."""
+        if self._draw.weights != self.level_words:
+            yield "the sampler draws levels with other chances than the channel shows"
+        else:
+            yield from self._draw.problems()
+        for part in self.parts:
+            yield from part.inner.sampler_problems()
+
     def worst_ratio(self) -> Fraction | None:
         """That of the sharpest level: its chance is the same for all cells."""
         ratios = [part.inner.worst_ratio() for part in self.parts]
         return None if None in ratios else max(ratio for ratio in ratios if ratio is not None)
+
+    def check_structure(self, metric: CellMetric, found: Findings) -> None:
+        """The chance of a level is the same for all cells: its own odds are those of the report."""
+        for part in self.parts:
+            part.inner.check_structure(metric, found)
 
     def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
         """One word a person draws the level; then each level's people by their own channel."""
@@ -202,9 +223,7 @@ class LevelsChannel(SymbolChannel):
 
     def report_likelihood(self, outputs: Outputs) -> Floats:
         """Each report's by its own level."""
-        if isinstance(outputs, BitColumns):
-            raise TypeError("this channel puts out symbols")
-        symbols = np.asarray(outputs, dtype=np.int64)
+        symbols = as_symbols(outputs)
         level = np.searchsorted(self.starts, symbols, side="right") - 1
         result = np.empty((len(symbols), self.size))
         for number, part in enumerate(self.parts):

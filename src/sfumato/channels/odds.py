@@ -1,9 +1,14 @@
-"""Odds against their bounds: what is near is decided in integers, and the worst is remembered."""
+"""The exact check of a law against E: odds near their bound are decided in integers.
+
+Logarithms in floats only say which odds need a closer look. Whatever comes near its bound is
+decided in integers, against certified bounds of e^E, and the pair that spends most of its E is
+remembered.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
@@ -13,6 +18,7 @@ from numpy.typing import NDArray
 
 from sfumato.exact import at_most_exp, exp_bounds, log
 from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
 
 Method = Literal["all pairs, exactly", "by structure", "not checked"]
 
@@ -48,7 +54,17 @@ class Bound:
 
 @dataclass(slots=True)
 class Findings:
-    """The pair that spends most so far, and all that is wrong."""
+    """What a check has found so far.
+
+    Attributes:
+        spent: The largest share of its E that any pair spends.
+        pair: The two cells of that pair; None if no pair has a finite E.
+        log_ratio: Log odds of that pair's most telling output.
+        allowed: What these may be.
+        method: How it was checked.
+        pairs: Ordered pairs of cells that were compared, or that follow from those compared.
+        problems: All that is wrong, in words.
+    """
 
     spent: float = 0.0
     pair: tuple[int, int] | None = None
@@ -58,15 +74,32 @@ class Findings:
     pairs: int = 0
     problems: list[str] = field(default_factory=list)
 
+    def by_structure(self, pairs: int) -> None:
+        """Note that the check went by structure, over this many ordered pairs."""
+        self.method, self.pairs = "by structure", pairs
+
     def rough(self, pair: tuple[int, int], log_ratio: float, bound: Bound) -> None:
-        """Take odds that are certainly within their bound, to the accuracy of a float."""
+        """Take odds that are certainly within their bound, to the accuracy of a float.
+
+        Args:
+            pair: The two cells.
+            log_ratio: Their log odds.
+            bound: What the odds may be.
+        """
         share = math.expm1(log_ratio) / float(bound.e) if bound.linear else log_ratio / bound.log
         if share > self.spent or self.pair is None:
             self.pair, self.spent = pair, max(share, 0.0)
             self.log_ratio, self.allowed = max(log_ratio, 0.0), bound.log
 
     def exact(self, pair: tuple[int, int], more: int, less: int, bound: Bound) -> None:
-        """Take odds near or beyond their bound, and decide in integers."""
+        """Take odds near or beyond their bound, and decide in integers.
+
+        Args:
+            pair: The two cells.
+            more: Words of an output at the first cell.
+            less: Words of the same output at the second cell.
+            bound: What the odds more/less may be.
+        """
         ratio = Fraction(more, less) if less else None
         share = math.inf if ratio is None else bound.share(ratio)
         if bound.allows(more, less):
@@ -84,9 +117,34 @@ class Findings:
             self.log_ratio = math.inf if ratio is None else log(ratio)
 
 
+def row_problems(rows: Sequence[Sequence[int]], total: int, size: int) -> Iterator[str]:
+    """What keeps words from being a law: a missing or negative entry, or a row of another sum.
+
+    Args:
+        rows: Words, one row per cell and one column per output.
+        total: What every row must sum to.
+        size: The number of cells.
+    """
+    if len(rows) != size:
+        yield f"the table has {len(rows)} rows for {size} cells"
+    for x, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            yield f"the row of cell {x} has {len(row)} outputs, the first has {len(rows[0])}"
+        if min(row) < 0:
+            yield f"the row of cell {x} has a negative number of words"
+        if sum(row) != total:
+            yield f"the row of cell {x} sums to {sum(row)} words, not to {total}"
+
+
 def compare_all(rows: Sequence[Sequence[int]], metric: CellMetric, found: Findings) -> None:
-    """Every ordered pair of cells, every output."""
-    law = Law(rows)
+    """Compare every ordered pair of cells, output by output.
+
+    Args:
+        rows: Words, one row per cell and one column per output.
+        metric: E between cells.
+        found: What is found is added here.
+    """
+    law = _Law(rows)
     for x in range(metric.size):
         limited = {
             y: Bound(e)
@@ -98,12 +156,32 @@ def compare_all(rows: Sequence[Sequence[int]], metric: CellMetric, found: Findin
             law.compare(x, list(limited), list(limited.values()), found)
 
 
-class Law:
+def compare_grid_points(
+    rows: Sequence[Sequence[int]], metric: LineMetric | CappedLineMetric, found: Findings
+) -> None:
+    """Compare neighbouring grid points behind stochastic rounding, whose odds may be 1 + E.
+
+    Args:
+        rows: Words, one row per grid point and one column per output.
+        metric: E between grid points.
+        found: What is found is added here.
+    """
+    found.method = "by structure"
+    law = _Law(rows)
+    for x, step in enumerate(metric.steps):
+        law.compare(x, [x + 1], [Bound(step, linear=True)], found)
+        law.compare(x + 1, [x], [Bound(step, linear=True)], found)
+    if isinstance(metric, CappedLineMetric):
+        # Between grid points chances are averages: the cap on grid points is one on all.
+        compare_all(rows, metric, found)
+
+
+class _Law:
     """A table of words, and their logarithms with the most these can err."""
 
     def __init__(self, rows: Sequence[Sequence[int]]) -> None:
         self.rows = rows
-        self.logs, self.slack = logs_of(rows)
+        self.logs, self.slack = _logs_of(rows)
         self.has_zeros = bool(np.isneginf(self.logs).any())
 
     def compare(
@@ -129,7 +207,30 @@ class Law:
             found.exact((x, y), more, less, bound)
 
 
-def logs_of(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.float64], float]:
+def compare_consecutive(
+    words: Sequence[int], cell: Callable[[int], int], bound: Bound, found: Findings
+) -> None:
+    """Compare each of some words with the next, where that is what the next cell has of an output.
+
+    Args:
+        words: Words of one output at consecutive cells, in either direction.
+        cell: The lower of the two cells, given the place of the first word.
+        bound: What the odds of neighbours may be.
+        found: What is found is added here.
+    """
+    (logs,), slack = _logs_of([words])
+    with np.errstate(invalid="ignore"):
+        gap = np.nan_to_num(np.abs(np.diff(logs)), nan=0.0, posinf=math.inf)
+    limit = bound.log * (1 - 2.0**-50) - slack
+    for k in np.flatnonzero(gap > limit).tolist():
+        more, less = max(words[k : k + 2]), min(words[k : k + 2])
+        found.exact((cell(k), cell(k) + 1), more, less, bound)
+    if gap.size and not np.any(gap > limit):
+        k = int(gap.argmax())
+        found.rough((cell(k), cell(k) + 1), float(gap[k]), bound)
+
+
+def _logs_of(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.float64], float]:
     """Logarithms of words of any number, and the most that a difference of two can err.
 
     Reading a number as a float, its logarithm (with ln 2 times the exponent added beyond 2^1024)

@@ -1,8 +1,8 @@
-"""Two-sided geometric noise: its table in words, and its blur and their inverses along an axis."""
+"""Two-sided geometric noise: its table in words, its blur along an axis and their inverses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
@@ -10,7 +10,9 @@ from itertools import accumulate
 import numpy as np
 
 from sfumato.arrays import Floats
+from sfumato.channels.odds import Bound, Findings, compare_consecutive
 from sfumato.errors import StudyError
+from sfumato.randomness.tables import WordTable
 
 
 def sharpened(weights: Floats, alpha: float) -> Floats:
@@ -90,6 +92,60 @@ def worst_neighbours(half: Sequence[int]) -> Fraction:
     return worst
 
 
+def table_problems(table: WordTable, size: int, fixed: int, precision: int) -> Iterator[str]:
+    """What is wrong with a table of noise −(size−1)..size−1, followed by fixed outputs.
+
+    Args:
+        table: The sampler.
+        size: The number of cells.
+        fixed: How many outcomes follow the noise.
+        precision: What the channel says of its words.
+    """
+    noise = table.weights[: 2 * size - 1]
+    if len(table.weights) != 2 * size - 1 + fixed or table.precision != precision:
+        yield "the noise table has another size or precision than the channel"
+    elif noise != noise[::-1]:
+        yield "the noise table is not the same on both sides"
+    else:
+        yield from table.problems()
+
+
+def law_problems(
+    rows: Sequence[Sequence[int]], noise: Sequence[int], fixed: Sequence[int]
+) -> Iterator[str]:
+    """Which rows are not the noise moved to the cell and clamped, with the fixed words added.
+
+    Args:
+        rows: The law that the channel shows.
+        noise: Words of noise −(size−1)..size−1.
+        fixed: Words that put out 0..size−1 whatever the cell.
+    """
+    last = len(fixed) - 1
+    for x, row in enumerate(rows):
+        drawn = list(noise[last - x : 2 * last - x + 1])
+        drawn[0] += sum(noise[: last - x])
+        drawn[-1] += sum(noise[2 * last - x + 1 :])
+        if [a + b for a, b in zip(drawn, fixed, strict=True)] != list(row):
+            yield f"the row of cell {x} is not the noise table moved and clamped"
+
+
+def check_neighbours(noise: Sequence[int], bound: Bound, found: Findings) -> None:
+    """Check neighbouring cells: their weights decide inside, their tails at the two ends.
+
+    Args:
+        noise: Words of −(size−1)..size−1.
+        bound: What the odds of neighbours may be.
+        found: What is found is added here.
+    """
+    size = (len(noise) + 1) // 2
+    # The last weight on either side is a tail, and never stands for a single output inside.
+    compare_consecutive(noise[1:-1], lambda k: max(0, size - 2 - k), bound, found)
+    below = list(accumulate(noise[:size]))[::-1]  # P(0 | x), x = 0, 1, …
+    compare_consecutive(below, lambda k: k, bound, found)
+    above = list(accumulate(noise[: size - 2 : -1]))  # P(size−1 | x), x = 0, 1, …
+    compare_consecutive(above, lambda k: k, bound, found)
+
+
 @lru_cache(maxsize=256)
 def noise_words(odds: Fraction, reach: int, total: int) -> tuple[int, ...]:
     """Words for noise 0, 1, …, reach on one side, the last including the tail.
@@ -97,6 +153,11 @@ def noise_words(odds: Fraction, reach: int, total: int) -> tuple[int, ...]:
     Both sides together, zero counted once, use all words, an even number. Neighbouring weights, and
     neighbouring tails, differ by at most the given odds; see "Exactness" in the documentation for
     the proof.
+
+    Args:
+        odds: The largest ratio of neighbours.
+        reach: The largest noise.
+        total: How many words there are.
     """
     centre = _largest_centre(odds, reach, total)
     half = _half(odds, reach, centre)
