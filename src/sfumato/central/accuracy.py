@@ -1,8 +1,8 @@
-"""What the theorems of Kamalaruban et al. 2020 promise of each central mechanism, as functions.
+"""Error bounds of central mechanisms: the theorems of Kamalaruban et al. 2020 as functions.
 
 They are stated for answers c·q′ with |q′_i − q′_j| ≤ d(i, j); c is the scale of the noise, the
 inverse of a rate. `misfit` is how far c·q′ may be from the question q, and 0 where they agree. A
-bound holds for every table of n people; what a mechanism really does is often far better.
+bound holds for every table of n people; actual errors are often far smaller.
 """
 
 from __future__ import annotations
@@ -56,6 +56,12 @@ def laplace_norm_error(scales: ArrayLike, n: int, misfit: ArrayLike = 0.0, p: fl
     E‖Y‖_1 is ‖c‖_1; for p = 2 it is bounded by √2·‖c‖_2, for p = ∞ by the largest c times
     1 + 1/2 + … + 1/K, which is what K equal scales have.
 
+    Args:
+        scales: The scale c_k of every query's noise.
+        n: Number of people.
+        misfit: The entries of c⊙Q′ − Q.
+        p: Which norm: 1, 2 or infinity.
+
     Example:
         >>> laplace_norm_error([2.0, 1.0], 100), laplace_norm_error([2.0, 2.0], 100, p=math.inf)
         (3.0, 3.0)
@@ -76,6 +82,12 @@ def laplace_largest_error(
 ) -> float:
     """Theorem 2.3: with chance 1 − δ, ‖Z − Qx‖_∞ ≤ n·‖c⊙Q′ − Q‖_∞ + ln(K/δ)·‖c‖_∞.
 
+    Args:
+        scales: The scale c_k of every query's noise.
+        n: Number of people.
+        misfit: The entries of c⊙Q′ − Q.
+        delta: The chance that the bound fails.
+
     Example:
         >>> round(laplace_largest_error([2.0, 1.0], 100, delta=0.05), 3)
         7.378
@@ -86,17 +98,33 @@ def laplace_largest_error(
 
 
 def mean_squared_error(scales: ArrayLike, misfit: ArrayLike = 0.0) -> float:
-    """Theorem 11.1: the same for averages over rows; `misfit` of the worst row."""
+    """Theorem 11.1: Theorem 2.1 for averages over people.
+
+    Args:
+        scales: The scale of every average's noise.
+        misfit: The entries of c⊙Q′ − Q for the worst person.
+    """
     return laplace_squared_error(scales, 1, misfit)
 
 
 def mean_norm_error(scales: ArrayLike, misfit: ArrayLike = 0.0, p: float = 1) -> float:
-    """Theorem 11.2: the same for averages over rows; `misfit` of the worst row."""
+    """Theorem 11.2: Theorem 2.2 for averages over people.
+
+    Args:
+        scales: The scale of every average's noise.
+        misfit: The entries of c⊙Q′ − Q for the worst person.
+        p: Which norm: 1, 2 or infinity.
+    """
     return laplace_norm_error(scales, 1, misfit, p)
 
 
 def mean_largest_error(scales: ArrayLike, misfit: ArrayLike = 0.0, *, delta: float) -> float:
-    """Theorem 11.3: the same for averages over rows; `misfit` of the worst row.
+    """Theorem 11.3: Theorem 2.3 for averages over people.
+
+    Args:
+        scales: The scale of every average's noise.
+        misfit: The entries of c⊙Q′ − Q for the worst person.
+        delta: The chance that the bound fails.
 
     Example:
         >>> round(mean_largest_error([0.02], delta=0.05), 4)
@@ -153,6 +181,10 @@ def small_database_size(questions: int, alpha: float) -> int:
 
     For a single question log 2 takes the place of log 1, for which nothing is promised.
 
+    Args:
+        questions: |Q|.
+        alpha: The precision α.
+
     Example:
         >>> small_database_size(100, 0.5)
         19
@@ -202,6 +234,14 @@ def small_database_largest_error(
 
     It is meant for α = (cγ/n)^(1/3) ≤ 1, and says nothing beyond n otherwise.
 
+    Args:
+        n: Number of people.
+        cells: N.
+        questions: |Q|.
+        c: The scale: 1/c is the largest rate that any question could have alone.
+        beta: The chance that the bound fails.
+        misfit: max ‖q − c·q′‖_∞.
+
     Example:
         >>> round(small_database_largest_error(10**6, 4, 10, 1.0, beta=0.05))
         39802
@@ -211,7 +251,12 @@ def small_database_largest_error(
 
 
 def multiplicative_weights_chance(questions: int, rounds: int) -> float:
-    """Theorem 8: the chance 1 − 2T/|Q| with which its bound holds."""
+    """Theorem 8: the chance 1 − 2T/|Q| with which its bound holds.
+
+    Args:
+        questions: |Q|.
+        rounds: T.
+    """
     return max(0.0, 1 - 2 * rounds / questions)
 
 
@@ -259,6 +304,12 @@ def multiplicative_weights_rounds(n: int, cells: int, questions: int, c: float) 
     """The number of rounds T that balances both terms of Theorem 8, at least 1.
 
     2n·√(log N/T) = 10·T·c·log|Q| at T = (n·√log N/(5c·log|Q|))^(2/3).
+
+    Args:
+        n: Number of people.
+        cells: N.
+        questions: |Q|.
+        c: The scale: 1/c is the largest rate that any question could have alone.
 
     Example:
         >>> multiplicative_weights_rounds(10**6, 1000, 100, 10.0)

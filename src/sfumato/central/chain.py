@@ -1,4 +1,4 @@
-"""Files that only grow: every event sealed with the digest of all before it, one writer a time."""
+"""Append-only files: each event carries a digest of all before it; one writer at a time."""
 
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ def start(head: Mapping[str, Any]) -> str:
 def seal(last: str, event: Mapping[str, Any]) -> dict[str, Any]:
     """An event with its digest.
 
+    Args:
+        last: The digest of what came before.
+        event: The event.
+
     Example:
         >>> event = seal(start({"total": 1}), {"id": 1})
         >>> verified({"total": 1, "events": [event], "last": event["digest"]})
@@ -56,10 +60,14 @@ def verified(document: Mapping[str, Any]) -> bool:
 
 @contextmanager
 def locked(file: Path, *, wait: float | None = None) -> Iterator[None]:
-    """Hold the lock of a file: the system's own, on an empty file beside it that stays there.
+    """Hold the lock of a file: the operating system's own, on an empty file beside it.
 
-    The system frees it when its holder ends, however that ends. Threads of one process exclude each
-    other too, and who holds it is refused like all others when asking again.
+    The system frees the lock when its holder ends, in whatever way. The empty file stays. Threads
+    of one process exclude each other too, and a holder that asks again is refused like any other.
+
+    Args:
+        file: The file to be written.
+        wait: Seconds to wait for another holder; left out, `WAIT_SECONDS`.
 
     Raises:
         LedgerError: If someone else holds it for too long, or if it cannot be had at all.
@@ -96,7 +104,7 @@ def locked(file: Path, *, wait: float | None = None) -> Iterator[None]:
 
 
 def _mode(folder: Path) -> int:
-    """For those who may write in the folder: to read a file is enough to hold its lock."""
+    """The lock file's mode: whoever may write in the folder may open it, and so hold the lock."""
     writers = folder.stat().st_mode & 0o022
     return 0o600 | writers | writers << 1
 

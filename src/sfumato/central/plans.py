@@ -1,4 +1,4 @@
-"""Which release to make: every mechanism and strategy side by side, before anything is spent."""
+"""Plans of releases: mechanisms and strategies compared before anything is spent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ THEMSELVES = "the questions themselves"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseOption:
-    """What to expect of one way to make a release.
+    """The error to expect of one way to make a release.
 
     Attributes:
         name: The mechanism and strategy in words.
@@ -63,6 +63,14 @@ class ReleaseOption:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasePlan:
     """Ways to answer the same questions at the same cost, the best first.
+
+    Attributes:
+        study: Name of the study.
+        questions: How many questions there are.
+        n: Number of people.
+        spend: What the release may spend, in words.
+        level: Share of intervals that hold the truth.
+        options: The ways, those with the least error first.
 
     Example:
         >>> import sfumato as sf
@@ -153,7 +161,7 @@ def plan(
         progress: Called with the share done.
 
     Returns:
-        The options, those with the least error first; what cannot be done says why.
+        The options, those with the least error first; those that cannot be done say why.
     """
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
         raise StudyError(f"n must be a whole number of people of at least 1, got n={n!r}")
@@ -177,7 +185,12 @@ def plan(
 
 
 def candidates(questions: Any, level: float = 0.95) -> dict[str, Mechanism]:
-    """Every mechanism that may answer, by name."""
+    """Every mechanism that may answer, by name.
+
+    Args:
+        questions: In the study's own language, or a workload.
+        level: Share of intervals that hold the truth.
+    """
     found: dict[str, Mechanism] = {
         f"Laplace, {THEMSELVES}{said}": Laplace(
             questions, QUESTIONS, allocation=allocation, level=level

@@ -28,6 +28,7 @@ from sfumato.text import format_to, text_table
 FORMAT = 1
 KIND = "sfumato release"
 _SHOWN = 30
+_KEPT = ("study", "fingerprint", "entry", "time", "mechanism", "spent", "secure", "details")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -64,7 +65,7 @@ class Release:
         return len(self.answers)
 
     def __getitem__(self, question: str | int) -> Answer:
-        """One answer, by the question's own words or its place."""
+        """One answer, by the question's own words or its number."""
         labels = self.answers.all_labels[0]
         if isinstance(question, str):
             if question not in labels:
@@ -183,11 +184,8 @@ class Release:
 
 
 def _error(answer: Answer) -> float:
-    """To what an answer is rounded: its standard error, or half its interval."""
+    """The error that decides an answer's digits: its standard error, or half its interval."""
     return (answer.high - answer.low) / 2 if math.isnan(answer.stderr) else answer.stderr
-
-
-_KEPT = ("study", "fingerprint", "entry", "time", "mechanism", "spent", "secure", "details")
 
 
 def release(
@@ -200,13 +198,13 @@ def release(
 ) -> Release:
     """Answer questions about a table, at a cost that the ledger allows.
 
-    The order is fixed: what can be refused is refused, then the cost is entered in the ledger, then
-    the data are touched. Whatever happens after that, the cost is spent. Only the axes that the
-    questions are about are charged.
+    The order is fixed: first everything is checked, then the cost is entered in the ledger, then
+    the data are touched. From the moment it is entered, the cost is spent, whatever happens next.
+    Only the axes that the questions are about are charged.
 
     Guarantee:
-        Among tables of so many people that differ in one person's record, from i to j, the odds of
-        any release change by at most e^d(i, j), d being what was spent.
+        Among tables of the same number of people that differ in one person's record, from i to j,
+        the odds of any release change by at most e^d(i, j), where d is what was spent.
 
     Args:
         data: The table.
@@ -217,7 +215,7 @@ def release(
 
     Raises:
         LedgerError: If too little is left; nothing is spent then.
-        StudyError: If the questions cannot be answered so; nothing is spent then.
+        StudyError: If the questions cannot be answered at this cost; nothing is spent then.
         MismatchError: If the ledger is that of another study.
 
     Example:
