@@ -1,4 +1,4 @@
-"""What exact tests of central mechanisms share: all tables of few people, and exact laws."""
+"""What tests of the central model share: studies, all tables of few people, and exact laws."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
+from sfumato.central.data import Data
+from sfumato.central.ledger import Ledger
+from sfumato.central.measurements import Measurements
 from sfumato.central.small_database import small_databases
 from sfumato.central.space import Space
 from sfumato.exact import at_most_exp, exp_bounds
@@ -19,6 +24,58 @@ Counts = NDArray[np.int64]
 Law = list[tuple[Fraction, Fraction]]
 
 _BITS = 256
+
+LABELS = ["a", "b", "c", "d"]
+
+
+def one_axis(protect: Any, *, ordered: bool = False) -> sf.Study:
+    """One axis of four labels, or of five numbers."""
+    if ordered:
+        return sf.Study("one", [sf.integers("x", 0, 4, protect=protect)])
+    return sf.Study("one", [sf.categories("x", LABELS, protect=protect)])
+
+
+def two_axes() -> sf.Study:
+    """An ordered axis and one without order."""
+    return sf.Study(
+        "two",
+        [
+            sf.integers("age", 0, 5, protect=sf.Distance("1/2")),
+            sf.categories("mode", ["car", "bus", "bike"], protect=sf.Uniform("3/4")),
+        ],
+    )
+
+
+UNEVEN = [[0 if i == j else 1 + (i + 2 * j) % 3 for j in range(4)] for i in range(4)]
+STUDIES = {
+    "distance": one_axis(sf.Distance("2/3"), ordered=True),
+    "capped": one_axis(sf.Distance("2/3", cap="3/2"), ordered=True),
+    "uniform": one_axis(sf.Uniform(1)),
+    "blocks": one_axis(sf.Blocks(1, [LABELS[:2], LABELS[2:]])),
+    "high-low": one_axis(sf.HighLow(1, sensitive=LABELS[:1])),
+    "matrix": one_axis(sf.Matrix(UNEVEN)),
+    "two": two_axes(),
+    "optional": sf.Study(
+        "optional",
+        [
+            sf.integers("age", 0, 3, protect=sf.Distance("1/2", no_answer=2), optional=True),
+            sf.categories("mode", ["car", "bus"], protect=sf.Uniform("3/4")),
+        ],
+    ),
+    "joint": sf.Study(
+        "joint", [sf.integers("x", 0, 3), sf.integers("y", 0, 1)], protect=sf.Uniform(1)
+    ),
+}
+
+SURVEY = sf.Study(
+    "two",
+    [
+        sf.integers("age", 0, 9, protect=sf.Distance("1/2")),
+        sf.categories("sex", ["f", "m"], protect=sf.Uniform(1)),
+    ],
+)
+JOINT = sf.Study("joint", [sf.integers("x", 0, 3), sf.integers("y", 0, 1)], protect=sf.Uniform(1))
+PEOPLE = Data(SURVEY, {"age": [1, 2, 3] * 10, "sex": ["f", "m", "m"] * 10})
 
 
 def line(size: int, epsilon: object, share: object = 1) -> Space:
@@ -35,7 +92,7 @@ def flat(size: int, epsilon: object, share: object = 1) -> Space:
 
 
 def tables(cells: int, people: int) -> list[Counts]:
-    """All histograms of so many people."""
+    """All histograms of a number of people."""
     return list(small_databases(cells, people))
 
 
@@ -85,3 +142,20 @@ def table_distances(space: Space, everyone: Sequence[Counts]) -> NDArray[np.floa
     for between in range(len(everyone)):
         found = np.minimum(found, found[:, [between]] + found[[between]])
     return found
+
+
+def told_apart(measured: Measurements, i: int, j: int) -> Fraction | None:
+    """Σ rate·|steps|: by how much a person who moves from i to j can change the odds, exactly."""
+    total = Fraction(0)
+    for k, rate in enumerate(measured.rates):
+        row = measured.lattice.row(k)
+        apart = abs(int(row[i]) - int(row[j]))
+        if apart and rate is None:
+            return None
+        total += (rate or Fraction(0)) * apart
+    return total
+
+
+def book(folder: Path, study: sf.Study = SURVEY) -> Ledger:
+    """A new ledger."""
+    return Ledger.create(folder / "a.ledger", study)

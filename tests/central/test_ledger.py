@@ -10,76 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers_central import JOINT, PEOPLE, SURVEY, book
 
 import sfumato as sf
 from sfumato import central
 from sfumato.central import chain
-from sfumato.central.spend import Spend, scaled_metric, worst_share
-from sfumato.metrics.base import Metric
-from sfumato.metrics.cells import CellMetric
-from sfumato.metrics.distance import LineMetric
-from sfumato.metrics.uniform import UniformMetric
-
-LABELS = [f"c{k}" for k in range(5)]
-
-
-def bound(protect: Metric) -> CellMetric:
-    """A statement as E between five cells."""
-    if isinstance(protect, sf.Distance):
-        return sf.integers("x", 0, 4, protect=protect).metric()
-    return sf.categories("x", LABELS, protect=protect).metric()
-
-
-METRICS: dict[str, CellMetric] = {
-    "line": LineMetric.equal(Fraction(1, 3), 5),
-    "uneven": LineMetric([Fraction(1, 2), Fraction(1, 7), Fraction(3), Fraction(1, 5)]),
-    "capped": bound(sf.Distance("1/2", cap="6/5")),
-    "uniform": UniformMetric(Fraction(2, 3), 5),
-    "blocks": bound(sf.Blocks(1, [LABELS[:2], LABELS[2:]])),
-    "high-low": bound(sf.HighLow(1, sensitive=LABELS[:2])),
-    "matrix": bound(
-        sf.Matrix([[0 if i == j else 1 + (i + 2 * j) % 3 for j in range(5)] for i in range(5)])
-    ),
-    "downhill": bound(
-        sf.Matrix([[0 if i == j else 2 + (i > j) for j in range(5)] for i in range(5)])
-    ),
-    "zero": UniformMetric(Fraction(0), 5),
-}
-
-
-def by_hand(parts: list[CellMetric], whole: CellMetric) -> Fraction | None:
-    """The worst share over all ordered pairs."""
-    worst = Fraction(0)
-    for i in range(whole.size):
-        for j in range(whole.size):
-            limit = whole.exact(i, j)
-            spent = [part.exact(i, j) for part in parts]
-            if i == j or limit is None:
-                continue
-            if any(e is None for e in spent):
-                return None
-            worst = max(worst, sum((e for e in spent if e is not None), Fraction(0)) / limit)
-    return worst
-
-
-@pytest.mark.parametrize("whole", [name for name in METRICS if name != "zero"])
-@pytest.mark.parametrize("first", METRICS)
-@pytest.mark.parametrize("second", METRICS)
-def test_the_worst_pair_is_found_whatever_the_metrics_are(
-    whole: str, first: str, second: str
-) -> None:
-    parts = [METRICS[first], METRICS[second]]
-    assert worst_share(parts, METRICS[whole]) == by_hand(parts, METRICS[whole])
-
-
-@pytest.mark.parametrize("name", [name for name in METRICS if name != "zero"])
-def test_a_scaled_metric_has_every_distance_times_the_factor(name: str) -> None:
-    metric, factor = METRICS[name], Fraction(3, 7)
-    times = scaled_metric(metric, factor)
-    for i in range(5):
-        for j in range(5):
-            e = metric.exact(i, j)
-            assert times.exact(i, j) == (None if e is None else e * factor)
+from sfumato.central.chain import locked
+from sfumato.central.laplace import Laplace
+from sfumato.central.ledger import Ledger
+from sfumato.central.space import Space
+from sfumato.central.spend import Spend
+from sfumato.errors import SfumatoError, StudyError
 
 
 @pytest.fixture
@@ -100,6 +41,88 @@ def ledger(tmp_path: Path, study: sf.Study) -> central.Ledger:
 
 def reserve(ledger: central.Ledger, spend: Any) -> central.Entry:
     return ledger.reserve(spend, mechanism="a test", people=10)
+
+
+def edit(change: Callable[[dict[str, Any]], object]) -> Callable[[str], str]:
+    def edited(text: str) -> str:
+        document = json.loads(text)
+        change(document)
+        return json.dumps(document)
+
+    return edited
+
+
+class TestLedgersStayReadable:
+    @pytest.mark.parametrize(
+        "spend",
+        [
+            Spend(Fraction(-3)),
+            Spend(Fraction(0)),
+            Spend(None, (("nobody", Fraction(1, 4)),)),
+            Spend(None, (("age", Fraction(-1, 4)),)),
+        ],
+    )
+    def test_a_spend_made_by_hand_is_read_like_all_others(
+        self, tmp_path: Path, spend: Spend
+    ) -> None:
+        ledger = book(tmp_path)
+        with pytest.raises(StudyError, match=r"positive|no axis"):
+            ledger.reserve(spend, mechanism="by hand", people=30)
+        with pytest.raises(StudyError, match=r"positive|no axis"):
+            Space(SURVEY, spend)
+        assert Ledger.load(ledger.path).remaining == 1
+
+    def test_axes_of_whole_records_are_no_way_around_the_ledger(self, tmp_path: Path) -> None:
+        spend = Spend(None, (("x", Fraction(1)), ("y", Fraction(1))))
+        with pytest.raises(StudyError, match="one guarantee for whole records"):
+            Space(JOINT, spend)
+        with pytest.raises(StudyError, match="one guarantee for whole records"):
+            book(tmp_path, JOINT).reserve(spend, mechanism="by hand", people=30)
+
+    def test_a_release_that_learns_nothing_costs_nothing(self, tmp_path: Path) -> None:
+        ledger = book(tmp_path)
+        made = sf.central.release(PEOPLE, Laplace("total"), spend={"sex": "1/4"}, ledger=ledger)
+        assert made.answers.values.tolist() == [30.0]
+        assert made.spent == "nothing"
+        assert Ledger.load(ledger.path).used() == {"age": 0, "sex": 0}
+
+    def test_what_cannot_be_read_back_is_not_written(self, tmp_path: Path) -> None:
+        class Own(sf.Uniform):
+            def to_dict(self) -> dict[str, Any]:
+                return {"kind": "nobody knows"}
+
+        ledger = book(tmp_path)
+        before = ledger.path.read_bytes()
+        with pytest.raises(SfumatoError):
+            ledger.reserve({"sex": Own("1/4")}, mechanism="own", people=30)
+        assert ledger.path.read_bytes() == before
+        assert not ledger.entries
+        ledger.reserve("1/4", mechanism="after it", people=30)
+        assert Ledger.load(ledger.path).remaining == Fraction(3, 4)
+
+    def test_a_link_leads_to_one_ledger(self, tmp_path: Path) -> None:
+        ledger = book(tmp_path)
+        link = tmp_path / "link.ledger"
+        link.symlink_to(ledger.path)
+        other = Ledger.load(link)
+        other.reserve("3/4", mechanism="by the link", people=30)
+        assert link.is_symlink()
+        with pytest.raises(SfumatoError, match="1/4 of E left"):
+            ledger.reserve("1/2", mechanism="by the name", people=30)
+
+    def test_a_link_is_locked_with_its_ledger(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ledger = book(tmp_path)
+        link = tmp_path / "link.ledger"
+        link.symlink_to(ledger.path)
+        monkeypatch.setattr("sfumato.central.chain.WAIT_SECONDS", 0.0)
+        late = r"another writer has held '.*/a\.ledger\.lock'"
+        with locked(ledger.path), pytest.raises(SfumatoError, match=late):
+            Ledger.load(link).reserve("1/4", mechanism="late", people=30)
+        with locked(link), pytest.raises(SfumatoError, match=late):
+            ledger.reserve("1/4", mechanism="late", people=30)
+        assert not (tmp_path / "link.ledger.lock").exists()
 
 
 def test_three_thirds_are_exactly_one_and_not_a_hair_more(ledger: central.Ledger) -> None:
@@ -159,27 +182,6 @@ def test_whole_records_have_one_account(tmp_path: Path) -> None:
     assert ledger.left() == {"records": Fraction(3, 4)}
     with pytest.raises(sf.StudyError, match="one guarantee for whole records"):
         reserve(ledger, {"age": "1/4"})
-
-
-@pytest.mark.parametrize(
-    ("spend", "words"),
-    [
-        (0, "spend must be positive"),
-        ("-1/4", "spend must be positive"),
-        ("lots", "spend must be positive"),
-        (float("nan"), "spend must be positive"),
-        ({}, "must name an axis"),
-        ({"agee": "1/4"}, "did you mean 'age'"),
-        ({"age": 0}, "spend on 'age' must be positive"),
-        ({"mode": sf.Distance(1)}, "spend on axis 'mode'.*categories have none"),
-    ],
-)
-def test_a_spend_that_makes_no_sense_is_refused(
-    ledger: central.Ledger, spend: Any, words: str
-) -> None:
-    with pytest.raises(sf.StudyError, match=words):
-        reserve(ledger, spend)
-    assert ledger.entries == ()
 
 
 def test_a_refused_release_leaves_the_file_as_it_was(ledger: central.Ledger) -> None:
@@ -244,15 +246,6 @@ def test_a_file_reads_back_as_it_was(ledger: central.Ledger) -> None:
     assert again.left() == ledger.left()
     for entry in again.entries:
         assert Spend.from_dict(entry.spend.to_dict(), again.study) == entry.spend
-
-
-def edit(change: Callable[[dict[str, Any]], object]) -> Callable[[str], str]:
-    def edited(text: str) -> str:
-        document = json.loads(text)
-        change(document)
-        return json.dumps(document)
-
-    return edited
 
 
 @pytest.mark.parametrize(
@@ -320,9 +313,3 @@ def test_the_ledger_says_in_words_what_is_spent_and_left(ledger: central.Ledger)
     document = json.loads(json.dumps(ledger.to_dict()))
     assert document["used"] == {"age": 0.25, "mode": 0.75}
     assert document["entries"][1]["spend"] == {"axes": {"mode": 0.5}}
-
-
-def test_a_line_of_many_cells_is_compared_without_a_table() -> None:
-    large = LineMetric.equal(Fraction(1), 1 << 22)
-    parts: list[CellMetric] = [LineMetric.equal(Fraction(1, 4), 1 << 22)]
-    assert worst_share([*parts, UniformMetric(Fraction(1, 8), 1 << 22)], large) == Fraction(3, 8)

@@ -24,12 +24,63 @@ from sfumato.randomness.bits import SeededBits
 
 Floats = NDArray[np.float64]
 
+
 ROWS = sf.questions.Given([[1, 0, 0], [1, 1, 0], [0, 0.5, 0.25], [0, 0, 3]])
+
+
 SPACES = {"flat": flat(3, 1), "line": line(3, 0.5, "1/3"), "weak": line(3, 4)}
 
 
 def prepared_for(space: Space, n: int = 4, rounds: int = 2, **options: Any) -> PreparedMWEM:
     return MWEM(ROWS, rounds, **options).prepare(space, n)
+
+
+class Tape:
+    """Stands in for the samplers: writes down what is asked of them, and gives chosen outcomes."""
+
+    def __init__(self, outcomes: list[int], noises: list[int]) -> None:
+        self.outcomes, self.noises = outcomes, [*noises, 0]
+        self.rates: list[tuple[str, Fraction]] = []
+        self.scores: list[list[int]] = []
+
+    def choose(self, scores: Any, unit: Fraction, bits: Any) -> int:
+        self.rates.append(("choose", unit))
+        self.scores.append(np.asarray(scores).tolist())
+        return self.outcomes[len(self.scores) - 1]
+
+    def noise(self, rate: Fraction, count: int, bits: Any) -> NDArray[np.int64]:
+        assert count == 1
+        self.rates.append(("noise", rate))
+        return np.array([self.noises.pop(0)])
+
+
+def by_hand(rows: Floats, n: int, learnt: list[tuple[int, float]]) -> Floats:
+    """Algorithm 2 with the correction, in as few words as possible: the average over t < T."""
+    y = np.full(rows.shape[1], n / rows.shape[1])
+    total = np.zeros_like(y)
+    size = np.abs(rows).max()
+    for question, m in learnt:
+        total += y
+        q = rows[question] / size
+        y = y * np.exp(q * (m / size - q @ y) / (2 * n))
+        y *= n / y.sum()
+    return np.asarray(total / len(learnt))
+
+
+# Accuracy
+
+
+def ages() -> tuple[Space, Counts, Any]:
+    study = sf.Study("ages", [sf.integers("age", 0, 31, protect=sf.Distance(0.5))])
+    rng = np.random.default_rng(7)
+    people = np.clip(rng.normal(10, 4, 5_000), 0, 31).astype(int)
+    return Space(study), np.bincount(people, minlength=32), "ranges of age"
+
+
+@pytest.mark.parametrize("rounds", [2.5, "3", True, 0, 1001])
+def test_rounds_are_whole(rounds: Any) -> None:
+    with pytest.raises(StudyError, match="rounds must be a whole number from 1 to 1000"):
+        MWEM("identity", rounds)
 
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES.keys())
@@ -82,25 +133,6 @@ def test_questions_spend_all_that_they_may() -> None:
         assert all(t == share for t in tight) == (variant == "replayed")
 
 
-class Tape:
-    """Stands in for the samplers: writes down what is asked of them, and gives chosen outcomes."""
-
-    def __init__(self, outcomes: list[int], noises: list[int]) -> None:
-        self.outcomes, self.noises = outcomes, [*noises, 0]
-        self.rates: list[tuple[str, Fraction]] = []
-        self.scores: list[list[int]] = []
-
-    def choose(self, scores: Any, unit: Fraction, bits: Any) -> int:
-        self.rates.append(("choose", unit))
-        self.scores.append(np.asarray(scores).tolist())
-        return self.outcomes[len(self.scores) - 1]
-
-    def noise(self, rate: Fraction, count: int, bits: Any) -> NDArray[np.int64]:
-        assert count == 1
-        self.rates.append(("noise", rate))
-        return np.array([self.noises.pop(0)])
-
-
 @pytest.mark.parametrize("variant", ["published", "replayed"])
 def test_nothing_but_the_draws_depends_on_the_table(
     variant: Any, monkeypatch: pytest.MonkeyPatch
@@ -133,19 +165,6 @@ def test_nothing_but_the_draws_depends_on_the_table(
     assert first[1].scores != second[1].scores
 
 
-def by_hand(rows: Floats, n: int, learnt: list[tuple[int, float]]) -> Floats:
-    """Algorithm 2 with the correction, in as few words as possible: the average over t < T."""
-    y = np.full(rows.shape[1], n / rows.shape[1])
-    total = np.zeros_like(y)
-    size = np.abs(rows).max()
-    for question, m in learnt:
-        total += y
-        q = rows[question] / size
-        y = y * np.exp(q * (m / size - q @ y) / (2 * n))
-        y *= n / y.sum()
-    return np.asarray(total / len(learnt))
-
-
 @pytest.mark.parametrize("epsilon", ["1/10", "1", "10"])
 def test_the_update_is_the_corrected_one_and_does_not_depend_on_c(epsilon: str) -> None:
     prepared = prepared_for(flat(3, epsilon), n=50, rounds=6)
@@ -166,16 +185,6 @@ def test_the_update_is_the_corrected_one_and_does_not_depend_on_c(epsilon: str) 
     if c != 1:
         wrong = by_hand(ROWS.dense() / c, 50, learnt)
         assert np.abs(wrong - made).max() > 0.1
-
-
-# Accuracy
-
-
-def ages() -> tuple[Space, Counts, Any]:
-    study = sf.Study("ages", [sf.integers("age", 0, 31, protect=sf.Distance(0.5))])
-    rng = np.random.default_rng(7)
-    people = np.clip(rng.normal(10, 4, 5_000), 0, 31).astype(int)
-    return Space(study), np.bincount(people, minlength=32), "ranges of age"
 
 
 def test_errors_stay_below_theorem_8_and_replaying_helps() -> None:

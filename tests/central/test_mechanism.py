@@ -26,8 +26,13 @@ from sfumato.central.space import Space
 
 Cost = Callable[[int, int], Fraction]
 
+
 INF = float("inf")
+
+
 ODD = [[0, 1, 3, INF], [0.5, 0, 2, INF], [3, 2, 0, INF], [INF, INF, INF, 0]]
+
+
 AGE = ("age", 0, 4)
 
 
@@ -57,11 +62,15 @@ STUDIES: dict[str, sf.Study] = {
         protect=sf.Uniform(1),
     ),
 }
+
+
 SPENDS: dict[str, Any] = {
     "a share": "1/3",
     "by axis": {"age": "1/3", "place": "1/7"},
     "a metric": {"age": sf.Uniform("1/9"), "place": "1/7"},
 }
+
+
 CASES = [
     pytest.param(study, spend, id=f"{name}, {how}")
     for (name, study), (how, spend) in itertools.product(STUDIES.items(), SPENDS.items())

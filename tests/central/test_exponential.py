@@ -23,10 +23,10 @@ from helpers_central import (
     worst_log_ratio,
 )
 from helpers_statistics import LIMIT, share_score
-from numpy.typing import NDArray
+from scipy import sparse
 
 import sfumato as sf
-from sfumato.central import accuracy
+from sfumato.central.data import Data
 from sfumato.central.exponential import (
     Exponential,
     PreparedExponential,
@@ -34,15 +34,15 @@ from sfumato.central.exponential import (
     common_steps,
     least_rate,
 )
-from sfumato.central.small_database import PreparedSmallDB, SmallDB, small_databases
 from sfumato.central.space import Space
-from sfumato.errors import StudyError, TooLargeError
+from sfumato.errors import QuestionError, StudyError, TooLargeError
 from sfumato.metrics.edges import Edges
 from sfumato.questions.lattice import Lattice
 from sfumato.randomness.bits import SeededBits
-from sfumato.randomness.laplace import discrete_laplace
 
 SCORES = np.array([[1, 0, 0], [0, 1, 0], [2, -1, 3], [0, 0.5, 0.25]])
+
+
 SPACES = {
     "flat": flat(3, 1),
     "flat, a share": flat(3, 1, "1/3"),
@@ -58,10 +58,6 @@ def chosen_law(prepared: PreparedExponential, counts: Counts) -> Law:
     if isinstance(scores, list):
         return law_of([prepared.rate * score for score in scores])
     return law_of([prepared.rate * prepared.unit * int(score) for score in scores])
-
-
-def database_law(prepared: PreparedSmallDB, counts: Counts) -> Law:
-    return law_of([-prepared.step_rate * int(error) for error in prepared.errors(counts)])
 
 
 # The exponential mechanism
@@ -251,169 +247,64 @@ def test_questions_of_different_units_share_one() -> None:
         common_steps(far)
 
 
-# Small databases
+def test_a_score_that_is_no_number_is_not_shown() -> None:
+    choice = Exponential(["x", "y"], lambda counts: [0, f"{counts[0]} people"], sensitivity=1)
+    with pytest.raises(StudyError, match="scores must be finite numbers") as caught:
+        choice.prepare(flat(3, 1), 10).run(np.array([7, 2, 1]), sf.SeededBits(1))
+    assert "7" not in str(caught.value)
+    assert caught.value.__suppress_context__
 
 
-@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES.keys())
-def test_small_databases_keep_every_distance(space: Space) -> None:
-    questions = Lattice.of([[1, 0, 0], [0, 1, 0], [1, 0.5, 0]]).matrix()
-    prepared = SmallDB(sf.questions.Given(questions), alpha=0.7).prepare(space, 4)
-    assert prepared.records == 3
-    everyone = tables(3, 4)
-    laws = {tuple(counts): database_law(prepared, counts) for counts in everyone}
-    worst = 0.0
-    for counts in everyone:
-        for i, j, moved in moves(counts):
-            distance = space.exact(i, j)
-            assert keeps(laws[tuple(counts)], laws[tuple(moved)], distance)
-            assert distance is not None
-            ratio = worst_log_ratio(laws[tuple(counts)], laws[tuple(moved)])
-            worst = max(worst, ratio / float(distance))
-    assert 0.2 < worst <= 1
-    matrix = np.array([[float(low) for low, _ in laws[tuple(c)]] for c in everyone])
-    metric = qif.metric.from_distance_matrix(table_distances(space, everyone))
-    found = qif.measure.d_privacy.smallest_epsilon(matrix, metric)
-    assert found == pytest.approx(worst, rel=1e-9)
+class TestSumsFit:
+    ROWS = np.array([[2.0**24 - 1, 0, 0], [0, 1e-6, 0], [0, 0, 0]])
+
+    def test_scores_that_would_wrap_around_are_refused(self) -> None:
+        """2^24 steps of a million parts for 4 million people are beyond 2^63."""
+        choice = Exponential(["x", "y", "z"], self.ROWS)
+        prepared = choice.prepare(flat(3, 1), 2**17)
+        everyone = np.array([2**17, 0, 0])
+        assert prepared.scores(everyone)[0] == (2**24 - 1) * 10**6 * 2**17
+        with pytest.raises(TooLargeError, match="scores of 4,194,304 people do not fit"):
+            choice.prepare(flat(3, 1), 2**22)
+
+    @pytest.mark.parametrize(
+        "counts",
+        [
+            [2**62, 2**62, 5],
+            [2**62, 2**62, 2**63 - 1],
+            np.array([2**63 + 5, 2, 5], dtype=np.uint64),
+        ],
+    )
+    def test_more_people_than_can_be_summed_are_refused(self, counts: Any) -> None:
+        with pytest.raises(TooLargeError, match=r"fewer than 2\^52 people"):
+            Data.from_counts(flat(3, 1).study, counts)
+
+    def test_people_that_wrap_around_to_few_are_refused(self) -> None:
+        with pytest.raises(TooLargeError, match=r"fewer than 2\^52 people"):
+            Data.from_counts(flat(5, 1).study, [2**62] * 4 + [7])
 
 
-def test_a_rate_three_times_as_high_would_be_caught() -> None:
-    """The twin: the same check refuses what is not private."""
-    prepared = SmallDB("cells of x", alpha=0.7).prepare(flat(3, 1), 4)
-    broken = [
-        law_of([-3 * prepared.step_rate * int(error) for error in prepared.errors(counts)])
-        for counts in (np.array([4, 0, 0]), np.array([3, 1, 0]))
+def test_a_stated_sensitivity_counts_in_both_directions() -> None:
+    def one_way(i: int, j: int) -> int:
+        return 3 if i > j else 1
+
+    choice = Exponential(["x", "y"], lambda counts: [0, 1], sensitivity=one_way)
+    assert choice.prepare(flat(3, 1), 10).rate == Fraction(1, 6)
+    with pytest.raises(StudyError, match="sensitivity must be 0 or more, got sensitivity=-1"):
+        Exponential(
+            ["x", "y"], lambda counts: [0, 1], sensitivity=lambda i, j: 1 if i < j else -1
+        ).prepare(flat(3, 1), 10)
+
+
+def test_no_scores_are_refused() -> None:
+    with pytest.raises(QuestionError, match="at least one question"):
+        Exponential(["x", "y"], []).prepare(flat(3, 1), 10)
+
+
+def test_scores_may_be_a_sparse_matrix() -> None:
+    rows = [[1, 0, 0], [0, 1, 0]]
+    made = [
+        Exponential(["x", "y"], scores).prepare(flat(3, 1), 10)
+        for scores in (rows, np.array(rows), sparse.csr_array(rows))
     ]
-    assert not keeps(*broken, Fraction(1))
-
-
-def test_databases_are_scaled_before_they_are_compared() -> None:
-    prepared = SmallDB("cells of x", alpha=0.7).prepare(flat(3, 1), 300)
-    everyone = small_databases(3, prepared.records)
-    counts = np.array([200, 100, 0])
-    by_hand = [np.abs(counts - table * 300 / prepared.records).max() for table in everyone]
-    found = prepared.errors(counts) / prepared.records
-    assert found.tolist() == pytest.approx(by_hand)
-    outcome = prepared.run(counts, SeededBits(4))
-    assert outcome.synthetic is not None
-    assert outcome.synthetic.sum() == pytest.approx(300)
-    assert outcome.answers.values.tolist() == pytest.approx(outcome.synthetic.tolist())
-    assert outcome.details["databases"] == math.comb(prepared.records + 2, 2)
-
-
-def test_all_tables_are_listed_once() -> None:
-    for cells, records in ((1, 5), (2, 3), (4, 3), (3, 0)):
-        found = small_databases(cells, records)
-        assert len({tuple(table) for table in found}) == len(found)
-        assert len(found) == math.comb(cells + records - 1, records)
-        assert (found.sum(axis=1) == records).all()
-        assert (found >= 0).all()
-
-
-def test_too_many_databases_are_refused_with_their_number() -> None:
-    space = line(100, 1)
-    with pytest.raises(TooLargeError, match=r"4,421,275 small databases of 4 records in 100") as no:
-        SmallDB(["x=0..9", "x=0..4"], alpha=0.45).prepare(space, 10)
-    assert "central.MWEM" in str(no.value)
-    with pytest.raises(TooLargeError, match=r"about 10\^\d+ small databases"):
-        SmallDB("ranges of x", alpha=0.1).prepare(space, 10)
-    for alpha in (0, -1, 1.5, math.nan):
-        with pytest.raises(StudyError, match=f"alpha={alpha}"):
-            SmallDB("cells of x", alpha=alpha)
-
-
-def test_questions_that_need_no_noise_get_the_best_database() -> None:
-    blocks = sf.Blocks(1, blocks=[["p"], ["q"]])
-    study = sf.Study("towns", [sf.categories("x", ["p", "q"], protect=blocks)])
-    prepared = SmallDB("cells of x", alpha=0.5).prepare(Space(study), 30)
-    outcome = prepared.run(np.array([10, 20]), SeededBits(1))
-    assert outcome.answers.values.tolist() == pytest.approx([10, 20])
-    assert prepared.rate is None
-
-
-# Accuracy beside the theorems
-
-
-def test_theorem_4_holds_and_its_sharp_form_is_attained() -> None:
-    options, rate, delta = 20, 0.25, 0.1
-    published = accuracy.exponential_shortfall(options, 1 / (2 * rate), delta=delta)
-    sharp = accuracy.worst_shortfall(options, rate, delta=delta)
-    assert sharp < published
-    # All others exactly so far below: missed with chance delta, no more and no less.
-    weights = np.exp(rate * np.append(0.0, np.full(options - 1, -sharp)))
-    assert weights[1:].sum() / weights.sum() == pytest.approx(delta)
-    rng = np.random.default_rng(1)
-    for _ in range(50):
-        scores = rng.normal(0, 1 / rate * rng.integers(1, 9), options)
-        law = np.exp(rate * (scores - scores.max()))
-        law /= law.sum()
-        assert law[scores < scores.max() - sharp - 1e-9].sum() <= delta
-    assert accuracy.worst_shortfall(1, rate, delta=delta) == 0
-    # The gap between the scores meant and those used is lost, not won.
-    assert accuracy.exponential_shortfall(
-        5, 1, delta=0.1, misfit=2
-    ) > accuracy.exponential_shortfall(5, 1, delta=0.1)
-
-
-def test_small_database_bounds_hold_for_every_table() -> None:
-    space, n, level = line(3, 2), 12, 0.9
-    prepared = SmallDB("ranges of x", alpha=0.6, level=level).prepare(space, n)
-    reach = prepared.expected().reach[0]
-    published = accuracy.small_database_error(
-        n, 3, 6, float(1 / (2 * prepared.rate or 1)), 0.6, beta=1 - level
-    )
-    assert reach < published
-    for counts in tables(3, n):
-        errors = prepared.errors(counts) * float(prepared.unit) / prepared.records
-        law = np.array([float(low) for low, _ in database_law(prepared, counts)])
-        assert errors.min() <= 0.6 * n  # Theorem 9
-        assert law[errors > reach].sum() <= 1 - level
-
-
-def test_theorem_6_is_proposition_1_at_its_best() -> None:
-    n, cells, questions, c, beta = 10**7, 8, 50, 3.0, 0.05
-    bound = accuracy.small_database_largest_error(n, cells, questions, c, beta=beta)
-    alphas = np.geomspace(1e-4, 1, 400)
-    best = min(
-        accuracy.small_database_error(n, cells, questions, c, alpha, beta=beta) for alpha in alphas
-    )
-    assert best <= bound <= 2 * best
-
-
-def simulated(scales: NDArray[np.float64], runs: int) -> NDArray[np.float64]:
-    noise = [
-        discrete_laplace(Fraction(1 / scale).limit_denominator(1000), runs, SeededBits(k))
-        for k, scale in enumerate(scales.tolist())
-    ]
-    return np.array(noise, dtype=np.float64)
-
-
-def test_theorems_2_and_11_bound_what_noise_does() -> None:
-    scales, runs = np.array([5.0, 20.0, 40.0]), 20_000
-    noise = simulated(scales, runs)
-    squared = (noise**2).sum(axis=0)
-    exact = 2 * float((scales**2).sum())
-    assert abs(squared.mean() - exact) <= LIMIT * squared.std() / math.sqrt(runs)
-    assert accuracy.laplace_squared_error(scales, 10) == pytest.approx(2 * exact)
-    for p, norms in ((1, np.abs(noise).sum(axis=0)), (2, np.sqrt(squared))):
-        slack = LIMIT * float(norms.std()) / math.sqrt(runs)
-        assert norms.mean() <= accuracy.laplace_norm_error(scales, 10, p=p) + slack
-    largest = np.abs(noise).max(axis=0)
-    assert largest.mean() <= accuracy.laplace_norm_error(scales, 10, p=math.inf)
-    bound = accuracy.laplace_largest_error(scales, 10, delta=0.05)
-    assert float((largest > bound).mean()) <= 0.05
-    # Not for nothing: half the bound fails.
-    assert float((largest > bound / 2).mean()) > 0.05
-    assert accuracy.mean_squared_error(scales, [0.5]) == accuracy.laplace_squared_error(
-        scales, 1, [0.5]
-    )
-    assert accuracy.mean_norm_error(scales) == accuracy.laplace_norm_error(scales, 1)
-    assert accuracy.mean_largest_error(scales, delta=0.1) == accuracy.laplace_largest_error(
-        scales, 1, delta=0.1
-    )
-    assert accuracy.laplace_largest_error([1], 100, [0.5, -0.2], delta=0.05) == pytest.approx(
-        50 + math.log(20)
-    )
-    with pytest.raises(StudyError, match="p=3"):
-        accuracy.laplace_norm_error(scales, 1, p=3)
-    with pytest.raises(StudyError, match="delta=0"):
-        accuracy.laplace_largest_error(scales, 1, delta=0)
+    assert {prepared.rate for prepared in made} == {Fraction(1, 2)}
