@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
@@ -26,6 +26,10 @@ from sfumato.channels.base import Channel, SymbolChannel, Trial, signs
 from sfumato.channels.registry import REGISTRY
 from sfumato.errors import StudyError
 from sfumato.exact import at_most_exp
+from sfumato.metrics.cells import CellMetric, TableMetric
+from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.labelled import BlockMetric, HighLowMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import SeededBits
 
 Floats = NDArray[np.float64]
@@ -189,6 +193,16 @@ def spends_what_it_claims(subject: Subject) -> None:
     assert any(spent) or not pairs
 
 
+def checks_itself(subject: Subject) -> None:
+    """The channel's own check passes, pair by pair and, where it knows its structure, by that."""
+    metric, channel = subject.trial.metric, subject.channel
+    assert not channel.check(metric).problems
+    long = copy.copy(channel)
+    object.__setattr__(long, "most_ratios", 0)
+    told = long.check(metric).problems
+    assert all("shows no structure" in problem for problem in told)
+
+
 def likelihood_is_the_law(subject: Subject) -> None:
     """Products of a few chances, each rounded once or twice."""
     found = subject.channel.likelihood()
@@ -204,11 +218,11 @@ def codes_of(outputs: Any) -> NDArray[np.int64]:
     return patterns(outputs) if isinstance(outputs, BitColumns) else outputs.astype(np.int64)
 
 
-def encodes_by_the_law(subject: Subject) -> None:
+def encodes_by_the_law(subject: Subject, people: int = PEOPLE, seed: int = 7) -> None:
     """A seeded sample of people at all codes follows the law."""
-    codes = np.arange(PEOPLE) % len(subject.law)
-    outputs = codes_of(subject.channel.encode(codes, SeededBits(7)))
-    assert len(outputs) == PEOPLE
+    codes = np.arange(people) % len(subject.law)
+    outputs = codes_of(subject.channel.encode(codes, SeededBits(seed)))
+    assert len(outputs) == people
     assert passes_for(codes, outputs, subject.law)
 
 
@@ -349,7 +363,7 @@ def deciding_bits(subject: Subject) -> list[tuple[int, int]]:
     accident. Samplers read the leading bits of words, and of packed ones the lowest.
     """
     rng = np.random.default_rng(1)
-    places = [*range(9), *range(64 - subject.channel.precision - 2, 64)]
+    places = [*range(9), *range(64 - subject.channel.precision, 64)]
     found: set[tuple[int, int]] = set()
     for _ in range(60):
         junk = rng.integers(0, TOTAL, _FORESEEN, dtype=np.uint64)
@@ -502,6 +516,26 @@ def joined_runs_are_sums(subject: Subject) -> None:
         return
     expected = np.add.reduceat(subject.cell_law, starts, axis=1)
     assert np.abs(channel.joined_likelihood(starts) - expected).max() <= 1e-12
+
+
+# Trials
+
+
+def scaled(metric: CellMetric, factor: Fraction) -> CellMetric:
+    """The same cells with all of E multiplied."""
+    if isinstance(metric, UniformMetric):
+        return UniformMetric(metric.epsilon * factor, metric.size)
+    if isinstance(metric, LineMetric):
+        return LineMetric([step * factor for step in metric.steps])
+    if isinstance(metric, CappedLineMetric):
+        line = LineMetric([step * factor for step in metric.steps])
+        return CappedLineMetric(line, metric.cap * factor)
+    if isinstance(metric, BlockMetric | HighLowMetric):
+        return replace(metric, epsilon=metric.epsilon * factor)
+    assert isinstance(metric, TableMetric), "say here how a metric of this kind is scaled"
+    infinite = metric.numerators < 0
+    numerators = np.where(infinite, -1, metric.numerators * factor.numerator)
+    return TableMetric(numerators, metric.denominator * factor.denominator, metric.size)
 
 
 TRIALS: dict[str, Trial] = {

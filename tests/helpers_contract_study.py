@@ -239,8 +239,12 @@ def records_keep_the_guarantee(case: Case) -> None:
 
 
 def audit_holds(case: Case, audit: Callable[[sf.Study], Any] = sf.audit) -> None:
-    """The exact audit finds nothing that is told beyond E."""
-    assert audit(case.study).holds
+    """The exact audit finds nothing that is told beyond E, nor less than is claimed."""
+    found = audit(case.study)
+    assert found.holds
+    for block, channel in zip(found.axes, channels_of(case.study), strict=True):
+        assert not block.problems
+        assert channel.tightness <= block.spent <= 1
 
 
 def records_are_encoded_by_the_law(

@@ -7,8 +7,10 @@ fails. For each law a twin with one fault, made of every registered channel, doe
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,8 +25,9 @@ from helpers_contract_study import Case
 import sfumato as sf
 from sfumato.channels.base import Choice, SymbolChannel, Trial
 from sfumato.channels.registry import REGISTRY
-from sfumato.errors import SfumatoError
+from sfumato.errors import SfumatoError, StudyError
 from sfumato.metrics.cells import TableMetric
+from sfumato.metrics.distance import LineMetric
 from sfumato.metrics.uniform import UniformMetric
 
 Law = Callable[[Subject], None]
@@ -33,6 +36,7 @@ LAWS: tuple[Law, ...] = (
     laws.is_a_law,
     laws.keeps_the_guarantee,
     laws.spends_what_it_claims,
+    laws.checks_itself,
     laws.likelihood_is_the_law,
     laws.encodes_by_the_law,
     laws.encodes_any_integers,
@@ -128,6 +132,12 @@ def test_all_random_bits_of_a_report_together_give_the_law(kind: str) -> None:
 
 QUICK = [kind for kind in REGISTRY if not REGISTRY[kind].slow]
 METRICS = {repr(t.metric): t.metric for t in TRIALS.values() if t.metric.size <= 8}
+METRICS |= {
+    f"{kind.__name__} {size} {eps}": kind(Fraction(eps), size)
+    for kind in (UniformMetric, LineMetric.equal)
+    for size in (2, 3, 4, 6, 7, 9)
+    for eps in ("1/100", "1/3", "3")
+}
 
 
 @pytest.mark.parametrize("kind", QUICK)
@@ -143,6 +153,46 @@ def test_every_metric_is_refused_or_kept(kind: str) -> None:
         kept += 1
         laws.keeps_the_guarantee(Subject.of(Trial(choice=choice, metric=metric)))
     assert kept
+
+
+@pytest.mark.parametrize("kind", QUICK)
+def test_any_epsilon_is_refused_or_kept(kind: str) -> None:
+    """From a millionth to hundreds; where cells can hardly be told apart, that may be said."""
+    refused = []
+    trials = REGISTRY[kind].trials()
+    for trial, factor in product(trials, ("1e-6", "1e-4", "10", "40", "700")):
+        metric = laws.scaled(trial.metric, Fraction(factor))
+        try:
+            found = Subject.of(replace(trial, metric=metric))
+        except StudyError as error:
+            refused.append(str(error))
+            continue
+        laws.is_a_law(found)
+        laws.keeps_the_guarantee(found)
+    assert len(refused) <= len(trials)
+    assert all("cannot be inverted" in told or "too coarse" in told for told in refused)
+
+
+@pytest.mark.parametrize("kind", REGISTRY)
+def test_coarse_tables_keep_the_guarantee_or_are_refused(kind: str) -> None:
+    """Rounding is then no longer small: whatever is bound must still be within E."""
+    bound = 0
+    trials = [trial for trial in REGISTRY[kind].trials() if trial.shape is None]
+    for trial, precision in product(trials, (2, 5, 8, 11)):
+        try:
+            found = Subject.of(trial, precision=precision)
+        except StudyError:
+            continue
+        bound += 1
+        laws.is_a_law(found)
+        laws.keeps_the_guarantee(found)
+    assert bound >= len(trials)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", TRIALS)
+def test_large_samples_follow_the_law(name: str, seed: int) -> None:
+    laws.encodes_by_the_law(subject(name), 10_000_000, seed)
 
 
 @pytest.mark.parametrize("kind", REGISTRY)
@@ -251,6 +301,7 @@ TWINS: tuple[tuple[Law, str, Callable[..., Any]], ...] = (
     (laws.is_a_law, "words", one_word_more),
     (laws.keeps_the_guarantee, "words", moved_word),
     (laws.spends_what_it_claims, "words", nothing_told),
+    (laws.checks_itself, "words", moved_word),
     (laws.likelihood_is_the_law, "likelihood", first_is_off),
     (laws.encodes_by_the_law, "encode", next_cell),
     (laws.encodes_by_the_law, "encode", some_next_cell),
