@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import sfumato as sf
-from sfumato.cli.language import parse_axis, quoted
+from sfumato.cli.language import PUNCTUATION, parse_axis
 from sfumato.errors import SfumatoError
+from sfumato.questions.tokens import quoted
 
 
 def week(**options: object) -> sf.Axis:
@@ -85,7 +86,9 @@ def test_epsilon_is_exact() -> None:
 
 @pytest.mark.parametrize("word", ["north", "a, b", "x|y", "it's", " padded", 'say "hi"', "'q'"])
 def test_quoted_words_are_read_back(word: str) -> None:
-    axis = parse_axis(f"{quoted(word)}: categories {quoted(word)}|other, uniform 1")
+    axis = parse_axis(
+        f"{quoted(word, PUNCTUATION)}: categories {quoted(word, PUNCTUATION)}|other, uniform 1"
+    )
     assert (axis.name, axis.labels()) == (word, [word, "other"])
 
 

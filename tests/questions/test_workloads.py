@@ -18,9 +18,9 @@ from scipy.sparse.linalg import aslinearoperator
 import sfumato as sf
 from sfumato.errors import QuestionError, StudyError, TooLargeError
 from sfumato.questions.compose import parse
-from sfumato.questions.language import quoted
 from sfumato.questions.lines import Identity, Prefixes, Ranges, Total
 from sfumato.questions.products import Kronecker, KWay, Marginals, Stacked
+from sfumato.questions.tokens import quoted
 from sfumato.questions.trees import Haar, Hierarchy
 from sfumato.questions.workload import MOST_ENTRIES, MOST_GRAM_CELLS, Given, Labels, Workload
 

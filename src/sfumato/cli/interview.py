@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import typer
 
 from sfumato.channels.registry import REGISTRY
-from sfumato.cli.language import FORMS, parse_axis, parse_protection, quoted
+from sfumato.cli.language import FORMS, PUNCTUATION, parse_axis, parse_protection
 from sfumato.errors import SfumatoError, near
 from sfumato.metrics.uniform import Uniform
+from sfumato.questions.tokens import quoted
 from sfumato.study.axis import Axis
 
 _KINDS = {
@@ -61,7 +62,7 @@ def ask_axes(*, shared: bool = False) -> list[Axis]:
         if any(axis.name == name for axis in axes):
             _tell(f"  There is an axis {name!r} already; names must differ.")
             continue
-        line = f"{quoted(name)}: {_ask_parts(shared)}"
+        line = f"{quoted(name, PUNCTUATION)}: {_ask_parts(shared)}"
         try:
             axes.append(parse_axis(line, shared=shared))
         except SfumatoError as error:
@@ -112,7 +113,7 @@ def _ask_values(kind: str) -> str:
     """What a value may be, as the line says it."""
     if kind == "categories":
         labels = _ask("  Labels, separated by |, such as north|south")
-        return "|".join(quoted(label.strip()) for label in labels.split("|"))
+        return "|".join(quoted(label.strip(), PUNCTUATION) for label in labels.split("|"))
     example = {"dates": "2024-01-01", "times": "00:00"}.get(kind, "0")
     last = {"dates": "2024-12-29", "times": "24:00"}.get(kind, "99")
     low = _ask(f"  First value, such as {example}")

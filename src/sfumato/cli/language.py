@@ -23,6 +23,7 @@ from sfumato.metrics.distance import Distance
 from sfumato.metrics.registry import REGISTRY as METRICS
 from sfumato.metrics.registry import metric_from_dict
 from sfumato.metrics.uniform import Uniform
+from sfumato.questions.tokens import split, unquoted
 from sfumato.study.axis import Axis
 
 CHOICE = "NAME [OPTION=VALUE ...]"
@@ -59,9 +60,8 @@ _PATTERNS = {
     "clip": re.compile(r"clip"),
     "unit": re.compile(r"unit\s+(\S.*)"),
 }
+PUNCTUATION = ",:|"  # of an axis: names and labels that contain some are quoted
 _TRUTH = {"true": True, "false": False}
-_QUOTES = "'\""
-_BEFORE_QUOTE = frozenset(" \t:,|'\"")
 
 Found = Mapping[str, "re.Match[str]"]
 
@@ -83,11 +83,11 @@ def parse_axis(text: str, *, shared: bool = False) -> Axis:
         >>> axis.name, axis.size, axis.protect
         ('income', 64, Distance(epsilon=1, per=10000))
     """
-    head, *rest = _split(text, ":")
-    name = _unquoted(head)
+    head, *rest = split(text, ":", after_space=True)
+    name = unquoted(head)
     if not rest or not name:
         raise CommandError(f"an axis needs a name, a colon and its kind, got {text!r}; {FORM}")
-    first, *others = [part.strip() for part in _split(":".join(rest), ",")]
+    first, *others = [part.strip() for part in split(":".join(rest), ",", after_space=True)]
     try:
         described = _domain(name, first)
         found = _parts(name, others)
@@ -118,17 +118,6 @@ def _check_fit(axis: Axis) -> None:
     metric = axis.metric()
     if axis.channel is not None and (not axis.channel.slow or axis.channel.misfit(metric)):
         axis.bind(metric)
-
-
-def quoted(word: str) -> str:
-    """A name or label as this language needs it.
-
-    Example:
-        >>> quoted("north"), quoted("a, b")
-        ('north', "'a, b'")
-    """
-    plain = word == word.strip() and not set(word) & set(",:|'\"")
-    return word if word and plain else "'" + word.replace("'", "''") + "'"
 
 
 def _domain(name: str, part: str) -> dict[str, Any]:
@@ -179,7 +168,11 @@ def _times(rest: str) -> dict[str, Any] | None:
 
 def _categories(rest: str) -> dict[str, Any] | None:
     """All labels."""
-    return {"labels": [_unquoted(label) for label in _split(rest, "|")]} if rest else None
+    return (
+        {"labels": [unquoted(label) for label in split(rest, "|", after_space=True)]}
+        if rest
+        else None
+    )
 
 
 _DOMAINS: dict[str, Callable[[str], dict[str, Any] | None]] = {
@@ -262,30 +255,6 @@ def _protection(found: Found) -> Metric | None:
 def _channel(found: Found) -> Choice | None:
     """The channel that the parts name, if they do."""
     return parse_choice(found["channel"][1], "channel") if "channel" in found else None
-
-
-def _split(text: str, separator: str) -> list[str]:
-    """Pieces between separators, except inside quotes; an apostrophe within a word is none."""
-    pieces, start, quote = [], 0, ""
-    for place, letter in enumerate(text):
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in _QUOTES and (place == 0 or text[place - 1] in _BEFORE_QUOTE):
-            quote = letter
-        elif letter == separator:
-            pieces.append(text[start:place])
-            start = place + 1
-    if quote:
-        raise CommandError(f"a quote must be closed, and one {quote} in {text!r} is not")
-    return [*pieces, text[start:]]
-
-
-def _unquoted(piece: str) -> str:
-    """A name or label without its quotes; a doubled quote inside stands for one."""
-    word = piece.strip()
-    if len(word) > 1 and word[0] in _QUOTES and word[-1] == word[0]:
-        return word[1:-1].replace(word[0] * 2, word[0])
-    return word
 
 
 def parse_choice(text: str, what: str) -> Choice:

@@ -15,6 +15,7 @@ from sfumato.cli.asking import check_plot, draw_answers
 from sfumato.cli.commands import CommandError
 from sfumato.cli.options import AsJson, Force, Level, Plot, StudyFile, load_study, suffix, target
 from sfumato.errors import near
+from sfumato.questions.tokens import split, unquoted
 from sfumato.randomness.bits import SecureBits, SeededBits
 from sfumato.study.study import Study
 
@@ -212,10 +213,10 @@ def _spend(text: str) -> str | dict[str, str]:
     """What may be spent: one share, or one an axis."""
     if "=" not in text:
         return text
-    parts = [part.partition("=") for part in text.split(",")]
-    if any(not sign or not name.strip() for name, sign, _ in parts):
+    parts = [split(part, "=") for part in split(text, ",")]
+    if any(len(sides) != 2 or not sides[0].strip() for sides in parts):
         raise CommandError(f"--spend is a share such as 1/4, or age=1/4,sex=1/8, got {text!r}")
-    found = {name.strip(): share.strip() for name, _, share in parts}
+    found = {unquoted(name): share.strip() for name, share in parts}
     if len(found) < len(parts):
         raise CommandError(f"--spend must name each axis once, got {text!r}")
     return found

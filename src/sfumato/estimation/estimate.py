@@ -26,6 +26,7 @@ from sfumato.estimation.answers import (
 from sfumato.estimation.bands import Joint
 from sfumato.estimation.rows import Rows, group_edges, group_labels
 from sfumato.questions.language import Question, weights
+from sfumato.questions.tokens import quoted
 from sfumato.questions.workload import Given, Workload
 
 if TYPE_CHECKING:
@@ -259,7 +260,7 @@ class Estimate(ABC):
 
     def _and_answered(self, axis: Axis, where: Ask) -> dict[str, Any] | str:
         """The condition `where`, and that the axis has an answer."""
-        everything = f"'{axis.name}'=.." if "'" not in axis.name else f'"{axis.name}"=..'
+        everything = f"{quoted(axis.name)}=.."
         if where is None or where == "" or where == {}:
             return everything
         if isinstance(where, str):

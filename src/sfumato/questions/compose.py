@@ -1,6 +1,6 @@
-"""From questions in a study's own words to a workload.
+"""From questions in a study's own words to one workload.
 
-Beside single questions, as `Estimate.count` reads them, there are words for many at once:
+Single questions are written as `Estimate.count` reads them. Some words stand for many questions:
 ``identity``, ``total``, ``cells of age``, ``prefixes of age``, ``ranges of age``, ``marginal age,
 sex``, ``2-way``. Commas join conditions on different axes here too: ``ranges of age, cells of
 region, sex=f``.
@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from sfumato.errors import QuestionError, near
-from sfumato.questions.language import Question, split, unquoted, weights
+from sfumato.questions.language import AxisLike, Question, weights
 from sfumato.questions.lines import AxisWords, Identity, Prefixes, Ranges, Total
 from sfumato.questions.products import Asked, Kronecker, KWay, Marginals, Stacked
+from sfumato.questions.tokens import split, unquoted
 from sfumato.questions.workload import Given, Workload, is_sparse
-
-if TYPE_CHECKING:
-    from sfumato.study.axis import Axis
-
 
 KINDS = ("cells", "prefixes", "ranges")
 _FORMS = (
@@ -38,27 +35,28 @@ class HasAxes(Protocol):
     """A study, as far as questions go."""
 
     @property
-    def axes(self) -> tuple[Axis, ...]:
-        """Its axes."""
+    def axes(self) -> Sequence[AxisLike]:
+        """Its axes, in order."""
 
 
 def parse(study: HasAxes, questions: Any) -> Workload:
     """A workload over all cells of a study, labelled in its own words.
 
     Args:
-        study: Whose cells are asked about.
+        study: The study whose cells are asked about.
         questions: One of these, or a list of them in any mixture: a question as text or as a
             mapping from axes; words for many questions: "identity" (every cell), "total",
             "cells of age", "prefixes of age", "ranges of age", "marginal age, sex", "2-way", and
             conditions joined by commas, as in "ranges of age, sex=f"; a `Workload` or a matrix
-            with a column a cell.
+            with one column per cell.
 
     Returns:
         The questions in the order given. Ranges and prefixes leave "no answer" out; cells and
         marginals count it.
 
     Raises:
-        QuestionError: If a question cannot be read, or asks about what the study has not.
+        QuestionError: If a question cannot be read, or asks about an axis or value that the study
+            does not have.
 
     Example:
         >>> import sfumato as sf
@@ -77,16 +75,15 @@ def parse(study: HasAxes, questions: Any) -> Workload:
     single = isinstance(questions, (str, Mapping, Workload, np.ndarray)) or is_sparse(questions)
     listed: Iterable[Any] = [questions] if single else _checked_list(questions)
     parts: list[Workload] = []
-    run: list[Question] = []
+    run: list[Question] = []  # single questions that follow each other are answered together
     for asked in listed:
-        one = _single(axes, asked)
-        if one is not None:
-            run.append(one)
+        read = _read(axes, asked)
+        if isinstance(read, Question):
+            run.append(read)
             continue
-        parts += [_asked(axes, run)] if run else []
-        parts.append(_many(axes, asked))
+        parts += [Asked(run, _shape(axes)), read] if run else [read]
         run = []
-    parts += [_asked(axes, run)] if run else []
+    parts += [Asked(run, _shape(axes))] if run else []
     if not parts:
         raise QuestionError(f"a workload needs at least one question, got none; write {_FORMS}")
     return parts[0] if len(parts) == 1 else Stacked(parts)
@@ -101,21 +98,53 @@ def _checked_list(questions: Any) -> list[Any]:
     return list(questions)
 
 
-def _asked(axes: Sequence[Axis], run: list[Question]) -> Workload:
-    """Single questions that follow each other."""
-    return Asked(run, _shape(axes))
-
-
-def _single(axes: Sequence[Axis], asked: Any) -> Question | None:
-    """A question, if it is just one."""
+def _read(axes: Sequence[AxisLike], asked: Any) -> Question | Workload:
+    """One question, or many of them, in any of their forms."""
+    if isinstance(asked, str):
+        return _read_text(axes, asked.strip())
     if isinstance(asked, Mapping):
         return weights(axes, asked)
-    if not isinstance(asked, str) or _named(asked.strip()) is not None:
-        return None
-    plain = not asked.strip() or all(
-        kind is None and _is_condition(clause) for kind, clause in _clauses(asked)
-    )
-    return weights(axes, asked) if plain else None
+    shape = _shape(axes)
+    if isinstance(asked, Workload):
+        if asked.shape_of_cells != shape and asked.shape_of_cells != (int(np.prod(shape)),):
+            raise QuestionError(
+                f"a workload must ask about {' × '.join(map(str, shape))} cells, got one about "
+                f"{' × '.join(map(str, asked.shape_of_cells))}"
+            )
+        return asked
+    if not is_sparse(asked) and np.ndim(asked) not in (1, 2):
+        raise QuestionError(
+            "a question must be a text, a mapping from axes, a workload or a matrix, got "
+            f"{type(asked).__name__}; write {_FORMS}"
+        )
+    return Given(asked, shape_of_cells=shape)
+
+
+def _read_text(axes: Sequence[AxisLike], text: str) -> Question | Workload:
+    """One question as text, or words for many."""
+    names = _marginal(text)
+    clauses = _clauses(text) if text and names is None else []
+    if names is None and all(kind is None and _is_condition(clause) for kind, clause in clauses):
+        return weights(axes, text)
+    shape, words = _shape(axes), [AxisWords(axis) for axis in axes]
+    if text == "total":
+        return Marginals(shape, [()], words=words)
+    if text == "identity":
+        return Marginals(shape, [tuple(range(len(axes)))], words=words)
+    if way := _WAY.fullmatch(text):
+        count = int(way[1])
+        if not 1 <= count <= len(axes):
+            raise QuestionError(
+                f"the study has {len(axes)} axes, so there is no {text!r}; ask for 1-way to "
+                f"{len(axes)}-way"
+            )
+        return KWay(shape, count, words=words)
+    if names is None:
+        return _product(axes, text, clauses, words)
+    places = [_place(axes, name) for name in names]
+    if len(set(places)) < len(places):
+        raise QuestionError(f"a marginal must name each axis once, got {text!r}")
+    return Marginals(shape, [tuple(places)], words=words)
 
 
 def _is_condition(clause: str) -> bool:
@@ -123,7 +152,7 @@ def _is_condition(clause: str) -> bool:
     return len(split(clause, "=")) > 1
 
 
-def _named(text: str) -> list[str] | None:
+def _marginal(text: str) -> list[str] | None:
     """The axes of a marginal; None if the text is not one."""
     head = _MARGINAL.match(text)
     if not head:
@@ -147,49 +176,15 @@ def _clauses(text: str) -> list[tuple[str | None, str]]:
         rest = ",".join(others).strip()
 
 
-def _many(axes: Sequence[Axis], asked: Any) -> Workload:
-    """Words for many questions, a workload, or a matrix."""
-    shape = _shape(axes)
-    if isinstance(asked, Workload):
-        if asked.shape_of_cells != shape and asked.shape_of_cells != (int(np.prod(shape)),):
-            raise QuestionError(
-                f"a workload must ask about {' × '.join(map(str, shape))} cells, got one about "
-                f"{' × '.join(map(str, asked.shape_of_cells))}"
-            )
-        return asked
-    if not isinstance(asked, str):
-        if not is_sparse(asked) and np.ndim(asked) not in (1, 2):
-            raise QuestionError(
-                "a question must be a text, a mapping from axes, a workload or a matrix, got "
-                f"{type(asked).__name__}; write {_FORMS}"
-            )
-        return Given(asked, shape_of_cells=shape)
-    words = [AxisWords(axis) for axis in axes]
-    text = asked.strip()
-    if text == "total":
-        return Marginals(shape, [()], words=words)
-    if text == "identity":
-        return Marginals(shape, [tuple(range(len(axes)))], words=words)
-    if way := _WAY.fullmatch(text):
-        count = int(way[1])
-        if not 1 <= count <= len(axes):
-            raise QuestionError(
-                f"the study has {len(axes)} axes, so there is no {text!r}; ask for 1-way to "
-                f"{len(axes)}-way"
-            )
-        return KWay(shape, count, words=words)
-    if (names := _named(text)) is not None:
-        places = [_place(axes, name) for name in names]
-        if len(set(places)) < len(places):
-            raise QuestionError(f"a marginal must name each axis once, got {text!r}")
-        return Marginals(shape, [tuple(places)], words=words)
-    return _product(axes, text, words)
-
-
-def _product(axes: Sequence[Axis], text: str, words: Sequence[AxisWords]) -> Workload:
+def _product(
+    axes: Sequence[AxisLike],
+    text: str,
+    clauses: Sequence[tuple[str | None, str]],
+    words: Sequence[AxisWords],
+) -> Workload:
     """Conditions and words for many questions, on different axes."""
     factors: dict[int, Workload] = {}
-    for kind, clause in _clauses(text):
+    for kind, clause in clauses:
         if kind is not None:
             place = _place(axes, unquoted(clause))
             factor = _kind(axes[place], kind, words[place])
@@ -207,7 +202,7 @@ def _product(axes: Sequence[Axis], text: str, words: Sequence[AxisWords]) -> Wor
     return Kronecker([factors.get(place, Total(axis.size)) for place, axis in enumerate(axes)])
 
 
-def _condition(axes: Sequence[Axis], clause: str) -> tuple[int, Workload]:
+def _condition(axes: Sequence[AxisLike], clause: str) -> tuple[int, Workload]:
     """One condition on one axis, as a workload of a single question about it."""
     question = weights(axes, clause)
     (place,) = (d for d, w in enumerate(question.weights) if w is not None)
@@ -215,7 +210,7 @@ def _condition(axes: Sequence[Axis], clause: str) -> tuple[int, Workload]:
     return place, Asked([alone], (axes[place].size,))
 
 
-def _kind(axis: Axis, kind: str, words: AxisWords) -> Workload:
+def _kind(axis: AxisLike, kind: str, words: AxisWords) -> Workload:
     """Many questions about one axis."""
     if kind == "cells":
         return Identity(axis.size, words=words)
@@ -229,7 +224,7 @@ def _kind(axis: Axis, kind: str, words: AxisWords) -> Workload:
     return Ranges(values, size=axis.size, words=words)
 
 
-def _place(axes: Sequence[Axis], name: str) -> int:
+def _place(axes: Sequence[AxisLike], name: str) -> int:
     """The number of an axis."""
     names = [axis.name for axis in axes]
     if name not in names:
@@ -237,6 +232,6 @@ def _place(axes: Sequence[Axis], name: str) -> int:
     return names.index(name)
 
 
-def _shape(axes: Sequence[Axis]) -> tuple[int, ...]:
+def _shape(axes: Sequence[AxisLike]) -> tuple[int, ...]:
     """Cells of every axis."""
     return tuple(axis.size for axis in axes)

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from sfumato.domains.base import Domain, Span
 from sfumato.domains.categories import NO_ANSWER
 from sfumato.errors import QuestionError, near
+from sfumato.questions.tokens import QUOTES, quoted, split, unquoted
 
 _FORM = "write a question as age=18..30, region=north|south"
-_QUOTES = "'\""
-_SPECIAL = frozenset(",=|.'\"")
 
 
 class AxisLike(Protocol):
@@ -265,7 +264,7 @@ def _choice(axis: AxisLike, piece: str) -> Any:
     if not piece:
         raise QuestionError(f"axis {axis.name!r} must be asked for something, got nothing; {_FORM}")
     domain = axis.domain
-    if piece[0] in _QUOTES and not domain.ordered:
+    if piece[0] in QUOTES and not domain.ordered:
         return unquoted(piece)
     if piece == NO_ANSWER:
         return None
@@ -279,48 +278,3 @@ def _choice(axis: AxisLike, piece: str) -> Any:
         )
     values = [domain.parse(end, axis=axis.name) if end else None for end in ends]
     return values[0] if len(values) == 1 else tuple(values)
-
-
-def split(text: str, separator: str) -> list[str]:
-    """Pieces between separators, except inside quotes; a quote opens only where a word may."""
-    pieces, start, place, quote = [], 0, 0, ""
-    while place < len(text):
-        letter = text[place]
-        if quote and text.startswith(quote * 2, place):
-            place += 1
-        elif quote:
-            quote = "" if letter == quote else quote
-        elif letter in _QUOTES and _opens(text[start:place].rstrip()):
-            quote = letter
-        elif text.startswith(separator, place):
-            pieces.append(text[start:place])
-            place += len(separator)
-            start = place
-            continue
-        place += 1
-    if quote:
-        raise QuestionError(f"a quote must be closed, and one {quote} in the question is not")
-    return [*pieces, text[start:]]
-
-
-def _opens(head: str) -> bool:
-    """Whether a quote after this text opens a word, rather than being an apostrophe."""
-    return not head or head[-1] in ",=|" or head.endswith("..")
-
-
-def unquoted(piece: str) -> str:
-    """A name or label without its quotes; a doubled quote inside stands for one."""
-    word = piece.strip()
-    if not word or word[0] not in _QUOTES:
-        return word
-    quote, inner = word[0], word[1:-1]
-    if len(word) < 2 or word[-1] != quote or quote in inner.replace(quote * 2, ""):
-        raise QuestionError(f"a quoted word must end at its quote, got {word!r}; {_FORM}")
-    return inner.replace(quote * 2, quote)
-
-
-def quoted(word: str) -> str:
-    """A name or label as the language of questions needs it."""
-    if word and word == word.strip() and not _SPECIAL & set(word):
-        return word
-    return "'" + word.replace("'", "''") + "'"
