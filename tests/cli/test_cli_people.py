@@ -14,6 +14,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.cli import people
+from sfumato.domains import table_files
+from sfumato.domains.table_files import read_batches
 from sfumato.errors import DataError
 from sfumato.study.study import Study
 
@@ -29,8 +31,8 @@ def study() -> Study:
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(people, "PEOPLE_AT_ONCE", 700)
-    monkeypatch.setattr(people, "CSV_BLOCK", 1_000)
-    monkeypatch.setattr(people, "_PARQUET_ROWS", 300)
+    monkeypatch.setattr(table_files, "CSV_BLOCK", 1_000)
+    monkeypatch.setattr(table_files, "_PARQUET_ROWS", 300)
 
 
 def as_csv(values: list[str], folder: Path) -> Path:
@@ -120,7 +122,7 @@ def test_progress_ends_at_the_end(study: Study, tmp_path: Path) -> None:
     for write in (as_csv, as_gzip, as_parquet):
         steps: list[tuple[int, int]] = []
         path = write(["5"] * COUNT, tmp_path)
-        list(people.batches(path, ["row 1"], lambda done, total: steps.append((done, total))))  # noqa: B023
+        list(read_batches(path, ["row 1"], seen=lambda *step: steps.append(step)))  # noqa: B023
         assert steps[-1][0] == steps[-1][1]
         assert steps == sorted(steps)
         assert len(steps) > 1

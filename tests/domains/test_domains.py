@@ -16,12 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.domains.base import MOST_CELLS, Domain
+from sfumato.domains.calendar import Dates, Times
 from sfumato.domains.categories import Categories
-from sfumato.domains.dates import Dates
 from sfumato.domains.integers import Integers
 from sfumato.domains.reals import Reals
 from sfumato.domains.registry import domain_from_dict
-from sfumato.domains.times import Times
 from sfumato.errors import DataError, QuestionError, StudyError
 
 AGE = Integers(18, 99)

@@ -15,11 +15,10 @@ from hypothesis.extra.numpy import arrays
 from scipy.sparse.csgraph import shortest_path
 
 import sfumato as sf
+from sfumato.domains.calendar import Dates, Times
 from sfumato.domains.categories import Categories
-from sfumato.domains.dates import Dates
 from sfumato.domains.integers import Integers
 from sfumato.domains.reals import Reals
-from sfumato.domains.times import Times
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.base import Metric, Sum
 from sfumato.metrics.cells import CellMetric, TableMetric

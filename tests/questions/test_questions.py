@@ -12,11 +12,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sfumato.domains.base import Domain
+from sfumato.domains.calendar import Dates, Times
 from sfumato.domains.categories import Categories
-from sfumato.domains.dates import Dates
 from sfumato.domains.integers import Integers
 from sfumato.domains.reals import Reals
-from sfumato.domains.times import Times
 from sfumato.errors import QuestionError
 from sfumato.questions.language import Question, weights
 

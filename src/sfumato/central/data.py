@@ -44,7 +44,7 @@ class Data:
 
     def __init__(self, study: Study, table: Any) -> None:
         refuse_rounding(study)
-        found, _ = columns(table, [axis.name for axis in study.axes])
+        found = columns(table, [axis.name for axis in study.axes])
         codes = [axis.codes(found[axis.name]) for axis in study.axes]
         self._fill(study, codes, np.ones(len(codes[0]), dtype=np.int64))
 

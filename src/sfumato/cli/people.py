@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from sfumato.cli.options import suffix
 from sfumato.cli.showing import Seen
-from sfumato.domains.reading import read_numbers
-from sfumato.domains.tables import columns, read_table
+from sfumato.domains.columns import read_numbers
+from sfumato.domains.table_files import read_batches, read_table
 from sfumato.errors import DataError, TooLargeError, rows
 from sfumato.randomness.bits import BitSource
 from sfumato.study.axis import Axis
 from sfumato.study.reports import Reports
 from sfumato.study.study import PEOPLE_AT_ONCE, Study
 
-if TYPE_CHECKING:
-    pass
-
-
-CSV_BLOCK = 1 << 23
-_PARQUET_ROWS = 1 << 16
 _MOST_CELLS = 1 << 26
-# Whatever a reader says is dropped, since it may quote a cell.
-_READER_ERRORS = (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, csv.Error)
 
 
 def encode_file(study: Study, path: Path, bits: BitSource, seen: Seen) -> Iterator[Reports]:
@@ -53,7 +40,7 @@ def encode_file(study: Study, path: Path, bits: BitSource, seen: Seen) -> Iterat
     names = [axis.name for axis in study.axes]
     before = 0
     # As many as Study.encode takes at once, so that a seed gives the same reports either way.
-    chunks = in_chunks(batches(path, names, seen), PEOPLE_AT_ONCE)
+    chunks = in_chunks(read_batches(path, names, seen=seen), PEOPLE_AT_ONCE)
     for chunk in chunks:
         try:
             yield study.encode(chunk, bits=bits)
@@ -63,15 +50,6 @@ def encode_file(study: Study, path: Path, bits: BitSource, seen: Seen) -> Iterat
                 message += f" (rows after {before + len(chunk)} were not looked at)"
             raise DataError(message) from None
         before += len(chunk)
-
-
-def batches(path: Path, names: Sequence[str], seen: Seen) -> Iterator[pa.RecordBatch]:
-    """The named columns of a file, piece by piece; cells of CSV stay text, for the axis to read."""
-    suffix(path, "table of people", ".csv", ".csv.gz", ".parquet")
-    if not path.is_file():
-        raise DataError(f"there is no file {str(path)!r}; check the path")
-    read = _parquet_batches if path.name.lower().endswith(".parquet") else _csv_batches
-    return read(path, list(names), seen)
 
 
 def in_chunks(pieces: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
@@ -112,104 +90,6 @@ def shift_rows(message: str, by: int, names: Sequence[str]) -> str:
         return found[2] + ", ".join(str(int(row) + by) for row in found[3].split(", "))
 
     return pattern.sub(shifted, message)
-
-
-def _parquet_batches(path: Path, names: list[str], seen: Seen) -> Iterator[pa.RecordBatch]:
-    """Row batches of a Parquet file."""
-    try:
-        with pq.ParquetFile(path) as file:
-            _require(names, file.schema_arrow.names, path)
-            total, done = file.metadata.num_rows, 0
-            for batch in file.iter_batches(_PARQUET_ROWS, columns=names):
-                done += len(batch)
-                seen(done, total)
-                yield batch.select(names)
-    except _READER_ERRORS:
-        raise DataError(f"file {str(path)!r} must be Parquet, and cannot be read as such") from None
-
-
-def _csv_batches(path: Path, names: list[str], seen: Seen) -> Iterator[pa.RecordBatch]:
-    """Blocks of a CSV file; a row with too many or too few cells is refused by its number."""
-    width = _check_header(path, names)
-    ragged: list[int] = []
-
-    def note(row: Any) -> str:
-        ragged.append(row.number - 1)
-        return "skip"
-
-    total = path.stat().st_size
-    try:
-        with path.open("rb", buffering=0) as raw:
-            reader = pa.csv.open_csv(
-                pa.input_stream(raw, compression="gzip" if _is_gzip(path) else None),
-                read_options=pa.csv.ReadOptions(block_size=CSV_BLOCK, use_threads=False),
-                parse_options=pa.csv.ParseOptions(
-                    newlines_in_values=True, invalid_row_handler=note
-                ),
-                convert_options=pa.csv.ConvertOptions(
-                    include_columns=names,
-                    column_types=dict.fromkeys(names, pa.string()),
-                    strings_can_be_null=True,
-                    null_values=[""],
-                ),
-            )
-            for batch in reader:
-                # Before the rows are used: those after a ragged one would be numbered wrongly.
-                _refuse_ragged(ragged, width, path)
-                seen(min(raw.tell(), total), total)
-                yield batch
-            _refuse_ragged(ragged, width, path)
-    except _READER_ERRORS:
-        raise DataError(
-            f"file {str(path)!r} must be CSV in UTF-8, and cannot be read as such"
-        ) from None
-
-
-def _check_header(path: Path, names: list[str]) -> int:
-    """The number of columns, once all that are needed are there."""
-    try:
-        with (
-            gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-            if _is_gzip(path)
-            else path.open(encoding="utf-8-sig", newline="")
-        ) as lines:
-            header = next(csv.reader(lines), [])
-    except _READER_ERRORS:
-        raise DataError(
-            f"file {str(path)!r} must be CSV in UTF-8, and cannot be read as such"
-        ) from None
-    if not set(names) & set(header):
-        # Without a header the first line is a person: it must not be shown.
-        raise DataError(
-            f"the first line of file {str(path)!r} must name its columns, and none is "
-            f"{' or '.join(map(repr, names))}; add a header line or correct it"
-        )
-    _require(names, header, path)
-    return len(header)
-
-
-def _require(names: list[str], there: Sequence[str], path: Path) -> None:
-    """Refuse a file that lacks a column, or has one twice."""
-    empty = pa.Table.from_arrays([pa.array([], pa.string())] * len(there), names=list(there))
-    try:
-        columns(empty, names)
-    except DataError as error:
-        raise DataError(f"file {str(path)!r}: {error}") from None
-
-
-def _refuse_ragged(found: list[int], width: int, path: Path) -> None:
-    """Refuse rows that do not have a cell for each column."""
-    if found:
-        raise DataError(
-            f"every row of file {str(path)!r} must have {width} cells, one for each column, but "
-            f"{rows(found)} {'has' if len(found) == 1 else 'have'} more or fewer; quote cells "
-            "that contain commas"
-        )
-
-
-def _is_gzip(path: Path) -> bool:
-    """Whether a file's name says that it is compressed."""
-    return path.name.lower().endswith(".gz")
 
 
 def read_counts(study: Study, path: Path) -> NDArray[np.int64]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import pyarrow as pa
 import typer
 from rich.text import Text
 
 from sfumato import central
-from sfumato.cli import people, showing
+from sfumato.cli import showing
 from sfumato.cli.asking import check_plot, draw_answers
 from sfumato.cli.commands import CommandError
 from sfumato.cli.options import AsJson, Force, Level, Plot, StudyFile, load_study, suffix, target
+from sfumato.domains.table_files import read_table
 from sfumato.errors import near
 from sfumato.questions.tokens import split, unquoted
 from sfumato.randomness.bits import SecureBits, SeededBits
@@ -172,9 +172,7 @@ def _read(study: Study, path: Path) -> central.Data:
     """A whole table of people."""
     names = [axis.name for axis in study.axes]
     with showing.progress(f"Reading {path.name}") as seen:
-        pieces = list(people.batches(path, names, seen))
-    empty = pa.table({name: pa.array([], pa.string()) for name in names})
-    return central.Data(study, pa.Table.from_batches(pieces) if pieces else empty)
+        return central.Data(study, read_table(path, names, seen=seen))
 
 
 def _mechanism(

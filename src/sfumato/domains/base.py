@@ -12,6 +12,7 @@ from sfumato.errors import QuestionError, StudyError
 from sfumato.exact import to_plain
 
 MOST_CELLS = 2**24
+NO_ANSWER = "no answer"  # the label of the cell that an optional axis adds
 
 # A closed interval in the base units of its domain; None is an open end.
 Span = tuple[Fraction | None, Fraction | None]
@@ -49,7 +50,13 @@ class Domain(Protocol):
         """A quantity as the user states it, in base units."""
 
     def read(self, column: Any, *, axis: str, clip: bool) -> NDArray[np.int64]:
-        """Codes of an Arrow column: the cell of each value, −1 where there is none."""
+        """The cell of each value of a column, −1 where it is missing.
+
+        Args:
+            column: An Arrow column, or a `Single`: one person's value, read without Arrow.
+            axis: Name of the axis, for messages.
+            clip: Whether values out of range move to the nearest end.
+        """
 
     def labels(self) -> list[str]:
         """The name of each cell."""

@@ -9,16 +9,18 @@ from numbers import Integral
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from sfumato.domains.base import Span, check_size, one_cell
-from sfumato.domains.reading import flatten, is_missing, is_text, refuse_rows, refuse_type
-from sfumato.errors import QuestionError, StudyError, near
-
-NO_ANSWER = "no answer"
+from sfumato.domains.base import NO_ANSWER, Span, check_size, one_cell
+from sfumato.domains.columns import (
+    Single,
+    flatten,
+    is_missing,
+    is_text,
+    refuse_rows,
+    refuse_type,
+)
+from sfumato.errors import DataError, QuestionError, StudyError, near
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class Categories:
         )
 
     def read(self, column: Any, *, axis: str, clip: bool) -> NDArray[np.int64]:
-        """Cell of each label of an Arrow column, −1 where missing or empty.
+        """Cell of each label of a column, −1 where missing or empty.
 
         Args:
             column: Text, a dictionary of text, or integers that are compared by their digits.
@@ -110,29 +112,49 @@ class Categories:
             DataError: If a label is unknown or the column is of another type.
         """
         rule = f"one of {self.size} labels"
+        read = self._read_single if isinstance(column, Single) else self._read_column
+        codes, unknown = read(column, axis=axis, rule=rule)
+        refuse_rows(
+            unknown,
+            axis=axis,
+            rule=rule,
+            fault="none of them",
+            remedy="correct them, or add the label to the study (spelling, case and spaces count)",
+        )
+        return codes
+
+    def _read_single(
+        self, held: Single, *, axis: str, rule: str
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The code of one label, and whether it is unknown."""
+        digits = held.family == "number" and held.type.startswith(("int", "uint"))
+        if held.family not in ("null", "text") and not digits:
+            raise _wrong_type(held.type, axis=axis, rule=rule)
+        text = str(held.value[0]) if digits else held.value
+        code = self.names.index(text) if text in self.names else -1
+        return np.array([code]), np.array([code < 0 and bool(text)])
+
+    def _read_column(
+        self, column: Any, *, axis: str, rule: str
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The codes of an Arrow column, and where labels are unknown."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.types as pt
+
         array = flatten(column)
         if pt.is_null(array.type):
-            return np.full(len(array), -1, dtype=np.int64)
+            return np.full(len(array), -1), np.zeros(len(array), dtype=np.bool_)
         if pt.is_integer(array.type):
             array = array.cast(pa.large_string())
         elif not is_text(array.type):
-            raise refuse_type(
-                array.type, axis=axis, rule=rule, remedy="convert it to text or integers"
-            )
+            raise _wrong_type(array.type, axis=axis, rule=rule)
         found = pc.index_in(array, value_set=pa.array(self.names, type=array.type))
         codes: NDArray[np.int64] = pc.fill_null(found, -1).to_numpy().astype(np.int64)
         unknown = (codes < 0) & ~is_missing(array)
         if unknown.any():
-            empty = pc.fill_null(pc.equal(array, ""), False).to_numpy(zero_copy_only=False)
-            refuse_rows(
-                unknown & ~empty,
-                axis=axis,
-                rule=rule,
-                fault="none of them",
-                remedy="correct them, or add the label to the study (spelling, case and spaces "
-                "count)",
-            )
-        return codes
+            unknown &= pc.fill_null(pc.not_equal(array, ""), False).to_numpy(zero_copy_only=False)
+        return codes, unknown
 
     def labels(self) -> list[str]:
         """The labels."""
@@ -206,3 +228,8 @@ class Categories:
             f"axis {axis!r} has labels without an order, so no intervals: ask for a set of "
             "labels such as {'north', 'south'}"
         )
+
+
+def _wrong_type(kind: Any, *, axis: str, rule: str) -> DataError:
+    """The error for a column that holds neither text nor integers."""
+    return refuse_type(kind, axis=axis, rule=rule, remedy="convert it to text or integers")

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domains.base import Ordered, Span, check_size, exact_text
-from sfumato.domains.reading import finish, read_numbers
-from sfumato.domains.scales import bound_number, parse_number
+from sfumato.domains.columns import finish, read_numbers
+from sfumato.domains.parsing import bound_number, parse_number
 from sfumato.errors import QuestionError, StudyError
 from sfumato.exact import rational
 
@@ -87,7 +87,7 @@ class Integers(Ordered):
         return rational(quantity, what)
 
     def read(self, column: Any, *, axis: str, clip: bool) -> NDArray[np.int64]:
-        """Cell of each value of an Arrow column, −1 where missing.
+        """Cell of each value of a column, −1 where missing.
 
         Args:
             column: Whole numbers of any type, or text that spells them.

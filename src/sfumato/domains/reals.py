@@ -23,8 +23,8 @@ from sfumato.domains.base import (
     number_text,
     one_cell,
 )
-from sfumato.domains.reading import finish, read_numbers
-from sfumato.domains.scales import bound_number, parse_number
+from sfumato.domains.columns import finish, read_numbers
+from sfumato.domains.parsing import bound_number, parse_number
 from sfumato.errors import StudyError
 from sfumato.exact import rational, to_plain
 

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sfumato.domains.base import Domain
+from sfumato.domains.calendar import Dates, Times
 from sfumato.domains.categories import Categories
-from sfumato.domains.dates import Dates
 from sfumato.domains.integers import Integers
 from sfumato.domains.reals import Reals
-from sfumato.domains.times import Times
 from sfumato.errors import StudyError, near
 
 # Of each form a domain may take in a file: what it needs, what it may add, and how it is built.

@@ -1,34 +1,27 @@
-"""Whatever holds people, as Arrow columns: dicts, data frames, Arrow tables, arrays, files.
+"""People's tables in memory, as columns: dicts, lists of dicts, data frames, Arrow tables, arrays.
 
-Data frame libraries are never imported: a table is known by what it can do. No message quotes a
-cell, and errors of the readers beneath are dropped whole, since theirs do.
+Data frame libraries are never imported: a table is recognised by what it can do. A dict of scalars
+is one person, who is read without Arrow. No message quotes a cell, and errors of the readers
+beneath are dropped whole, since theirs do.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from numbers import Real
-from os import PathLike
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 from numpy.typing import NDArray
 
+from sfumato.domains.columns import plain_moments, single
 from sfumato.errors import DataError, near, rows
 
-_READER_ERRORS = (pa.lib.ArrowException, OverflowError, TypeError, ValueError, OSError)
 
-
-def columns(table: Any, names: Sequence[str]) -> tuple[dict[str, Any], bool]:
-    """The named columns of a table, as Arrow arrays.
+def columns(table: Any, names: Sequence[str]) -> dict[str, Any]:
+    """The named columns of a table, as Arrow arrays, or as `Single` values of one person.
 
     Args:
         table: A dict of columns or of scalars (one person), a list of dicts, a NumPy structured
@@ -37,33 +30,32 @@ def columns(table: Any, names: Sequence[str]) -> tuple[dict[str, Any], bool]:
         names: The columns wanted; others are ignored.
 
     Returns:
-        The columns by name, all of one length, and whether the table was one person.
+        The columns by name, all of one length, for `Domain.read`.
 
     Raises:
         DataError: If a column is missing, mixes types, or differs in length; no value is shown.
 
     Example:
-        >>> found, one_person = columns({"age": [34, None], "shoe": [41, 42]}, ["age"])
-        >>> found["age"].to_pylist(), one_person
-        ([34, None], False)
-        >>> columns({"age": 34}, ["age"])[1]
-        True
+        >>> columns({"age": [34, None], "shoe": [41, 42]}, ["age"])["age"].to_pylist()
+        [34, None]
     """
     wanted = list(names)
     if isinstance(table, Mapping):
         return _from_mapping(table, wanted)
+    import pyarrow as pa
+
     if isinstance(table, (pa.Table, pa.RecordBatch)):
-        _require(wanted, table.column_names)
-        return {name: table.column(name) for name in wanted}, False
+        require(wanted, table.column_names)
+        return {name: table.column(name) for name in wanted}
     if isinstance(table, np.ndarray) and table.dtype.names and table.ndim == 1:
-        _require(wanted, table.dtype.names)
-        return {name: _array(table[name], name) for name in wanted}, False
+        require(wanted, table.dtype.names)
+        return {name: _array(table[name], name) for name in wanted}
     if isinstance(table, (list, tuple)):
-        return _from_records(table, wanted), False
+        return _from_records(table, wanted)
     if hasattr(table, "__len__") and hasattr(table, "columns") and hasattr(table, "__getitem__"):
         # Column by column, so that one that nobody asked for cannot do harm.
-        _require(wanted, list(table.columns))
-        return _same_length({name: _column(table[name], name) for name in wanted}), False
+        require(wanted, list(table.columns))
+        return _same_length({name: _column(table[name], name) for name in wanted})
     if hasattr(table, "__arrow_c_stream__"):
         arrow = _attempt(lambda: pa.table(table))
         if arrow is not None:
@@ -74,45 +66,24 @@ def columns(table: Any, names: Sequence[str]) -> tuple[dict[str, Any], bool]:
     )
 
 
-def read_table(path: str | PathLike[str], names: Sequence[str]) -> Any:
-    r"""The named columns of a CSV or Parquet file, as an Arrow table.
-
-    CSV cells stay text, for the domain to parse; empty ones are missing, and nothing else is.
-
-    Args:
-        path: A file that ends in ``.csv``, ``.csv.gz`` or ``.parquet``.
-        names: The columns wanted; others are not read.
-
-    Raises:
-        DataError: If the file or a column is missing, or a row has too many or too few cells.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     file = Path(folder, "people.csv")
-        ...     _ = file.write_text("name,age\nAnn,34\nBob,\n")
-        ...     read_table(file, ["age"])["age"].to_pylist()
-        ['34', None]
-    """
-    file = Path(path)
-    kind = file.name.lower()
-    if not kind.endswith((".csv", ".csv.gz", ".parquet")):
-        raise DataError(f"a table file must end in .csv, .csv.gz or .parquet, got {file.name!r}")
-    if not file.is_file():
-        raise DataError(f"there is no file {str(file)!r}; check the path")
-    return (_read_parquet if kind.endswith(".parquet") else _read_csv)(file, list(names))
-
-
 def _attempt(read: Callable[[], Any]) -> Any:
     """What a reader gives, or None where it fails; its message may quote a cell, so it is lost."""
+    import pyarrow as pa
+
     try:
         return read()
-    except _READER_ERRORS:
+    except (pa.lib.ArrowException, OverflowError, TypeError, ValueError, OSError):
         return None
 
 
-def _require(wanted: Sequence[str], there: Sequence[Any], *, where: str = "the table") -> None:
-    """Refuse a table that lacks a column, or has one twice."""
+def require(wanted: Sequence[str], there: Sequence[Any], *, where: str = "the table") -> None:
+    """Refuse a table that lacks a column, or has one twice.
+
+    Args:
+        wanted: The columns needed.
+        there: The columns it has.
+        where: What the table is called in a message.
+    """
     present = list(there)
     for name in wanted:
         if name not in present:
@@ -134,9 +105,9 @@ def _same_length(found: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _from_mapping(table: Mapping[Any, Any], wanted: list[str]) -> tuple[dict[str, Any], bool]:
+def _from_mapping(table: Mapping[Any, Any], wanted: list[str]) -> dict[str, Any]:
     """Columns of a dict, or the one person it describes."""
-    _require(wanted, list(table))
+    require(wanted, list(table))
     scalars = [name for name in wanted if _is_scalar(table[name])]
     if scalars and len(scalars) < len(wanted):
         other = next(name for name in wanted if name not in scalars)
@@ -145,8 +116,8 @@ def _from_mapping(table: Mapping[Any, Any], wanted: list[str]) -> tuple[dict[str
             f"{scalars[0]!r} is a scalar and {other!r} a column"
         )
     if scalars:
-        return {name: _array(_as_list(table[name]), name) for name in wanted}, True
-    return _same_length({name: _column(table[name], name) for name in wanted}), False
+        return {name: _one_value(table[name], name) for name in wanted}
+    return _same_length({name: _column(table[name], name) for name in wanted})
 
 
 def _from_records(table: Sequence[Any], wanted: list[str]) -> dict[str, Any]:
@@ -158,7 +129,7 @@ def _from_records(table: Sequence[Any], wanted: list[str]) -> dict[str, Any]:
             "give a dict of columns or a list of dicts"
         )
     if table:
-        _require(wanted, list({key: None for person in table for key in person}))
+        require(wanted, list({key: None for person in table for key in person}))
     return {name: _array([person.get(name) for person in table], name) for name in wanted}
 
 
@@ -171,13 +142,19 @@ def _is_scalar(value: Any) -> bool:
     return not (hasattr(value, "__len__") or hasattr(value, "__arrow_c_stream__"))
 
 
-def _as_list(value: Any) -> Any:
-    """One person's value as a column of one."""
-    return np.asarray(value)[np.newaxis] if isinstance(value, (np.generic, np.ndarray)) else [value]
+def _one_value(value: Any, name: str) -> Any:
+    """One person's value: a `Single`, or an Arrow column of one where only Arrow can tell."""
+    found = single(value)
+    if found is not None:
+        return found
+    in_numpy = isinstance(value, (np.generic, np.ndarray))
+    return _array(np.asanyarray(value)[np.newaxis] if in_numpy else [value], name)
 
 
 def _column(values: Any, name: str) -> Any:
     """A column in whatever form it comes."""
+    import pyarrow as pa
+
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     of_objects = str(getattr(values, "dtype", "")) == "object"
@@ -200,6 +177,8 @@ def _column(values: Any, name: str) -> Any:
 
 def _array(values: Any, name: str) -> Any:
     """A list or NumPy array as an Arrow array; NaN and NaT are missing."""
+    import pyarrow as pa
+
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise DataError(f"column {name!r} must have one dimension, got {values.ndim}")
     if isinstance(values, np.ndarray) and values.dtype != object:
@@ -218,8 +197,8 @@ def _plain(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_] | None
     """A NumPy array in a layout and type that Arrow knows, and its mask if it is masked."""
     mask = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
     plain = np.ascontiguousarray(np.ma.getdata(values))
-    if plain.dtype.kind == "M" and np.datetime_data(plain.dtype)[0] in ("W", "h", "m"):
-        plain = plain.astype("datetime64[s]")
+    if plain.dtype.kind == "M":
+        plain = plain_moments(plain)
     elif plain.dtype == np.longdouble:
         plain = plain.astype(np.float64)
     return plain.astype(plain.dtype.newbyteorder("="), copy=False), mask
@@ -267,66 +246,3 @@ def _family(kind: type) -> str | None:
         ((time,), "time of day"),
     ]
     return next((words for types, words in families if issubclass(kind, types)), "something else")
-
-
-def _read_parquet(file: Path, wanted: list[str]) -> Any:
-    """The wanted columns of a Parquet file."""
-    schema = _attempt(lambda: pa.parquet.read_schema(file))
-    if schema is not None:
-        _require(wanted, schema.names, where=f"file {file.name!r}")
-    table = schema and _attempt(lambda: pa.parquet.ParquetFile(file).read(columns=wanted))
-    if table is None:
-        raise DataError(f"file {file.name!r} must be Parquet, and cannot be read as such")
-    return table.select(wanted)
-
-
-def _read_csv(file: Path, wanted: list[str]) -> Any:
-    """The wanted columns of a CSV file, all as text."""
-    header = _attempt(lambda: _header(file))
-    if header is None:
-        raise DataError(f"file {file.name!r} must be CSV in UTF-8, and cannot be read as such")
-    if wanted and not set(wanted) & set(header):
-        # Without a header the first line is a person: it must not be shown.
-        raise DataError(
-            f"the first line of file {file.name!r} must name its columns, and none is "
-            f"{' or '.join(map(repr, wanted))}; add a header line or correct it"
-        )
-    _require(wanted, header, where=f"file {file.name!r}")
-    ragged: list[int] = []
-
-    def note(row: Any) -> str:
-        ragged.append(row.number - 1)
-        return "skip"
-
-    options = {
-        "read_options": pa.csv.ReadOptions(use_threads=False),  # else rows go unnumbered
-        "parse_options": pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=note),
-        "convert_options": pa.csv.ConvertOptions(
-            include_columns=wanted,
-            column_types=dict.fromkeys(wanted, pa.string()),
-            strings_can_be_null=True,
-            null_values=[""],
-        ),
-    }
-    table = _attempt(lambda: pa.csv.read_csv(file, **options))
-    if ragged:
-        raise DataError(
-            f"every row of file {file.name!r} must have {len(header)} cells, one for each "
-            f"column, but {rows(ragged)} has more or fewer; quote cells that contain commas"
-        )
-    if table is None:
-        raise DataError(f"file {file.name!r} must be CSV in UTF-8, and cannot be read as such")
-    return table
-
-
-def _header(file: Path) -> list[str]:
-    """The names in the first line of a CSV file."""
-    with _open(file) as lines:
-        return next(csv.reader(lines), [])
-
-
-def _open(file: Path) -> TextIO:
-    """A text file, compressed or not."""
-    if file.name.lower().endswith(".gz"):
-        return gzip.open(file, "rt", encoding="utf-8-sig", newline="")
-    return file.open(encoding="utf-8-sig", newline="")

@@ -17,7 +17,7 @@ import numpy as np
 
 from sfumato.arrays import Floats
 from sfumato.channels.base import Choice
-from sfumato.domains.categories import NO_ANSWER
+from sfumato.domains.base import NO_ANSWER
 from sfumato.domains.reals import Reals
 from sfumato.domains.tables import columns as columns_of
 from sfumato.errors import DataError, QuestionError, StudyError
@@ -174,7 +174,7 @@ class Grid:
         if outside not in ("refuse", "clip"):
             raise StudyError(f"outside must be 'refuse' or 'clip', got outside={outside!r}")
         names = ["latitude", "longitude"]
-        found, _ = columns_of(dict(zip(names, (latitude, longitude), strict=True)), names)
+        found = columns_of(dict(zip(names, (latitude, longitude), strict=True)), names)
         clip = outside == "clip"
         row = self.latitudes.read(found["latitude"], axis="latitude", clip=clip)
         column = self.longitudes.read(found["longitude"], axis="longitude", clip=clip)

@@ -11,14 +11,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sfumato.domains.base import Domain
+from sfumato.domains.base import NO_ANSWER, Domain
 from sfumato.errors import StudyError
 from sfumato.exact import positive, rational, to_plain
 from sfumato.metrics.base import Metric, set_fields
 from sfumato.metrics.cells import TableMetric, fractions_table, table
 from sfumato.metrics.closure import close_integers
 from sfumato.metrics.labels import (
-    NO_ANSWER,
     cell_names,
     cover,
     distinct,

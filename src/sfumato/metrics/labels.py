@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domains.base import Domain
+from sfumato.domains.base import NO_ANSWER, Domain
 from sfumato.errors import StudyError, near
 from sfumato.metrics.cells import refuse_large_table
-
-NO_ANSWER = "no answer"
 
 
 def label_of(value: object) -> str:

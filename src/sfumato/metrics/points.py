@@ -11,13 +11,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domains.base import Domain
+from sfumato.domains.base import NO_ANSWER, Domain
 from sfumato.errors import StudyError
 from sfumato.exact import positive, rational, to_plain
 from sfumato.metrics.base import Metric, set_fields
 from sfumato.metrics.cells import ROUNDED, TableMetric, table
 from sfumato.metrics.closure import close_integers
-from sfumato.metrics.labels import NO_ANSWER, cell_names, cover, distinct, known, label_of, several
+from sfumato.metrics.labels import cell_names, cover, distinct, known, label_of, several
 from sfumato.metrics.norms import distance_table, read_order
 from sfumato.metrics.quantities import Number, Quantity, gap, length, plain, read_quantity
 

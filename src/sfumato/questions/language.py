@@ -15,8 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domains.base import Domain, Span
-from sfumato.domains.categories import NO_ANSWER
+from sfumato.domains.base import NO_ANSWER, Domain, Span
 from sfumato.errors import QuestionError, near
 from sfumato.questions.tokens import QUOTES, quoted, split, unquoted
 

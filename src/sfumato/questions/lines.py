@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sfumato.arrays import Floats
-from sfumato.domains.categories import NO_ANSWER
+from sfumato.domains.base import NO_ANSWER
 from sfumato.errors import StudyError
 from sfumato.questions.language import AxisLike
 from sfumato.questions.tokens import quoted

@@ -11,16 +11,14 @@ from datetime import date, datetime, time, timedelta
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.channels.base import Channel, Choice
-from sfumato.domains.base import Domain
-from sfumato.domains.categories import NO_ANSWER, Categories
-from sfumato.domains.dates import Dates
+from sfumato.domains.base import NO_ANSWER, Domain
+from sfumato.domains.calendar import Dates, Times
+from sfumato.domains.categories import Categories
 from sfumato.domains.integers import Integers
 from sfumato.domains.reals import Reals
-from sfumato.domains.times import Times
 from sfumato.errors import DataError, StudyError, TooLargeError, rows
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric
@@ -136,8 +134,12 @@ class Axis:
         except StudyError as error:
             raise StudyError(f"axis {self.name!r}: {error}") from None
 
-    def codes(self, column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
-        """The cell of every value; a missing one is "no answer" or an error."""
+    def codes(self, column: Any) -> NDArray[np.int64]:
+        """The cell of every value; a missing one is "no answer" or an error.
+
+        Args:
+            column: What `sfumato.domains.tables.columns` gives for this axis.
+        """
         codes = self.domain.read(column, axis=self.name, clip=self.outside == "clip")
         missing = np.flatnonzero(codes < 0)
         if missing.size and not self.optional:

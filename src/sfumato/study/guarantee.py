@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domains.categories import NO_ANSWER
+from sfumato.domains.base import NO_ANSWER
 from sfumato.domains.tables import columns
 from sfumato.errors import QuestionError, StudyError
 from sfumato.exact import to_plain
@@ -56,7 +56,7 @@ class Guarantee:
             return 0.0
         if axis.name not in x or axis.name not in y:
             raise QuestionError(f"both records must mention axis {axis.name!r}, or neither")
-        pair, _ = columns({axis.name: [x[axis.name], y[axis.name]]}, [axis.name])
+        pair = columns({axis.name: [x[axis.name], y[axis.name]]}, [axis.name])
         codes = axis.codes(pair[axis.name])
         resolution = axis.domain.rounding_bits
         if resolution and isinstance(metric, LineMetric | CappedLineMetric):

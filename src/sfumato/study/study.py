@@ -367,7 +367,7 @@ class Study:
 
     def _codes(self, table: Any) -> list[np.ndarray[Any, np.dtype[np.int64]]]:
         """Every axis' codes for a table of people."""
-        found, _ = columns(table, [axis.name for axis in self.axes])
+        found = columns(table, [axis.name for axis in self.axes])
         return [axis.codes(found[axis.name]) for axis in self.axes]
 
     # In words and in files
