@@ -173,7 +173,7 @@ def page_tables(figures: Sequence[dict[str, Any]]) -> dict[str, str]:
         for row in figures
     ]
     times = ["encode, s", "decode, s", "together, s", "on the wall, s"]
-    return {"context": markdown(["who", "cells", "people", *times, "people a second"], rows)}
+    return {"context": markdown(["who", "cells", "people", *times, "people per second"], rows)}
 
 
 if __name__ == "__main__":

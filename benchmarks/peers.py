@@ -266,7 +266,7 @@ def _error(method: str, found: NDArray[Any], cells: NDArray[np.int64], size: int
 
 def page_tables(figures: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Recorded figures as the table of the page, by its name there."""
-    head = ["method", "cells", "who", "people a second", "× the faster other"]
+    head = ["method", "cells", "who", "people per second", "× the faster other"]
     rows = [
         [
             row["method"],
