@@ -104,4 +104,4 @@ def line_study(choice: Choice | None, epsilon: float, size: int = SIZE) -> sf.St
 def plane_study(choice: Choice | None) -> sf.Study:
     """Two ordered axes, hidden together."""
     axes = [sf.integers(name, 0, SIDE - 1) for name in "xy"]
-    return sf.Study("plain", axes, protect=sf.Uniform(EPSILON), mechanism=choice)
+    return sf.Study("plain", axes, protect=sf.Uniform(EPSILON), channel=choice)

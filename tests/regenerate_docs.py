@@ -51,7 +51,7 @@ MODULES = {
 OTHER = "Other"
 # What other parts of the package call; the how-to on channels shows where they come in.
 INNER = {"bind", "codes", "covariance_of", "misfit", "options", "refuse_other", "value_of"}
-INNER |= {"bind_grid", "choice", "settled", "statement", "with_defaults"}
+INNER |= {"bind_grid", "settled", "statement", "with_outside", "meaning"}
 INNER |= {"refuse_unpaid", "margin_edges", "reserve", "settle", "marginal", "shown"}
 
 API_HEAD = """\

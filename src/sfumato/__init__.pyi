@@ -67,6 +67,7 @@ from .study.axis import dates as dates
 from .study.axis import integers as integers
 from .study.axis import reals as reals
 from .study.axis import times as times
+from .study.axis import together as together
 from .study.error_region import ErrorRegion as ErrorRegion
 from .study.guarantee import Guarantee as Guarantee
 from .study.reports import Reports as Reports

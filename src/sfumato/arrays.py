@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -30,3 +31,40 @@ class Layout:
     def features(self) -> int:
         """Length of a coefficient vector: one a symbol, or the constant and one a bit."""
         return self.count if self.kind == "symbols" else self.count + 1
+
+
+#: The most entries of a matrix of reports by cells that likelihood decoding builds.
+MOST_ROW_ENTRIES = 1 << 26
+_MOST_OUTPUTS = 1 << 18
+_MANY_OUTPUTS = 1 << 22
+
+
+def most_outputs(cells: int) -> int:
+    """The most kinds of reports from which likelihood decoding finds a number of cells.
+
+    Up to 16 per cell, as trees have.
+    """
+    return max(_MOST_OUTPUTS, 4 * cells, min(16 * cells, _MANY_OUTPUTS))
+
+
+def join_outputs(layout: Layout, parts: Sequence[Outputs]) -> Outputs:
+    """The outputs of one block, one group of people after the other.
+
+    Args:
+        layout: How an output is written.
+        parts: The outputs of each group of people.
+    """
+    if layout.kind == "bits":
+        packed = [part for part in parts if isinstance(part, BitColumns)]
+        return BitColumns.concatenate(packed, layout.count)
+    return np.concatenate([part for part in parts if not isinstance(part, BitColumns)])
+
+
+def no_outputs(layouts: Sequence[Layout]) -> list[Outputs]:
+    """What nobody sends."""
+    return [
+        np.zeros(0, dtype=np.int64)
+        if layout.kind == "symbols"
+        else BitColumns(np.zeros((layout.count, 0), dtype=np.uint64), 0)
+        for layout in layouts
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -22,7 +23,6 @@ from sfumato.exact import at_most_exp
 from sfumato.metrics.distance import LineMetric
 from sfumato.randomness.tables import FlipTable, WordTable
 from sfumato.study.axis import Axis
-from sfumato.study.product import Product
 
 TOTAL = 1 << 64
 
@@ -33,8 +33,8 @@ def study_of(axis: Axis, choice: Choice | None = None) -> sf.Study:
 
 def broken(study: sf.Study, *channels: Channel) -> sf.Study:
     """The study with other channels than it would bind itself."""
-    study.__dict__["channels"] = channels
-    study.__dict__["mechanism"] = Product(channels)
+    pairs = zip(study.blocks, channels, strict=True)
+    study.blocks = tuple(replace(block, channel=channel) for block, channel in pairs)
     return study
 
 
@@ -183,7 +183,7 @@ def test_the_tightest_pair_is_the_one_that_brute_force_finds() -> None:
     case = Case("unequal bins", sf.Exponential())
     study = study_of(case.axis(6, Fraction(1)), case.choice)
     (found,) = audit(study).axes
-    law, e = study.channels[0].likelihood(), study.metrics[0].matrix()
+    law, e = study.channels[0].likelihood(), study.schema.groups[0].metric.matrix()
     logs = np.log(law)
     gaps = (logs[:, None, :] - logs[None, :, :]).max(axis=2)
     share = gaps / np.where(e > 0, e, np.inf)
@@ -453,7 +453,7 @@ def test_a_missing_bit_is_caught() -> None:
 def test_rounding_before_a_channel_for_grid_points_is_caught(choice: Choice, bins: int) -> None:
     """Odds of e^step between grid points are too much: the line between them is then too steep."""
     study = incomes(bins, choice)
-    metric = study.metrics[0]
+    metric = study.schema.groups[0].metric
     assert isinstance(metric, LineMetric)
     loose = choice.bind(metric)
     put(loose, resolution=study.axes[0].domain.rounding_bits)

@@ -23,6 +23,7 @@ from sfumato.central.measurements import Measurements
 from sfumato.central.multiplicative_weights import MWEM
 from sfumato.central.small_database import SmallDB
 from sfumato.central.space import Space
+from sfumato.central.spend import axis_metrics, is_whole
 
 Cost = Callable[[int, int], Fraction]
 
@@ -74,7 +75,7 @@ SPENDS: dict[str, Any] = {
 CASES = [
     pytest.param(study, spend, id=f"{name}, {how}")
     for (name, study), (how, spend) in itertools.product(STUDIES.items(), SPENDS.items())
-    if how == "a share" or not study.is_joint
+    if how == "a share" or not is_whole(study)
 ]
 
 
@@ -82,7 +83,7 @@ def allowed(study: sf.Study, spend: Any, i: int, j: int) -> Fraction | None:
     """What the study and the spend say about two cells in words, without a `Space`."""
     places = np.transpose(np.unravel_index([i, j], study.shape)).tolist()
     total = Fraction(0)
-    for axis, metric, a, b in zip(study.axes, study.metrics, *places, strict=True):
+    for axis, metric, a, b in zip(study.axes, axis_metrics(study), *places, strict=True):
         part = spend[axis.name] if isinstance(spend, dict) else spend
         if isinstance(part, str):
             times = Fraction(part)
@@ -91,7 +92,7 @@ def allowed(study: sf.Study, spend: Any, i: int, j: int) -> Fraction | None:
         distance = metric.exact(a, b)
         if distance is None:
             return None
-        if study.is_joint:
+        if is_whole(study):
             total = max(total, times * distance)
         else:
             total += times * distance

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_right
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
@@ -32,7 +33,6 @@ from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import SeededBits
 from sfumato.randomness.tables import WordTable
 from sfumato.study.axis import Axis
-from sfumato.study.product import Product
 
 EPSILONS = ("0.01", "0.2", "1/3", "1", "3")
 CAPS = ("0.001", "0.1", "1/2", "1", "3", "20", "1000")
@@ -397,7 +397,7 @@ def test_explain_and_file_say_the_cap() -> None:
     assert "differs by 99: a report is at most 20 times likelier" in text
     again = sf.Study.from_toml(study.to_toml())
     assert again.fingerprint == study.fingerprint
-    assert again.metrics == study.metrics
+    assert [g.metric for g in again.schema.groups] == [g.metric for g in study.schema.groups]
     assert "cap = 3" in study.to_toml()
     assert study.fingerprint != sf.Study("s", [ages(100, epsilon=0.2)]).fingerprint
     assert study.guarantee.between({"age": 0}, {"age": 99}) == 3.0
@@ -420,7 +420,7 @@ def test_the_audit_checks_both_bounds(cells: int) -> None:
 def tampered(study: sf.Study, weights: tuple[int, ...]) -> sf.Study:
     (channel,) = study.channels
     object.__setattr__(channel, "_table", WordTable(weights, 64))
-    study.__dict__["mechanism"] = Product((channel,))
+    study.blocks = (replace(study.blocks[0], channel=channel),)
     return study
 
 
@@ -459,7 +459,7 @@ def test_the_audit_sees_a_plain_channel_where_a_cap_was_promised() -> None:
         study = sf.Study("s", [ages(cells, epsilon="0.2", cap=3)])
         plain = sf.Geometric().bind(LineMetric.equal(Fraction(1, 5), cells))
         study.__dict__["channels"] = (plain,)
-        study.__dict__["mechanism"] = Product((plain,))
+        study.blocks = (replace(study.blocks[0], channel=plain),)
         assert not sf.audit(study).holds
 
 

@@ -16,12 +16,12 @@ from sfumato.channels import comb
 from sfumato.channels.comb import CombChannel
 from sfumato.channels.comb_tables import MOST_SYMBOLS, comb_weights
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.estimation.decoding.mixture import JointMixture, Runs, SymbolMixture, _refuse_outputs
+from sfumato.estimation.decoding.mixture import Runs, SymbolMixture, _refuse_outputs
 from sfumato.exact import at_most_exp
 from sfumato.metrics.distance import LineMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import SeededBits
-from sfumato.study.choose_uniform import choose_uniform, comb_variance, hash_variance, kary_variance
+from sfumato.study.choose import choose_uniform, comb_variance, hash_variance, kary_variance
 
 Floats = NDArray[np.float64]
 
@@ -202,7 +202,7 @@ def test_runs_of_turns_are_joined_for_decoding_alone() -> None:
     values = rng.random(len(runs.starts))
     assert np.allclose(runs.expect(values), runs.likelihood() @ values)
     counts = rng.integers(0, 9, channel.outputs).astype(float)
-    one, two = SymbolMixture.of([channel], counts), JointMixture.of(channel, (8, 5), counts)
+    one, two = SymbolMixture.of([channel], counts), SymbolMixture.of([channel], counts, [(8, 5)])
     assert one.counts.sum() == two.counts.sum() == counts.sum()
     assert np.allclose(one.forward(law), two.forward(law.reshape(8, 5)))
     assert np.allclose(one.backward(values), two.backward(values).ravel())
@@ -254,7 +254,7 @@ def test_the_planner_chooses_by_variance() -> None:
     assert chosen(4, 1, ordered=False) == sf.KaryResponse()
     assert chosen(40, 1, ordered=False) == sf.OLH()
     study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Uniform(1))])
-    assert study.axes[0].choice == sf.Comb()
+    assert study.blocks[0].choice == sf.Comb()
     assert "times below that of k-ary response" in study.explain()
     assert sf.Study.from_toml(study.to_toml()) == study
 

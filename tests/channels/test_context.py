@@ -790,7 +790,7 @@ def test_a_hundred_thousand_cells_are_no_trouble(kind: str) -> None:
 
 def test_hadamard_sends_whole_records_too() -> None:
     axes = [sf.integers("a", 0, 4, protect=None), sf.integers("b", 0, 3, protect=None)]
-    study = sf.Study("s", axes, protect=sf.Uniform(3), mechanism=sf.Hadamard())
+    study = sf.Study("s", axes, protect=sf.Uniform(3), channel=sf.Hadamard())
     assert sf.audit(study).holds
     truth = np.outer(np.arange(5), np.arange(4)) * 100
     est = study.simulate_counts(truth, seed=1).estimate("unbiased")

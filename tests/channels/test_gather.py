@@ -190,7 +190,7 @@ def test_rows_that_are_not_quite_moved_are_read_by_themselves(
 
 def study_of(choice: Choice) -> sf.Study:
     axes = [sf.integers("x", 0, 6), sf.integers("y", 0, 4)]
-    return sf.Study("pair", axes, protect=sf.Uniform(1), mechanism=choice)
+    return sf.Study("pair", axes, protect=sf.Uniform(1), channel=choice)
 
 
 @pytest.mark.parametrize("choice", MECHANISMS, ids=name)
@@ -201,7 +201,7 @@ def test_many_grids_at_once_are_each_by_itself(choice: Choice, population: bool,
     people = {"x": rng.integers(0, 7, 500), "y": rng.integers(0, 5, 500)}
     tally = study.simulate(people, seed=seed)
     grids = np.concatenate([np.eye(35), np.tri(35)[::7]])
-    channels = study.mechanism.channels
+    channels = study.channels
     together = grid_rows(tally.statistic, channels, grids, population)
     single = [grid_rows(tally.statistic, channels, grid[None], population) for grid in grids]
     for found, each in zip(together, zip(*single, strict=True), strict=True):

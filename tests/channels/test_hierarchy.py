@@ -27,6 +27,7 @@ from helpers_statistics import (
 from numpy.typing import NDArray
 
 import sfumato as sf
+from sfumato.arrays import most_outputs
 from sfumato.channels.registry import choice_from_dict, choice_to_dict
 from sfumato.channels.trees.boxes import best_oracle, node_spread
 from sfumato.channels.trees.chances import best_chances, question_energies, range_energies, words_of
@@ -35,7 +36,6 @@ from sfumato.channels.trees.hierarchy import HierarchicalChannel
 from sfumato.channels.trees.levels import LevelsChannel
 from sfumato.channels.trees.tree import Tree, least_grid_parts, least_parts, plain_parts
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.estimation.decoding.mixture import most_outputs
 from sfumato.metrics.distance import LineMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.questions.language import weights as weights_of
@@ -794,7 +794,7 @@ def test_tuned_levels_on_a_grid_travel_in_files() -> None:
     rows = np.random.default_rng(2).random((5, 24))
     tree = sf.Hierarchical(2, "hrr").tuned(1, rows, shape=(6, 4))
     axes = [sf.integers("a", 0, 5), sf.integers("b", 0, 3)]
-    study = sf.Study("grid", axes, protect=sf.Uniform(1), mechanism=tree)
+    study = sf.Study("grid", axes, protect=sf.Uniform(1), channel=tree)
     assert sf.Study.from_toml(study.to_toml()) == study
 
 

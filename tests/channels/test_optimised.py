@@ -264,7 +264,7 @@ class TestFiles:
         study = study_of(sf.Optimised())
         assert sf.Study("grades", study.axes).fingerprint == study.fingerprint
         assert len(quick) == 1
-        assert "table" not in repr(study.axes[0].choice)
+        assert "table" not in repr(study.blocks[0].choice)
 
     def test_a_workload_of_ones_own_is_named_so_in_the_file(self, quick: list[int]) -> None:
         study = study_of(sf.Optimised([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]]))
@@ -338,7 +338,7 @@ class TestCache:
         second = study_of(sf.Optimised())
         assert len(quick) == 1
         assert first.fingerprint == second.fingerprint
-        assert kept.read_text() == first.axes[0].choice.options()["table"]
+        assert kept.read_text() == first.blocks[0].choice.options()["table"]
 
     def test_other_questions_cells_odds_and_outputs_are_kept_apart(
         self, own_cache: Path, quick: list[int]

@@ -32,10 +32,10 @@ from sfumato.channels.hrr import HRRChannel
 from sfumato.channels.transforms import digit_products, walsh_hadamard
 from sfumato.channels.transforms import scattered as scatter
 from sfumato.channels.unary import OUEChannel
-from sfumato.collect.statistics import BitReports, SymbolCounts
+from sfumato.collect.statistics import BitReports, SymbolCounts, statistic_of
 from sfumato.estimation.bands import row_covariance
 from sfumato.estimation.decoding.mixture import SymbolMixture
-from sfumato.estimation.rows import Rows, grid_rows, product_rows
+from sfumato.estimation.rows import grid_rows, product_rows
 from sfumato.exact import at_most_exp, exp_floor
 from sfumato.metrics.distance import LineMetric
 from sfumato.metrics.uniform import UniformMetric
@@ -546,7 +546,7 @@ class Pair:
             else BitColumns.from_matrix(signs(channel.layout.count)[symbols] > 0)
             for channel, symbols in zip(self.channels, both, strict=True)
         ]
-        return self.study.mechanism.tally(columns, self.counts.ravel() @ self.law)
+        return statistic_of(self.study.layouts, columns, self.counts.ravel() @ self.law)
 
     def covariance(self, grids: Floats) -> Floats:
         """Of the sums of f over people, for questions as arrays over both axes: by enumeration."""
@@ -561,7 +561,7 @@ class Pair:
 class TestProducts:
     def test_heat_maps(self, name: str) -> None:
         pair = Pair(name)
-        rows = {d: Rows(np.eye(size), [], None) for d, size in enumerate(SIZES)}
+        rows = {d: np.eye(size) for d, size in enumerate(SIZES)}
         values, variance, _ = product_rows(
             pair.tally(), pair.channels, [None, None], rows, population=False
         )
@@ -576,7 +576,7 @@ class TestProducts:
         held = np.array([0.0, 1, 1, 0])
         grids = table[:, :, None] * held
         values, variance, shared = product_rows(
-            pair.tally(), pair.channels, [None, held], {0: Rows(table, [], None)}, population=False
+            pair.tally(), pair.channels, [None, held], {0: table}, population=False
         )
         condition = np.broadcast_to(held, (1, *SIZES))
         joint = pair.covariance(np.concatenate([grids, condition]))
@@ -642,7 +642,7 @@ def test_a_study_from_file_to_answers(choice: Choice, tmp_path: Path) -> None:
     )
     study.save(tmp_path / "study.toml")
     study = sf.Study.load(tmp_path / "study.toml")
-    assert study.axes[0].choice == choice
+    assert study.blocks[0].choice == choice
     rng = np.random.default_rng(8)
     people = {
         "mode": [None if k == 4 else labels[k] for k in rng.integers(0, 5, 3_000)],

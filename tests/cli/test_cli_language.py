@@ -79,7 +79,7 @@ def test_reads_the_axis_that_the_python_call_makes(text: str, axis: sf.Axis) -> 
 
 
 def test_epsilon_is_exact() -> None:
-    epsilon = parse_axis("age: integers 0..9, distance 0.1").statement.to_dict()["epsilon"]
+    epsilon = parse_axis("age: integers 0..9, distance 0.1").protect.to_dict()["epsilon"]
     assert epsilon == 0.1
     assert sf.Distance("0.1") == sf.Distance(0.1)
 

@@ -42,7 +42,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def trips(mechanism: Choice | None = None) -> sf.Study:
     axes = [sf.integers("hour", 0, 7), sf.integers("zone", 0, 5)]
-    return sf.Study("trips", axes, protect=sf.Uniform(1), mechanism=mechanism)
+    return sf.Study("trips", axes, protect=sf.Uniform(1), channel=mechanism)
 
 
 def people(count: int = 2_000) -> dict[str, list[int]]:
@@ -67,14 +67,14 @@ def test_json_shows_the_mechanism_above_the_axes(run: Run) -> None:
     named = ("--mechanism", "hierarchical branching=2")
     document = json.loads(run("new", "trips.toml", *AXES, *WHOLE, *named, "--json").stdout)
     assert document["protect"] == {"kind": "uniform", "epsilon": 1}
-    assert document["mechanism"] == {"kind": "hierarchical", "revision": 2, "branching": 2}
+    assert document["channel"] == {"kind": "hierarchical", "revision": 2, "branching": 2}
     assert [(axis["protect"], axis["channel"]) for axis in document["axes"]] == [(None, None)] * 2
     told = json.loads(run("explain", "trips.toml", "--json").stdout)
     assert {k: told[k] for k in document if k != "file"} == {
         k: v for k, v in document.items() if k != "file"
     }
     chosen = json.loads(run("new", "b.toml", *AXES, *WHOLE, "--json").stdout)
-    assert chosen["mechanism"]["kind"] == "comb"
+    assert chosen["channel"]["kind"] == "comb"
     assert "times below that of" in chosen["reason"]
 
 
@@ -196,12 +196,12 @@ def test_a_search_for_a_channel_shows_how_far_it_is(
     run("new", "grades.toml", *axis)
     assert len(seen.shares) > 1
     assert seen.shares == sorted(seen.shares)
-    assert sf.Study.load("grades.toml").axes[0].choice.id == "optimised"
+    assert sf.Study.load("grades.toml").blocks[0].choice.id == "optimised"
     seen.shares.clear()
     small = ("--axis", "a: integers 0..2", "--axis", "b: integers 0..2")
     run("new", "small.toml", *small, *WHOLE, "--mechanism", "optimised workload=cells")
     assert len(seen.shares) > 1
-    assert sf.Study.load("small.toml").choice.options()["table"]  # type: ignore[union-attr]
+    assert sf.Study.load("small.toml").blocks[0].choice.options()["table"]
 
 
 # Bad input
@@ -240,7 +240,7 @@ REFUSED: list[tuple[tuple[str, ...], list[str]]] = [
     (("--axis", "b: integers 0..3", *one("hrr"), *WHOLE), ["'a' must not state its own"]),
     (
         ("--axis", "b: integers 0..3", "--axis", "a: integers 0..3, channel hrr", *WHOLE),
-        ["'a' must not name a channel"],
+        ["'a' must not name its own"],
     ),
     (
         (

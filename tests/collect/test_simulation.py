@@ -51,7 +51,7 @@ def test_both_ways_have_the_exact_mean_and_variance(name: str, draw: Any) -> Non
     truth = exact_count(asked.weights, counts)
     variance = exact_variance(study.channels, asked.weights, counts)
     sample = [
-        Tally(study, draw(study.mechanism, counts, seed)).estimate("unbiased").value_of(asked)
+        Tally(study, draw(study.channels, counts, seed)).estimate("unbiased").value_of(asked)
         for seed in range(RUNS)
     ]
     assert abs(mean_score(sample, truth, variance)) < LIMIT
@@ -75,7 +75,7 @@ def test_every_combination_is_as_frequent_as_the_likelihood_says(name: str, draw
     counts[1, 1] += 400_000
     laws = [channel.likelihood() for channel in study.channels]
     expected = np.einsum("xy,xu,yv->uv", counts, *laws)
-    found = _dense(study, draw(study.mechanism, counts, 4))
+    found = _dense(study, draw(study.channels, counts, 4))
     assert found.sum() == counts.sum()
     assert np.all(np.abs(found - expected) < LIMIT * np.sqrt(expected))
     # Twin: one person in ten moved one cell up is seen.
@@ -100,8 +100,8 @@ class TestChoiceOfWay:
                 f"sfumato.collect.simulation.{name}", lambda *rest, way=name: used.append(way)
             )
         few, many = np.ones(study.shape, dtype=np.int64), np.full(study.shape, 10**6)
-        draw_tally(study.mechanism, few, 1)
-        draw_tally(study.mechanism, many, 1)
+        draw_tally(study.channels, few, 1)
+        draw_tally(study.channels, many, 1)
         assert used == ["_draw_by_person", "_draw_by_cell"]
 
     def test_bits_are_always_drawn_by_person(self) -> None:
@@ -115,7 +115,7 @@ class TestChoiceOfWay:
         counts = np.zeros(study.shape, dtype=np.int64)
         counts[0, 1], counts[5, 2] = people // 3, people - people // 3
         for draw in (_draw_by_cell, _draw_by_person):
-            statistic = draw(study.mechanism, counts, 2)
+            statistic = draw(study.channels, counts, 2)
             assert statistic.count == people
             assert int(statistic.people.sum()) == people
 
@@ -125,7 +125,7 @@ class TestChoiceOfWay:
         cells = np.repeat(np.arange(counts.size), counts.ravel())
         a, r = np.unravel_index(cells, counts.shape)
         people = {"a": a, "r": [["n", "s", "e"][k] for k in r]}
-        drawn = Tally(study, _draw_by_person(study.mechanism, counts, 9))
+        drawn = Tally(study, _draw_by_person(study.channels, counts, 9))
         assert drawn == study.simulate(people, seed=9)
 
 
@@ -156,7 +156,7 @@ class TestCounts:
         study = sf.Study("rounded", [axis])
         counts = np.array([100, 200, 300, 200, 200])
         for draw in (_draw_by_cell, _draw_by_person):
-            estimate = Tally(study, draw(study.mechanism, counts * 1_000, 3)).estimate("unbiased")
+            estimate = Tally(study, draw(study.channels, counts * 1_000, 3)).estimate("unbiased")
             answers = estimate.histogram("x")
             exact = [
                 math.sqrt(exact_variance(study.channels, [point], counts * 1_000))

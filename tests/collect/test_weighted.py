@@ -71,7 +71,7 @@ def all_reports(one: sf.Study, laws: Sequence[Sequence[Floats]]) -> Iterator[tup
             for law, y in zip(person, ys, strict=True)
         )
         outputs = as_outputs(one, np.array(outcome))
-        yield chance, sf.Reports(one.fingerprint, names, one.mechanism.layouts, outputs)
+        yield chance, sf.Reports(one.fingerprint, names, one.layouts, outputs)
 
 
 def raw_variance(est: UnbiasedEstimate, question: Any) -> float:
@@ -289,8 +289,8 @@ def test_weight_zero_is_allowed_and_shares_of_it_are_unknown() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([1, 2], r"one a report, got 2 weights for 3 reports"),
-        ([1, 2, 3, 4], r"one a report, got 4 weights for 3 reports"),
+        ([1, 2], r"one per report, got 2 weights for 3 reports"),
+        ([1, 2, 3, 4], r"one per report, got 4 weights for 3 reports"),
         ([1, -2, -0.5], r"must not be negative, and 2 of 3 break this \(rows 2, 3\)"),
         ([1, 2, float("nan")], r"must be finite numbers, and 1 of 3 break this \(row 3\)"),
         ([None, 2, 1], r"must be finite numbers.*row 1"),

@@ -136,7 +136,7 @@ def test_with_total_keeps_unbiasedness_exactly_where_variances_are_constant() ->
     for patterns in itertools.product(range(4), repeat=2):
         bits = np.array([[bool(p >> k & 1) for k in range(2)] for p in patterns])
         outputs = BitColumns.from_matrix(bits)
-        reports = sf.Reports(one.fingerprint, ("age",), one.mechanism.layouts, (outputs,))
+        reports = sf.Reports(one.fingerprint, ("age",), one.layouts, (outputs,))
         chance = law[people[0], patterns[0]] * law[people[1], patterns[1]]
         part = one.tally(reports).estimate("unbiased").histogram("age", where={"age": (0, 1)})
         mean += chance * part.with_total(2).values

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,13 +61,13 @@ def reports(channels: list[Channel], law: Floats, people: int, seed: int) -> Sym
     clean = SymbolMixture.of(channels, np.zeros(tuple(c.likelihood().shape[1] for c in channels)))
     mixed = clean.forward(law)
     drawn = np.random.default_rng(seed).multinomial(people, (mixed / mixed.sum()).ravel())
-    return SymbolMixture(clean.factors, drawn.reshape(mixed.shape).astype(np.float64))
+    return replace(clean, counts=drawn.reshape(mixed.shape).astype(np.float64))
 
 
 def noiseless(channels: list[Channel], law: Floats, people: int) -> SymbolMixture:
     """Fractional counts of outputs, exactly as the law of cells has them on average."""
     clean = SymbolMixture.of(channels, np.zeros(tuple(c.likelihood().shape[1] for c in channels)))
-    return SymbolMixture(clean.factors, people * clean.forward(law))
+    return replace(clean, counts=people * clean.forward(law))
 
 
 def thermometer_tally(size: int, people: int, epsilon: float = 1.0) -> sf.Tally:
@@ -86,7 +87,7 @@ def test_mixing_is_the_likelihood_and_averaging_its_transpose(case: Case) -> Non
     rng = np.random.default_rng(1)
     p, v = rng.random(law.shape[0]), rng.random(law.shape[1])
     for factor in (law, channel):
-        mixture = SymbolMixture((factor,), v)
+        mixture = SymbolMixture((factor,), v, ((7,),))
         np.testing.assert_allclose(mixture.forward(p), p @ law, rtol=1e-12)
         np.testing.assert_allclose(mixture.backward(v), law @ v, rtol=1e-12)
 
@@ -109,8 +110,8 @@ def test_axes_keep_their_places_when_one_is_filtered_and_one_is_a_matrix() -> No
         line(5, 0.4),
         KaryResponse().bind(sf.categories("c", ["a", "b", "c"], protect=sf.Uniform(1.0)).metric()),
     )
-    dense = SymbolMixture((one.likelihood(), two.likelihood()), np.ones((5, 3)))
-    mixed = SymbolMixture((one, two.likelihood()), np.ones((5, 3)))
+    dense = SymbolMixture((one.likelihood(), two.likelihood()), np.ones((5, 3)), ((5,), (3,)))
+    mixed = SymbolMixture((one, two.likelihood()), np.ones((5, 3)), ((5,), (3,)))
     rng = np.random.default_rng(2)
     p, v = rng.random((5, 3)), rng.random((5, 3))
     full = np.kron(one.likelihood(), two.likelihood())
@@ -124,7 +125,7 @@ def test_axes_keep_their_places_when_one_is_filtered_and_one_is_a_matrix() -> No
 def test_rows_of_bits_have_the_enumerated_likelihood(size: int) -> None:
     tally = thermometer_tally(size, 500)
     channel = tally.study.channels[0]
-    mixture = mixture_of(tally.statistic, [channel], [0])
+    mixture = mixture_of(tally.statistic, tally.study.blocks, [0])
     assert isinstance(mixture, RowMixture)
     sent = np.bincount(patterns(tally.statistic.columns[0]), minlength=1 << channel.layout.count)
     assert len(mixture.counts) == np.count_nonzero(sent)
@@ -146,7 +147,7 @@ def test_rows_of_bits_and_symbols_together_have_the_enumerated_likelihood() -> N
     study = sf.Study("both", axes)
     counts = np.random.default_rng(4).integers(0, 40, (4, 3))
     tally = study.simulate_counts(counts, seed=5)
-    mixture = mixture_of(tally.statistic, study.channels, [0, 1])
+    mixture = mixture_of(tally.statistic, study.blocks, [0, 1])
     bits, symbols = tally.statistic.columns
     bit_law, symbol_law = (channel.likelihood() for channel in study.channels)
     rng = np.random.default_rng(6)
@@ -166,8 +167,8 @@ def test_axes_left_out_are_summed_over() -> None:
     study = sf.Study("two", axes)
     counts = np.random.default_rng(7).integers(0, 50, (5, 5))
     tally = study.simulate_counts(counts, seed=8)
-    both = mixture_of(tally.statistic, study.channels, [0, 1])
-    one = mixture_of(tally.statistic, study.channels, [1])
+    both = mixture_of(tally.statistic, study.blocks, [0, 1])
+    one = mixture_of(tally.statistic, study.blocks, [1])
     np.testing.assert_array_equal(one.counts, both.counts.sum(axis=0))
 
 
@@ -200,7 +201,7 @@ PROBLEMS: dict[str, Mixture] = {
     "hump": reports([line(30, 0.5)], hump(30), 20_000, seed=11),
     "spikes": reports([line(30, 0.3)], np.eye(30)[[3, 17]].mean(axis=0), 5_000, seed=12),
     "plane": reports([line(9, 0.7), line(8, 0.4)], np.outer(hump(9), hump(8)), 9_000, seed=13),
-    "bits": mixture_of((t := thermometer_tally(6, 800)).statistic, t.study.channels, [0]),
+    "bits": mixture_of((t := thermometer_tally(6, 800)).statistic, t.study.blocks, [0]),
 }
 
 

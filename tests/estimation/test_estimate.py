@@ -485,7 +485,7 @@ def _every_output(study: sf.Study) -> tuple[Reports, np.ndarray]:
     laws = [channel.likelihood() for channel in study.channels]
     kinds = list(itertools.product(*(range(law.shape[1]) for law in laws)))
     columns: list[Any] = []
-    for place, layout in enumerate(study.mechanism.layouts):
+    for place, layout in enumerate(study.layouts):
         symbols = np.array([kind[place] for kind in kinds])
         columns.append(
             symbols
@@ -493,7 +493,7 @@ def _every_output(study: sf.Study) -> tuple[Reports, np.ndarray]:
             else BitColumns.from_matrix(signs(layout.count)[symbols] > 0)
         )
     names = tuple(axis.name for axis in study.axes)
-    reports = Reports(study.fingerprint, names, study.mechanism.layouts, tuple(columns))
+    reports = Reports(study.fingerprint, names, study.layouts, tuple(columns))
     law = laws[0]
     for more in laws[1:]:
         law = np.einsum("xy,uv->xuyv", law, more).reshape(

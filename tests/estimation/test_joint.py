@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,10 @@ from numpy.typing import NDArray
 import sfumato as sf
 from sfumato.channels.base import Choice
 from sfumato.errors import DataError, FormatError, MismatchError, StudyError
-from sfumato.estimation.joint import JointUnbiasedEstimate
 from sfumato.exact import at_most_exp
 from sfumato.planning.priors import prior_of
 from sfumato.planning.records import record_variance
 from sfumato.questions.workload import Given
-from sfumato.study.joint import Joint
 
 Counts = NDArray[np.int64]
 
@@ -37,7 +36,7 @@ MECHANISMS: tuple[Choice, ...] = (
 
 def pair(mechanism: Choice | None = None, eps: float = 1.0, **options: Any) -> sf.Study:
     axes = [sf.integers("a", 0, 5), sf.integers("b", 0, 3)]
-    return sf.Study("pair", axes, protect=sf.Uniform(eps), mechanism=mechanism, **options)
+    return sf.Study("pair", axes, protect=sf.Uniform(eps), channel=mechanism, **options)
 
 
 def three(mechanism: Choice | None = None) -> sf.Study:
@@ -46,7 +45,7 @@ def three(mechanism: Choice | None = None) -> sf.Study:
         sf.categories("c", ["x", "y", "z"]),
         sf.reals("r", 0, 1, bins=2, optional=True),
     ]
-    return sf.Study("three", axes, protect=sf.Uniform(2), mechanism=mechanism)
+    return sf.Study("three", axes, protect=sf.Uniform(2), channel=mechanism)
 
 
 def crowd(n: int = 4_000) -> Counts:
@@ -62,14 +61,14 @@ def crowd(n: int = 4_000) -> Counts:
 @pytest.mark.parametrize("make", [pair, three])
 def test_any_two_records_are_within_epsilon(make: Any, mechanism: Choice) -> None:
     study = make(mechanism)
-    (channel,) = study.mechanism.channels
+    channel = study.channels[0]
     if channel.layout.kind == "bits" and channel.layout.count > 16:
         pytest.skip("too many patterns to list; the channel is checked by itself")
     rows, total = channel.words()
     assert all(sum(row) == total for row in rows)
     columns = np.array(rows, dtype=object)
     worst = max(Fraction(max(column), min(column)) for column in columns.T)
-    epsilon = study.guaranteed_epsilon
+    epsilon = channel.metric.epsilon
     assert at_most_exp(worst, epsilon)
     assert not at_most_exp(worst, epsilon * Fraction(99, 100))
     found = sf.audit(study)
@@ -79,8 +78,8 @@ def test_any_two_records_are_within_epsilon(make: Any, mechanism: Choice) -> Non
 
 def test_a_mechanism_that_says_too_much_is_caught() -> None:
     study = pair(sf.Comb())
-    bold = sf.Comb().bind_grid(pair(eps=1.2).mechanism.channels[0].metric, SHAPE, (True, True))
-    study.__dict__["mechanism"] = Joint((bold,), SHAPE)
+    bold = sf.Comb().bind_grid(pair(eps=1.2).channels[0].metric, SHAPE, (True, True))
+    study.blocks = (replace(study.blocks[0], channel=bold),)
     assert not sf.audit(study).holds
 
 
@@ -98,7 +97,7 @@ def test_it_is_explained_in_words() -> None:
     assert "a (integers, 6 cells) and b (integers, 4 cells), together" in text
     assert "E = 1 for any two records" in text
     assert "2.7 times" in text
-    assert "Sent by the comb mechanism" in text
+    assert "Sent by the comb channel" in text
     assert "Not answering r is protected too" in three().explain()
 
 
@@ -110,7 +109,7 @@ def test_a_study_survives_its_file(tmp_path: Path) -> None:
         study.save(tmp_path / "study.toml")
         again = sf.Study.load(tmp_path / "study.toml")
         assert again == study
-        assert again.choice == study.choice
+        assert again.blocks[0].choice == study.blocks[0].choice
         assert again.people == study.people
     assert pair() != pair(sf.HRR())
     assert pair() != pair(eps=2)
@@ -154,7 +153,7 @@ def test_reports_and_tallies_travel(tmp_path: Path, mechanism: Choice) -> None:
 
 def expected(study: sf.Study, counts: Counts) -> sf.Tally:
     """The tally to expect, which need not be whole people."""
-    (channel,) = study.mechanism.channels
+    channel = study.channels[0]
     law = channel.mix(counts.ravel().astype(float))
     tally = study.simulate_counts(counts, seed=1)
     statistic = type(tally.statistic)(
@@ -167,7 +166,6 @@ def expected(study: sf.Study, counts: Counts) -> sf.Tally:
 def test_unbiased_answers_of_the_tally_to_expect_are_the_truth(mechanism: Choice) -> None:
     counts = crowd()
     est = expected(pair(mechanism), counts).estimate("unbiased")
-    assert isinstance(est, JointUnbiasedEstimate)
     n = counts.sum()
     assert float(est.count(a=(1, 3), b={0, 2})) == pytest.approx(counts[1:4, [0, 2]].sum())
     assert est.fraction(a=2, where="b=0..1").value == pytest.approx(
@@ -187,7 +185,7 @@ def test_the_reported_error_of_the_tally_to_expect_is_exact(mechanism: Choice) -
     """Given the people, the variance is Σ_x c(x)·(E[f² | x] − w(x)²)."""
     counts = crowd()
     study = pair(mechanism)
-    (channel,) = study.mechanism.channels
+    channel = study.channels[0]
     weights = np.zeros(SHAPE)
     weights[1:4, :2] = 1.0
     flat = weights.ravel()
@@ -271,7 +269,7 @@ def test_records_are_asked_about_where_they_were_put(mechanism: Choice) -> None:
 def test_the_plan_predicts_the_error(mechanism: Choice) -> None:
     """Of one question, against the exact sum over the prior."""
     study = pair(mechanism)
-    (channel,) = study.mechanism.channels
+    channel = study.channels[0]
     flat = np.zeros(SHAPE)
     flat[:3, 1:] = 1.0
     weights = flat.ravel()
@@ -318,39 +316,32 @@ def test_what_does_not_go_together_is_refused() -> None:
     own = sf.integers("b", 0, 3, protect=uniform)
     with pytest.raises(StudyError, match="axis 'b' must not state its own"):
         sf.Study("s", [a, own], protect=uniform)
-    with pytest.raises(StudyError, match="needs one guarantee for them"):
-        sf.Study("s", [own], mechanism=sf.Comb())
-    with pytest.raises(StudyError, match="do not go together"):
-        sf.Study("s", [a, b], protect=uniform, mechanism=sf.Comb(), channel=sf.HRR())
-    with pytest.raises(StudyError, match="use mechanism="):
-        sf.Study("s", [a, b], protect=uniform, channel=sf.HRR())
     named = sf.integers("b", 0, 3, channel=sf.HRR())
-    with pytest.raises(StudyError, match="axis 'b' must not name a channel"):
+    with pytest.raises(StudyError, match="axis 'b' must not name its own"):
         sf.Study("s", [a, named], protect=uniform)
     rounded = sf.reals("r", 0, 1, bins=4, rounding="stochastic")
     with pytest.raises(StudyError, match="rounding='stochastic' needs protect=Distance"):
         sf.Study("s", [a, rounded], protect=uniform)
-    with pytest.raises(StudyError, match="mechanism must be a choice"):
-        sf.Study("s", [a, b], protect=uniform, mechanism="comb")  # type: ignore[arg-type]
+    with pytest.raises(StudyError, match="channel must be a choice"):
+        sf.Study("s", [a, b], protect=uniform, channel="comb")  # type: ignore[arg-type]
     with pytest.raises(StudyError, match="for a whole study is not available"):
         sf.Study("s", [a, b], protect=sf.Distance(1))
-    with pytest.raises(StudyError, match="one mechanism, so its axes have no channels"):
-        pair().channels  # noqa: B018
-    with pytest.raises(StudyError, match="no one ε"):
-        sf.Study("s", [own]).guaranteed_epsilon  # noqa: B018
 
 
 def test_one_axis_needs_no_mechanism() -> None:
     axis = sf.integers("a", 0, 30)
     alone = sf.Study("s", [axis], protect=sf.Uniform(1))
-    assert not alone.is_joint
+    assert alone.blocks[0].axes == (0,)
     assert alone == sf.Study("s", [sf.integers("a", 0, 30, protect=sf.Uniform(1))])
-    named = sf.Study("s", [axis], protect=sf.Uniform(1), mechanism=sf.HRR())
-    assert named.axes[0].choice == sf.HRR()
+    named = sf.Study("s", [axis], protect=sf.Uniform(1), channel=sf.HRR())
+    assert named.blocks[0].choice == sf.HRR()
 
 
-def test_public_weights_of_whole_records_are_refused() -> None:
+def test_public_weights_weigh_whole_records_too() -> None:
     study = pair()
-    reports = study.encode({"a": [1, 2], "b": [0, 3]})
-    with pytest.raises(StudyError, match="weights"):
-        study.tally(reports, weights=[1.0, 2.0])
+    reports = study.encode({"a": [1, 2] * 200, "b": [0, 3] * 200}, bits=sf.SeededBits(3))
+    twice = study.tally(reports, weights=[2.0] * 400).estimate()
+    once = study.tally(reports).estimate("unbiased")
+    asked = {"a": (0, 1), "b": (0, 2)}
+    assert float(twice.count(asked)) == pytest.approx(2 * float(once.count(asked)), rel=1e-12)
+    assert twice.count(asked).stderr == pytest.approx(2 * once.count(asked).stderr, rel=1e-12)

@@ -206,7 +206,7 @@ def test_counts_are_never_negative_and_cdfs_never_fall(
 
 def test_without_smoothing_the_answer_is_plain_em() -> None:
     estimate = likelihood(town_tally := _small_tally(), smoothing="none")
-    mixture = mixture_of(town_tally.statistic, town_tally.study.channels, [0])
+    mixture = mixture_of(town_tally.statistic, town_tally.study.blocks, [0])
     plain = decode(mixture)
     cells = estimate.histogram("x")
     np.testing.assert_allclose(cells.values, plain.law * estimate.n, rtol=1e-12)

@@ -220,8 +220,8 @@ def test_ranges_are_between_two_cells_drawn_evenly() -> None:
 
 def test_the_default_names_no_channel() -> None:
     assert plain.METHODS[plain.DEFAULT].choice is None
-    assert isinstance(plain.line_study(None, 1.0).axes[0].choice, sf.Comb)
-    assert isinstance(plain.plane_study(None).choice, sf.Comb)
+    assert isinstance(plain.line_study(None, 1.0).blocks[0].choice, sf.Comb)
+    assert isinstance(plain.plane_study(None).blocks[0].choice, sf.Comb)
 
 
 def test_covered_counts_intervals_that_hold_the_truth() -> None:

@@ -479,7 +479,7 @@ def test_explain_says_for_how_many_people_channels_were_chosen() -> None:
     assert "Made for" not in silent.explain()
     assert few.explain().splitlines()[1] == "Made for about 1,000 people."
     assert "because for 1,000 people likelihood answers" in " ".join(few.explain().split())
-    assert [s.axes[0].choice.id for s in (silent, few, many)] == [
+    assert [s.blocks[0].choice.id for s in (silent, few, many)] == [
         "thermometer",
         "geometric",
         "thermometer",
@@ -490,8 +490,8 @@ def test_explain_says_for_how_many_people_channels_were_chosen() -> None:
 def test_search_for_epsilon_keeps_the_number_of_people() -> None:
     axis = sf.integers("a", 0, 7, protect=sf.Distance(0.1))
     assert scaled(sf.Study("s", [axis], people=1_000), 2.0).people == 1_000
-    assert scaled(sf.Study("s", [axis], people=1_000), 2.0).axes[0].choice == sf.Geometric()
-    assert scaled(sf.Study("s", [axis]), 2.0).axes[0].choice == sf.Thermometer()
+    assert scaled(sf.Study("s", [axis], people=1_000), 2.0).blocks[0].choice == sf.Geometric()
+    assert scaled(sf.Study("s", [axis]), 2.0).blocks[0].choice == sf.Thermometer()
 
 
 def test_mean_square_of_ranges_is_the_mean_over_each_of_them() -> None:

@@ -31,7 +31,7 @@ Kept = tuple[Callable[[], sf.Study], str]
 
 def whole(name: str, axes: list[sf.Axis], epsilon: Any, channel: Any = None) -> sf.Study:
     """A study of whole records under one ε: the only place that names the argument."""
-    return sf.Study(name, axes, protect=sf.Uniform(epsilon), mechanism=channel)
+    return sf.Study(name, axes, protect=sf.Uniform(epsilon), channel=channel)
 
 
 def one(axis: sf.Axis, **options: Any) -> sf.Study:

@@ -66,8 +66,8 @@ AXES = {
     "hashed to five, optional": _labels(sf.Uniform(0.7), channel=sf.OLH(g=5), optional=True),
     "optimised": _labels(sf.Uniform(0.7), channel=sf.Optimised("cells")),
     "extremal": _labels(sf.Matrix([[0, 1, 2], [1, 0, 1], [2, 1, 0]]), channel=sf.Extremal()),
-    "bits": _labels(sf.PolicyGraph(1, [("north", "south"), ("south", "east")])).with_defaults(
-        channel=sf.MatrixResponse(), outside="refuse", protect=None
+    "bits": _labels(
+        sf.PolicyGraph(1, [("north", "south"), ("south", "east")]), channel=sf.MatrixResponse()
     ),
     "wave": sf.integers("code", 0, 99, protect=sf.Uniform(0.7), channel=sf.SquareWave()),
     "wide wave": sf.integers("code", 0, 9, protect=sf.Uniform(0.7), channel=sf.SquareWave(4)),
@@ -174,9 +174,9 @@ class TestFiles:
         # Another number later changes neither the fingerprint nor the channel that was written.
         more = sf.Study.from_toml(study.to_toml().replace("people = 1000", "people = 100_000"))
         assert (more.people, more.fingerprint) == (100_000, study.fingerprint)
-        assert more.axes[0].choice == sf.Geometric()
+        assert more.blocks[0].choice == sf.Geometric()
         assert more.reasons == ("",)
-        assert sf.Study("s", [axis], people=100_000).axes[0].choice == sf.Thermometer()
+        assert sf.Study("s", [axis], people=100_000).blocks[0].choice == sf.Thermometer()
 
     @pytest.mark.parametrize("people", [0, -3, 1.5, 1000.0, True, "many", np.float64(7)])
     def test_people_that_are_no_number_of_people_are_refused(self, people: Any) -> None:
@@ -331,7 +331,7 @@ class TestFingerprint:
         whole = [sf.integers("hour", 0, 5), sf.integers("zone", 0, 4)]
 
         def made() -> list[sf.Study]:
-            records = sf.Study("trips", whole, protect=sf.Uniform(1), mechanism=sf.HaarHRR())
+            records = sf.Study("trips", whole, protect=sf.Uniform(1), channel=sf.HaarHRR())
             return [sf.Study("codes", [axis]), records]
 
         now = [(study.fingerprint, study.to_toml()) for study in made()]

@@ -7,15 +7,13 @@ sampler really draws from against it.
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from sfumato.channels.base import Channel
 from sfumato.channels.odds import Method
 from sfumato.metrics.cells import CellMetric
-from sfumato.metrics.uniform import UniformMetric
-from sfumato.study.axis import Axis
+from sfumato.study.axis import Together
 from sfumato.study.study import Study
 
 _MOST_LABELS = 1 << 20
@@ -97,29 +95,22 @@ def audit(study: Study) -> Audit:
         >>> found.holds, round(found.axes[0].spent, 6), found.axes[0].method
         (True, 1.0, 'all pairs, exactly')
     """
-    if study.is_joint:
-        axes: tuple[AxisAudit, ...] = (_audit_records(study),)
-    else:
-        pairs = zip(study.axes, study.mechanism.channels, strict=True)
-        axes = tuple(_audit_axis(axis, channel) for axis, channel in pairs)
+    pairs = zip(study.parts, study.blocks, strict=True)
+    axes = tuple(_audit_block(part, block.channel) for part, block in pairs)
     return Audit(study=study.name, fingerprint=study.fingerprint, axes=axes)
 
 
-def _audit_axis(axis: Axis, channel: Channel) -> AxisAudit:
-    """Check one channel against what its axis promises."""
-    labels = axis.labels() if axis.size <= _MOST_LABELS else None
-    return _audited(axis.name, channel, axis.metric(), labels, axis.domain.rounding_bits)
-
-
-def _audit_records(study: Study) -> AxisAudit:
-    """Check the channel of whole records against the one ε for all of them."""
-    (channel,) = study.mechanism.channels
-    metric = UniformMetric(study.guaranteed_epsilon, math.prod(study.shape))
+def _audit_block(part: Together, channel: Channel) -> AxisAudit:
+    """Check one channel against what its axes are promised."""
+    metric = part.metric()
     labels = None
     if metric.size <= _MOST_LABELS:
-        names = [[f"{axis.name} {label}" for label in axis.labels()] for axis in study.axes]
+        names = [axis.labels() for axis in part.axes]
+        if len(names) > 1:
+            names = [[f"{a.name} {label}" for label in a.labels()] for a in part.axes]
         labels = [", ".join(parts) for parts in itertools.product(*names)]
-    return _audited(", ".join(a.name for a in study.axes), channel, metric, labels, 0)
+    name = ", ".join(axis.name for axis in part.axes)
+    return _audited(name, channel, metric, labels, part.axes[0].domain.rounding_bits)
 
 
 def _audited(

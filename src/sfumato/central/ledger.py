@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.central.chain import locked, seal, start, verified
 from sfumato.central.data import refuse_unread
-from sfumato.central.spend import Spend, Spending, worst_share
+from sfumato.central.spend import Spend, Spending, axis_metrics, is_whole, worst_share
 from sfumato.errors import FormatError, LedgerError, MismatchError, SfumatoError
 from sfumato.exact import positive, to_plain
 from sfumato.files import write_whole
@@ -270,10 +270,10 @@ class Ledger:
 
 def _used(study: Study, spends: list[Spend]) -> dict[str, Fraction]:
     """The share of E that is spent, by axis."""
-    if study.is_joint:
+    if is_whole(study):
         return {RECORDS: sum((spend.share or Fraction(0) for spend in spends), Fraction(0))}
     used = {}
-    for axis, metric in zip(study.axes, study.metrics, strict=True):
+    for axis, metric in zip(study.axes, axis_metrics(study), strict=True):
         parts = [spend.on(axis.name) for spend in spends]
         shares = sum((part for part in parts if isinstance(part, Fraction)), Fraction(0))
         stated = [

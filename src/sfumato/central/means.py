@@ -20,6 +20,7 @@ from sfumato.central.designs import bend_one
 from sfumato.central.measurements import Measurements, checked_weights, worst_bias
 from sfumato.central.mechanism import Counts, Expected, FromMargins, Outcome, question_answers
 from sfumato.central.space import Space
+from sfumato.central.spend import is_whole
 from sfumato.errors import StudyError, near
 from sfumato.estimation.answers import normal_quantile
 from sfumato.noise.allocate import allocate
@@ -218,7 +219,7 @@ class Means:
             part, cost = self._part(space, axis, places, held, weights[list(places)], n)
             parts.append(part)
             costs.append(cost)
-        if space.study.is_joint and len(parts) > 1:
+        if is_whole(space.study) and len(parts) > 1:
             parts = _share_out(parts, costs)
         for part in parts:
             part.measurements.check(n)

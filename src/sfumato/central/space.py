@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from sfumato.central.data import refuse_rounding
-from sfumato.central.spend import Spend, Spending
+from sfumato.central.spend import Spend, Spending, is_whole
 from sfumato.errors import QuestionError, StudyError
 from sfumato.estimation.answers import PRORATED
 from sfumato.metrics.cells import CellMetric
@@ -85,7 +85,7 @@ class Space:
         """The same for the cells of some axes, where nothing is learnt about the others."""
         metrics = [self.metrics[axis] for axis in axes]
         shape = [self.shape[axis] for axis in axes]
-        found = grid_edges(metrics, shape, joint=self.study.is_joint)
+        found = grid_edges(metrics, shape, joint=is_whole(self.study))
         return found.zeros_listed().scaled(self.share)
 
     def exact(self, i: int, j: int) -> Fraction | None:
@@ -98,7 +98,7 @@ class Space:
         found = [part for part in parts if part is not None]
         if len(found) < len(parts):
             return None
-        return self.share * (max(found) if self.study.is_joint else sum(found, Fraction(0)))
+        return self.share * (max(found) if is_whole(self.study) else sum(found, Fraction(0)))
 
     def workload(self, questions: Questions) -> Workload:
         """Questions in the study's own language as rows over the cells."""

@@ -28,6 +28,19 @@ Share: TypeAlias = Fraction | float | str
 Spending: TypeAlias = "Share | Mapping[str, Share | Metric] | Spend"
 
 
+def is_whole(study: Study) -> bool:
+    """Whether one guarantee covers all of several axes."""
+    return len(study.schema.groups) == 1 and len(study.axes) > 1
+
+
+def axis_metrics(study: Study) -> tuple[CellMetric, ...]:
+    """E between the cells of every axis, where people do not differ on the others."""
+    shape = study.shape
+    return tuple(
+        group.margin([axis], shape) for group in study.schema.groups for axis in group.axes
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Spend:
     """What one release spends, exactly.
@@ -56,12 +69,12 @@ class Spend:
             StudyError: If a share is not positive, or an axis is unknown or cannot be so protected.
         """
         if isinstance(given, Spend):  # may be anyone's: read like all others
-            if given.share is None and not given.axes and not study.is_joint:
+            if given.share is None and not given.axes and not is_whole(study):
                 return given
             given = dict(given.axes) if given.share is None else given.share
         if not isinstance(given, Mapping):
             return cls(positive(given, "spend"))
-        if study.is_joint:
+        if is_whole(study):
             raise StudyError(
                 f"study {study.name!r} has one guarantee for whole records, so spend must be a "
                 "share of it such as '1/4', got one for each axis"
@@ -93,7 +106,7 @@ class Spend:
             >>> print(Spend.of("1/4", study).only(["mode"], study))
             mode: 1/4 of E
         """
-        if study.is_joint or all(axis.name in names for axis in study.axes):
+        if is_whole(study) or all(axis.name in names for axis in study.axes):
             return self
         if self.share is None:
             return Spend(None, tuple((name, part) for name, part in self.axes if name in names))
@@ -106,12 +119,12 @@ class Spend:
     def metrics(self, study: Study) -> tuple[tuple[CellMetric, ...], Fraction]:
         """E by axis, and what all of it is multiplied by; zero where nothing is spent."""
         if self.share is not None:
-            return study.metrics, self.share
+            return axis_metrics(study), self.share
         parts = [self.on(axis.name) for axis in study.axes]
         shares = {part for part in parts if isinstance(part, Fraction) and part}
         one = shares.pop() if len(shares) == 1 and not _stated(parts) else None
         found: list[CellMetric] = []
-        for axis, metric, part in zip(study.axes, study.metrics, parts, strict=True):
+        for axis, metric, part in zip(study.axes, axis_metrics(study), parts, strict=True):
             if isinstance(part, Metric):
                 try:
                     found.append(part.bind(axis.domain, optional=axis.optional))

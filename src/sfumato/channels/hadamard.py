@@ -72,7 +72,7 @@ class Hadamard(Choice):
         >>> towns = sf.Blocks(epsilon=1, blocks=[["Leith", "Niddrie", "Granton"], ["Govan"]])
         >>> names = ["Leith", "Niddrie", "Granton", "Govan"]
         >>> study = sf.Study("towns", [sf.categories("home", names, protect=towns)])
-        >>> study.channels[0].id, study.channels[0].outputs
+        >>> study.channels[0].id, study.blocks[0].channel.outputs
         ('hadamard', 5)
         >>> tally = study.simulate({"home": ["Leith"] * 3_000 + ["Govan"] * 1_000}, seed=5)
         >>> est = tally.estimate("unbiased")

@@ -60,7 +60,7 @@ class SquareWave(Choice):
         >>> import sfumato as sf
         >>> axis = sf.integers("age", 0, 99, protect=sf.Uniform(1), channel=sf.SquareWave())
         >>> study = sf.Study("ages", [axis])
-        >>> study.channels[0].width, study.channels[0].outputs
+        >>> study.channels[0].width, study.blocks[0].channel.outputs
         (25, 150)
         >>> tally = study.simulate({"age": [30] * 6_000 + [50] * 4_000}, seed=1)
         >>> answer = tally.estimate("unbiased").count({"age": (20, 40)})

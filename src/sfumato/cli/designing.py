@@ -19,7 +19,7 @@ from sfumato.cli.commands import CommandError
 from sfumato.cli.language import PROTECTION, parse_axis, parse_choice, parse_protection
 from sfumato.cli.options import AsJson, Force, StudyFile, load_study, target
 from sfumato.metrics.uniform import Uniform, UniformMetric
-from sfumato.study.axis import Axis
+from sfumato.study.axis import Axis, Together
 from sfumato.study.choose import checked_expected
 from sfumato.study.study import Study
 
@@ -111,7 +111,9 @@ def _made(
             seen(share, 1.0)
 
         found = [
-            replace(axis, channel=axis.channel.settled(axis.metric(), progress=told))
+            replace(
+                axis, channel=axis.channel.settled(Together.alone(axis).metric(), progress=told)
+            )
             if axis.channel is not None and axis.protect is not None and axis.channel.slow
             else axis
             for axis in axes
@@ -119,7 +121,7 @@ def _made(
         if choice is not None and choice.slow and shared is not None:
             cells = UniformMetric(shared.epsilon, math.prod(axis.size for axis in axes))
             choice = choice.settled(cells, progress=told)
-    return Study(name, found, protect=shared, mechanism=choice, people=people)
+    return Study(name, found, protect=shared, channel=choice, people=people)
 
 
 def explain(study: StudyFile, as_json: AsJson = False) -> None:
@@ -151,15 +153,14 @@ def audit(study: StudyFile, as_json: AsJson = False) -> None:
 
 def _described(study: Study) -> dict[str, Any]:
     """A study for JSON; what is said for whole records stands above the axes."""
-    joint = study.choice is not None
-    reasons = [""] * len(study.axes) if joint else study.reasons
+    whole = study.parts[0] if len(study.parts) == 1 and len(study.axes) > 1 else None
     return {
         "name": study.name,
         "people": study.people,
         "fingerprint": study.fingerprint,
-        "protect": study.axes[0].statement.to_dict() if joint else None,
-        "mechanism": None if study.choice is None else choice_to_dict(study.choice),
-        "reason": study.reasons[0] if joint else "",
+        "protect": None if whole is None else whole.statement.to_dict(),
+        "channel": None if whole is None else choice_to_dict(study.blocks[0].choice),
+        "reason": "" if whole is None else study.reasons[0],
         "axes": [
             {
                 "name": axis.name,
@@ -168,11 +169,9 @@ def _described(study: Study) -> dict[str, Any]:
                 "optional": axis.optional,
                 "outside": axis.outside,
                 "unit": axis.unit,
-                "protect": None if joint else axis.statement.to_dict(),
-                "channel": None if joint else choice_to_dict(axis.choice),
-                "reason": reason,
+                **_alone(study, place),
             }
-            for axis, reason in zip(study.axes, reasons, strict=True)
+            for place, axis in enumerate(study.axes)
         ],
     }
 
@@ -180,3 +179,15 @@ def _described(study: Study) -> dict[str, Any]:
 def _cell(value: object) -> str:
     """A number or word of the audit, short enough for a table."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _alone(study: Study, place: int) -> dict[str, Any]:
+    """Guarantee and channel of an axis by itself; blank where it stands together with others."""
+    for part, block, reason in zip(study.parts, study.blocks, study.reasons, strict=True):
+        if block.axes == (place,):
+            return {
+                "protect": part.statement.to_dict(),
+                "channel": choice_to_dict(block.choice),
+                "reason": reason,
+            }
+    return {"protect": None, "channel": None, "reason": ""}

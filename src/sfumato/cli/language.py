@@ -24,7 +24,8 @@ from sfumato.metrics.registry import REGISTRY as METRICS
 from sfumato.metrics.registry import metric_from_dict
 from sfumato.metrics.uniform import Uniform
 from sfumato.questions.tokens import split, unquoted
-from sfumato.study.axis import Axis
+from sfumato.study.axis import Axis, Together
+from sfumato.study.blocks import bound
 
 CHOICE = "NAME [OPTION=VALUE ...]"
 PROTECTION = "uniform EPSILON"
@@ -115,9 +116,10 @@ def _check_fit(axis: Axis) -> None:
     """Whether metric and channel fit, where the axis has its own; a slow channel is built later."""
     if axis.protect is None:
         return
-    metric = axis.metric()
+    part = Together.alone(axis)
+    metric = part.metric()
     if axis.channel is not None and (not axis.channel.slow or axis.channel.misfit(metric)):
-        axis.bind(metric)
+        bound(part, axis.channel, metric)
 
 
 def _domain(name: str, part: str) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from sfumato.planning.compare import COLUMNS, METHODS
 from sfumato.planning.expected_error import RUNS
 from sfumato.planning.inverse import epsilon_for, people_for
 from sfumato.planning.plan import Plan
-from sfumato.study.joint import COLUMN
 from sfumato.study.study import Study
 from sfumato.text import percent
 
@@ -182,12 +181,10 @@ def _wanted(
 
 def _epsilons(study: Study) -> dict[str, float]:
     """Every ε of a study by the name of its axis, or the one of whole records."""
-    if study.is_joint:
-        return {COLUMN: float(study.guaranteed_epsilon)}
     return {
-        axis.name: float(axis.statement.epsilon)
-        for axis in study.axes
-        if hasattr(axis.statement, "epsilon")
+        block.column: float(group.protect.epsilon)
+        for block, group in zip(study.blocks, study.schema.groups, strict=True)
+        if hasattr(group.protect, "epsilon")
     }
 
 
@@ -205,8 +202,9 @@ def _wanted_line(line: dict[str, Any], n: int) -> str:
 def _bins(study: Study, n: int) -> list[tuple[str, int, BinPlan]]:
     """For each real axis in equal bins, how many it has and how many would be best."""
     found = []
-    for axis in study.axes:
-        domain, protect = axis.domain, axis.statement
+    for part in study.parts:
+        axis, protect = part.axes[0], part.statement
+        domain = axis.domain
         if not isinstance(domain, Reals) or not isinstance(protect, Distance) or axis.optional:
             continue
         if not domain.cuts and not domain.rounding:

@@ -16,6 +16,7 @@ from sfumato.arrays import Layout, Outputs
 from sfumato.bitcolumns import BitColumns
 from sfumato.errors import FormatError
 from sfumato.files import write_whole
+from sfumato.study.reports import Reports
 
 VERSION = 1
 _KEY = b"sfumato"
@@ -51,6 +52,24 @@ def to_table(
     }
     metadata = {_KEY: json.dumps(head, ensure_ascii=False).encode()}
     return pa.table(arrays, schema=pa.schema(fields, metadata=metadata))
+
+
+def reports_to_arrow(reports: Reports) -> pa.Table:
+    """One row per report; the study's fingerprint is in the schema's metadata."""
+    return to_table("reports", reports.fingerprint, reports.names, reports.layouts, reports.outputs)
+
+
+def reports_from_arrow(table: pa.Table, what: str) -> Reports:
+    """Read reports back; damaged ones are refused.
+
+    Args:
+        table: The table.
+        what: What messages call it.
+    """
+    head = read_head(table, "reports", what)
+    names, layouts = read_layouts(head, what)
+    outputs = read_outputs(table, names, layouts, what)
+    return Reports(head["study"], tuple(names), tuple(layouts), tuple(outputs))
 
 
 def count_name(names: Sequence[str]) -> str:

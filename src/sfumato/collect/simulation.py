@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.arrays import DENSE_CELLS
+from sfumato.arrays import DENSE_CELLS, Layout, no_outputs
 from sfumato.channels.base import Channel
-from sfumato.collect.statistics import BitReports, SymbolCounts
+from sfumato.collect.statistics import BitReports, SymbolCounts, merged, statistic_of
+from sfumato.collect.tally import Tally
 from sfumato.errors import StudyError
 from sfumato.randomness.bits import SeededBits
-from sfumato.study.product import Product
+from sfumato.study.study import Study
 
 _PEOPLE_AT_ONCE = 1 << 20
 _MOST_ENTRIES = 1 << 27  # of one axis' matrix of cells by outputs
@@ -36,27 +37,48 @@ def as_counts(counts: ArrayLike, shape: Sequence[int]) -> NDArray[np.int64]:
     return given.astype(np.int64).reshape(tuple(shape))
 
 
+def simulated_tally(study: Study, counts: ArrayLike, seed: int) -> Tally:
+    """The tally that a known population would have sent.
+
+    Args:
+        study: What is asked of them.
+        counts: People in each cell, shaped like the axes or flat in C order.
+        seed: Any integer.
+    """
+    channels = study.channels
+    return Tally(study, draw_tally(channels, as_counts(counts, study.shape), seed))
+
+
 def draw_tally(
-    mechanism: Product, counts: NDArray[np.int64], seed: int
+    channels: Sequence[Channel], counts: NDArray[np.int64], seed: int
 ) -> SymbolCounts | BitReports:
-    """A statistically exact draw of the tally: by cells where that is cheaper, else by person."""
+    """A statistically exact draw of the tally: by cells where that is cheaper, else by person.
+
+    Args:
+        channels: The channel of every block, whose cells together are those of `counts`.
+        counts: People in every cell of the grid of all axes.
+        seed: Any integer.
+    """
     people = int(counts.sum())
-    symbols = all(layout.kind == "symbols" for layout in mechanism.layouts)
-    sizes = [channel.size for channel in mechanism.channels]
+    layouts = _layouts(channels)
+    symbols = all(layout.kind == "symbols" for layout in layouts)
+    sizes = [channel.size for channel in channels]
     counts = counts.reshape(sizes)
-    draws = sum(math.prod(sizes) * layout.count for layout in mechanism.layouts)
-    entries = [channel.size * channel.layout.count for channel in mechanism.channels]
+    draws = sum(math.prod(sizes) * layout.count for layout in layouts)
+    entries = [channel.size * channel.layout.count for channel in channels]
     small = max(sizes) <= DENSE_CELLS and max(entries) <= _MOST_ENTRIES
     if symbols and small and draws < _DRAW_COST * people:
-        return _draw_by_cell(mechanism, counts, seed)
-    return _draw_by_person(mechanism, counts, seed)
+        return _draw_by_cell(channels, counts, seed)
+    return _draw_by_person(channels, counts, seed)
 
 
-def _draw_by_cell(mechanism: Product, counts: NDArray[np.int64], seed: int) -> SymbolCounts:
+def _draw_by_cell(
+    channels: Sequence[Channel], counts: NDArray[np.int64], seed: int
+) -> SymbolCounts:
     """Split every cell's people over the outputs, axis after axis."""
     rng = np.random.Generator(np.random.PCG64(seed))
     table = counts
-    for axis, channel in enumerate(mechanism.channels):
+    for axis, channel in enumerate(channels):
         law = channel.likelihood()
         law /= law.sum(axis=1, keepdims=True)
         cells = np.moveaxis(table, axis, -1)
@@ -65,14 +87,14 @@ def _draw_by_cell(mechanism: Product, counts: NDArray[np.int64], seed: int) -> S
             out += rng.multinomial(cells[..., cell], law[cell])
         table = np.moveaxis(out, -1, axis)
     found = np.nonzero(table)
-    return SymbolCounts.of(mechanism.layouts, found, table[found])
+    return SymbolCounts.of(_layouts(channels), found, table[found])
 
 
 def _draw_by_person(
-    mechanism: Product, counts: NDArray[np.int64], seed: int
+    channels: Sequence[Channel], counts: NDArray[np.int64], seed: int
 ) -> SymbolCounts | BitReports:
     """Encode every person, a chunk at a time."""
-    bits = SeededBits(seed)
+    bits, layouts = SeededBits(seed), _layouts(channels)
     cells = np.flatnonzero(counts)
     people = counts.ravel()[cells]
     ends = np.cumsum(people)
@@ -82,9 +104,15 @@ def _draw_by_person(
         which = np.arange(start, min(start + _PEOPLE_AT_ONCE, total))
         chunk = cells[np.searchsorted(ends, which, side="right")]
         places = np.unravel_index(chunk, counts.shape)
-        codes = [_code(c, p) for c, p in zip(mechanism.channels, places, strict=True)]
-        parts.append(mechanism.tally(mechanism.perturb(codes, bits)))
-    return mechanism.merge(parts)
+        codes = [_code(c, p) for c, p in zip(channels, places, strict=True)]
+        outputs = [c.encode(code, bits) for c, code in zip(channels, codes, strict=True)]
+        parts.append(statistic_of(layouts, outputs))
+    return merged(parts or [statistic_of(layouts, no_outputs(layouts))])
+
+
+def _layouts(channels: Sequence[Channel]) -> tuple[Layout, ...]:
+    """How each channel's output is written."""
+    return tuple(channel.layout for channel in channels)
 
 
 def _code(channel: Channel, cells: NDArray[np.intp]) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arrays import Floats, Layout, Outputs
+from sfumato.arrays import Floats, Layout, Outputs, join_outputs
 from sfumato.bitcolumns import BitColumns, popcount, words_for
 from sfumato.errors import TooLargeError
 
@@ -304,12 +304,31 @@ class BitReports:
         return rows[np.lexsort(rows.T)]
 
 
-def join_outputs(layout: Layout, parts: Sequence[Outputs]) -> Outputs:
-    """Outputs of one axis, people after people."""
-    if layout.kind == "bits":
-        packed = [part for part in parts if isinstance(part, BitColumns)]
-        return BitColumns.concatenate(packed, layout.count)
-    return np.concatenate([part for part in parts if not isinstance(part, BitColumns)])
+def statistic_of(
+    layouts: tuple[Layout, ...], outputs: Sequence[Outputs], weights: Floats | None = None
+) -> SymbolCounts | BitReports:
+    """Outputs reduced to the smallest thing that can answer.
+
+    Args:
+        layouts: How each block's output is written.
+        outputs: One column per block.
+        weights: What each report counts for; left out, one.
+    """
+    symbols = [column for column in outputs if not isinstance(column, BitColumns)]
+    if len(symbols) == len(outputs):
+        return SymbolCounts.of(layouts, symbols, weights, len(outputs[0]))
+    return BitReports(layouts, tuple(outputs), len(outputs[0]), weights)
+
+
+def merged(parts: Sequence[SymbolCounts | BitReports]) -> SymbolCounts | BitReports:
+    """One or more statistics added pairwise, so that every report is copied only a few times."""
+    found = list(parts)
+    while len(found) > 1:
+        pairs = zip(found[::2], found[1::2], strict=False)
+        # All parts are of one kind: the layouts decide it.
+        added = [a + b for a, b in pairs]  # type: ignore[operator]
+        found = added + ([found[-1]] if len(found) % 2 else [])
+    return found[0]
 
 
 def _distinct(

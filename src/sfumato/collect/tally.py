@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
-from sfumato.collect import parquet as wire
-from sfumato.collect.statistics import BitReports, SymbolCounts
-from sfumato.errors import FormatError, MismatchError, StudyError
-from sfumato.estimation.estimate import Estimate
-from sfumato.estimation.joint import JointUnbiasedEstimate
-from sfumato.estimation.likelihood import LikelihoodEstimate
-from sfumato.estimation.unbiased import UnbiasedEstimate
-
-if TYPE_CHECKING:
-    from sfumato.study.study import Study
+from sfumato.arrays import no_outputs
+from sfumato.collect.parquet import (
+    count_name,
+    read_head,
+    read_layouts,
+    read_outputs,
+    read_parquet,
+    reports_from_arrow,
+    to_table,
+    write_parquet,
+)
+from sfumato.collect.statistics import BitReports, SymbolCounts, merged, statistic_of
+from sfumato.errors import DataError, FormatError, MismatchError
+from sfumato.study.reports import Reports
+from sfumato.study.study import Study
+from sfumato.verbs import SomeReports, TallyVerbs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tally:
+class Tally(TallyVerbs):
     """Reports of one study, reduced to what answers need.
 
     Example:
@@ -59,8 +65,7 @@ class Tally:
                 f"added to one of {self.study.name!r} ({self.study.fingerprint[:12]}): "
                 "only tallies of one study add up"
             )
-        merged = self.study.mechanism.merge([self.statistic, other.statistic])
-        return Tally(self.study, merged)
+        return Tally(self.study, merged([self.statistic, other.statistic]))
 
     def __radd__(self, other: object) -> Tally:
         """Let `sum(tallies)` start from 0."""
@@ -75,36 +80,6 @@ class Tally:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def estimate(
-        self,
-        method: str = "likelihood",
-        *,
-        via: str = "auto",
-        smoothing: str = "auto",
-        progress: Callable[[float], None] | None = None,
-    ) -> Estimate:
-        """What the population looks like, ready to be asked.
-
-        Args:
-            method: "likelihood": the population under which the reports are likeliest, smoothed
-                as much as they ask for; the best answer from the same reports, never negative.
-                "unbiased": assumes nothing, needs no grid, right on average.
-            via: How unbiased sums are found: "direct" over the tally, "cells" over the grid of
-                single values, "prefix" by a summed-area table, or "auto", which starts directly
-                and builds the table once that would have been cheaper.
-            smoothing: For "likelihood": "auto", or "none" for plain maximum likelihood by EM.
-            progress: For "likelihood": called with the share done while a grid is decoded.
-        """
-        if method == "unbiased":
-            if self.study.is_joint:
-                return JointUnbiasedEstimate(self.study, self.statistic)
-            return UnbiasedEstimate(self.study, self.statistic, via=via)
-        if method == "likelihood":
-            return LikelihoodEstimate(
-                self.study, self.statistic, via=via, smoothing=smoothing, progress=progress
-            )
-        raise StudyError(f"method must be 'likelihood' or 'unbiased', got method={method!r}")
-
     def save(self, path: str | Path) -> None:
         """Write a Parquet file."""
         statistic = self.statistic
@@ -113,28 +88,58 @@ class Tally:
             columns, people = statistic.symbols, statistic.people
         else:
             columns, people = statistic.columns, None  # type: ignore[assignment]
-        table = wire.to_table(
-            "tally", self.study.fingerprint, names, statistic.layouts, columns, people
-        )
-        wire.write_parquet(table, path)
+        table = to_table("tally", self.study.fingerprint, names, statistic.layouts, columns, people)
+        write_parquet(table, path)
 
     @classmethod
     def load(cls, path: str | Path, study: Study) -> Tally:
         """Read a Parquet file; a tally of another study is refused."""
         what = repr(str(path))
-        table = wire.read_parquet(path)
-        head = wire.read_head(table, "tally", what)
+        table = read_parquet(path)
+        head = read_head(table, "tally", what)
         study.refuse_other(head["study"], what)
-        names, layouts = wire.read_layouts(head, what)
-        if tuple(layouts) != study.mechanism.layouts:
+        names, layouts = read_layouts(head, what)
+        if tuple(layouts) != study.layouts:
             raise FormatError(f"{what} has damaged metadata; write it anew")
-        columns = wire.read_outputs(table, names, layouts, what)
+        columns = read_outputs(table, names, layouts, what)
         if any(layout.kind == "bits" for layout in layouts):
             return cls(study, BitReports(tuple(layouts), tuple(columns), table.num_rows))
-        last = wire.count_name(names)
+        last = count_name(names)
         if last not in table.column_names or table.column(last).null_count:
             raise FormatError(f"{what} lacks the column {last!r}; write it anew")
         people = table.column(last).to_numpy().astype(np.int64)
         if people.size and people.min() < 1:
             raise FormatError(f"column {last!r} of {what} must hold positive whole numbers")
         return cls(study, SymbolCounts.of(tuple(layouts), columns, people))  # type: ignore[arg-type]
+
+
+def tally_of(study: Study, reports: SomeReports) -> Tally:
+    """Reports of a study, reduced to what answers need.
+
+    Args:
+        study: Whose reports they are.
+        reports: Reports, their Arrow table, or several of these.
+    """
+    nobody = statistic_of(study.layouts, no_outputs(study.layouts))
+    parts = [statistic_of(study.layouts, part.outputs) for part in checked(study, reports)]
+    return Tally(study, merged(parts or [nobody]))
+
+
+def checked(study: Study, reports: SomeReports) -> Iterator[Reports]:
+    """Reports of a study, one batch after the other; those of another study are refused.
+
+    Args:
+        study: Whose reports they must be.
+        reports: Reports, their Arrow table, or several of these.
+    """
+    several = [reports] if isinstance(reports, (Reports, pa.Table)) else reports
+    for part in several:
+        held = reports_from_arrow(part, "the table") if isinstance(part, pa.Table) else part
+        if not isinstance(held, Reports):
+            raise DataError(
+                f"tally() takes Reports or their Arrow tables, got {type(held).__name__}"
+            )
+        study.refuse_other(held.fingerprint, "these reports")
+        if held.layouts != study.layouts:
+            raise FormatError("these reports have damaged metadata; encode them anew")
+        yield held

@@ -11,29 +11,24 @@ A weight that must be hidden is one more protected axis instead: see `Estimate.t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.arrays import Floats
-from sfumato.collect.statistics import BitReports, SymbolCounts
-from sfumato.errors import DataError, StudyError, rows
-from sfumato.estimation.weighted import WeightedEstimate
-
-if TYPE_CHECKING:
-    from sfumato.study.reports import Reports
-    from sfumato.study.study import Study
-
+from sfumato.arrays import Floats, no_outputs
+from sfumato.collect.statistics import BitReports, SymbolCounts, merged, statistic_of
+from sfumato.collect.tally import checked
+from sfumato.errors import DataError, rows
+from sfumato.study.study import Study
+from sfumato.verbs import SomeReports, WeightedTallyVerbs
 
 # Squares of weights within these bounds neither vanish nor overflow, nor do sums of them.
 LEAST_WEIGHT, MOST_WEIGHT = 1e-100, 1e100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WeightedTally:
+class WeightedTally(WeightedTallyVerbs):
     """Reports of one study with a public weight each, reduced to what answers need.
 
     Made by `Study.tally(reports, weights=...)`. Weighted tallies of one study add up. There is no
@@ -62,7 +57,7 @@ class WeightedTally:
     @property
     def weight(self) -> float:
         """The weight of all reports together."""
-        return self.statistic.sum([None] * len(self.study.axes))
+        return self.statistic.sum([None] * len(self.study.blocks))
 
     def __len__(self) -> int:
         return self.n
@@ -80,11 +75,10 @@ class WeightedTally:
         if not isinstance(other, WeightedTally):
             return NotImplemented
         self.study.refuse_other(other.study.fingerprint, "the other tally")
-        merge = self.study.mechanism.merge
         return WeightedTally(
             self.study,
-            merge([self.statistic, other.statistic]),
-            merge([self.squared, other.squared]),
+            merged([self.statistic, other.statistic]),
+            merged([self.squared, other.squared]),
         )
 
     def __radd__(self, other: object) -> WeightedTally:
@@ -102,40 +96,31 @@ class WeightedTally:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def estimate(self, method: str = "unbiased", *, via: str = "auto") -> WeightedEstimate:
-        """Weighted answers, ready to be asked: counts are sums of weights, shares are of them.
 
-        Args:
-            method: Only "unbiased": a likelihood of the reports does not know their weights.
-            via: How sums are found, as in `Tally.estimate`.
-        """
-        if method != "unbiased":
-            raise StudyError(
-                f"weighted answers are unbiased only, got method={method!r}; leave it out, or "
-                "tally groups of equal weight and estimate each by likelihood"
-            )
-        return WeightedEstimate(self.study, self.statistic, via=via, squared=self.squared)
+def weighted_tally(study: Study, reports: SomeReports, weights: ArrayLike) -> WeightedTally:
+    """Tally reports, in order, with one weight each.
 
-
-def weighted_tally(study: Study, parts: Iterable[Reports], weights: ArrayLike) -> WeightedTally:
-    """Tally reports, in order, with one weight each."""
+    Args:
+        study: Whose reports they are.
+        reports: Reports, their Arrow table, or several of these.
+        weights: What each report counts for, in their order.
+    """
     given = read_weights(weights)
-    first, second = [], []
+    nobody = statistic_of(study.layouts, no_outputs(study.layouts), np.zeros(0))
+    first, second = [nobody], [nobody]
     seen = 0
-    for part in parts:
+    for part in checked(study, reports):
         share = given[seen : seen + len(part)]
         seen += len(part)
         if len(share) == len(part):  # else the lengths differ, which is told once all are known
-            first.append(study.mechanism.tally(part.outputs, share))
-            second.append(study.mechanism.tally(part.outputs, share**2))
+            first.append(statistic_of(study.layouts, part.outputs, share))
+            second.append(statistic_of(study.layouts, part.outputs, share**2))
     if seen != len(given):
         raise DataError(
-            f"weights must be one a report, got {len(given):,} weights for {seen:,} reports; "
+            f"weights must be one per report, got {len(given):,} weights for {seen:,} reports; "
             "give them in the order of the reports"
         )
-    nobody = study.mechanism.tally(study.mechanism.no_outputs(), np.zeros(0))
-    merge = study.mechanism.merge
-    return WeightedTally(study, merge([nobody, *first]), merge([nobody, *second]))
+    return WeightedTally(study, merged(first), merged(second))
 
 
 def read_weights(weights: ArrayLike) -> Floats:
@@ -154,8 +139,8 @@ def read_weights(weights: ArrayLike) -> Floats:
             numeric = False
     if given.ndim != 1 or not numeric:
         raise DataError(
-            f"weights must be a list of numbers, one a report, got an array of {given.dtype} with "
-            f"{given.ndim} axes; convert them to numbers first"
+            f"weights must be a list of numbers, one per report, got an array of {given.dtype} "
+            f"with {given.ndim} axes; convert them to numbers first"
         )
     found = given.astype(np.float64) + 0.0  # a copy of our own, without negative zeros
     _refuse(~np.isfinite(found), "must be finite numbers", "leave these reports out, or weigh them")

@@ -48,7 +48,7 @@ def distribution(estimate: Estimate, *, population: bool = False) -> Answers:
         ((9000,), True)
     """
     study = estimate.study
-    channels = study.mechanism.channels
+    channels = study.channels
     if not estimate.n:
         raise QuestionError("there are no reports yet, so there is no distribution to estimate")
     if estimate.whole != estimate.n:

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,11 +28,8 @@ from sfumato.estimation.rows import Rows, group_edges, group_labels
 from sfumato.questions.language import Question, weights
 from sfumato.questions.tokens import quoted
 from sfumato.questions.workload import Given, Workload
-
-if TYPE_CHECKING:
-    from sfumato.study.axis import Axis
-    from sfumato.study.study import Study
-
+from sfumato.study.axis import Axis
+from sfumato.study.study import Study
 
 Ask = str | Mapping[str, Any] | None
 

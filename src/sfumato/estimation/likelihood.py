@@ -7,26 +7,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from sfumato.arrays import Floats
 from sfumato.collect.statistics import BitReports, SymbolCounts
+from sfumato.collect.tally import Tally
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.estimation.answers import Terms
 from sfumato.estimation.decoding.em import decode
-from sfumato.estimation.decoding.mixture import Mixture, joint_mixture, mixture_of
+from sfumato.estimation.decoding.mixture import mixture_of
 from sfumato.estimation.decoding.posterior import Decoder, PlainDecoder, settle, smoothed
 from sfumato.estimation.estimate import Estimate
-from sfumato.estimation.joint import JointUnbiasedEstimate, outer, row_tables
-from sfumato.estimation.rows import Rows
+from sfumato.estimation.rows import Rows, outer, row_tables
 from sfumato.estimation.unbiased import UnbiasedEstimate
 from sfumato.questions.language import Question
-
-if TYPE_CHECKING:
-    from sfumato.study.study import Study
-
+from sfumato.study.study import Study
 
 Progress = Callable[[float], None]
 
@@ -50,11 +47,7 @@ class LikelihoodEstimate(Estimate):
         super().__init__(study, statistic)
         if smoothing not in ("auto", "none"):
             raise StudyError(f"smoothing must be 'auto' or 'none', got smoothing={smoothing!r}")
-        self.unbiased: Estimate = (
-            JointUnbiasedEstimate(study, statistic)
-            if study.is_joint
-            else UnbiasedEstimate(study, statistic, via=via)
-        )
+        self.unbiased = UnbiasedEstimate(study, statistic, via=via)
         self.smoothing = smoothing
         self._progress = progress
         self._decoders: dict[tuple[int, ...], Decoder | PlainDecoder] = {}
@@ -62,7 +55,9 @@ class LikelihoodEstimate(Estimate):
     def decoder(self, axes: tuple[int, ...]) -> Decoder | PlainDecoder:
         """The population on some axes, decoded once."""
         if axes not in self._decoders:
-            mixture = self._mixture(axes)
+            blocks = self.study.blocks
+            chosen = [place for place, block in enumerate(blocks) if set(block.axes) & set(axes)]
+            mixture = mixture_of(self.statistic, blocks, chosen)
             if self.smoothing == "none":
                 plain = decode(mixture, progress=self._progress)
                 self._decoders[axes] = PlainDecoder(mixture, plain)
@@ -71,16 +66,11 @@ class LikelihoodEstimate(Estimate):
                 self._decoders[axes] = smoothed(mixture, ordered, progress=self._progress)
         return self._decoders[axes]
 
-    def _mixture(self, axes: tuple[int, ...]) -> Mixture:
-        """How cells of some axes give rise to outputs, and how often those came."""
-        if self.study.is_joint:
-            (channel,) = self.study.mechanism.channels
-            return joint_mixture(self.statistic, channel, self.study.shape)
-        return mixture_of(self.statistic, self.study.channels, axes)
-
     def _decoded(self, mentioned: Iterable[int]) -> tuple[int, ...]:
-        """The axes to decode for questions about some: all of them where records go together."""
-        return tuple(range(len(self.study.axes)) if self.study.is_joint else sorted(mentioned))
+        """The axes to decode for questions about some: all those of their blocks."""
+        asked = set(mentioned)
+        blocks = [block for block in self.study.blocks if asked & set(block.axes)]
+        return tuple(axis for block in blocks for axis in block.axes)
 
     def _ordered(self, axis: int) -> bool:
         """Whether neighbouring cells of an axis are alike: not where one of them is "no answer"."""
@@ -168,3 +158,24 @@ class LikelihoodEstimate(Estimate):
 def _mentioned(questions: Sequence[Question]) -> tuple[int, ...]:
     """The axes that any of the questions says something about."""
     return tuple(sorted({d for q in questions for d, w in enumerate(q.weights) if w is not None}))
+
+
+def estimate_of(
+    tally: Tally, method: str, *, via: str, smoothing: str, progress: Progress | None
+) -> Estimate:
+    """The estimate of a tally by the method asked for; see `Tally.estimate`.
+
+    Args:
+        tally: The reports.
+        method: "likelihood" or "unbiased".
+        via: How unbiased sums are found.
+        smoothing: "auto" or "none", for "likelihood".
+        progress: Called with the share done, for "likelihood".
+    """
+    if method == "unbiased":
+        return UnbiasedEstimate(tally.study, tally.statistic, via=via)
+    if method == "likelihood":
+        return LikelihoodEstimate(
+            tally.study, tally.statistic, via=via, smoothing=smoothing, progress=progress
+        )
+    raise StudyError(f"method must be 'likelihood' or 'unbiased', got method={method!r}")

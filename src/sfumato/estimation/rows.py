@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +14,9 @@ from numpy.typing import NDArray
 from sfumato.arrays import Floats
 from sfumato.channels.base import Channel
 from sfumato.collect.statistics import BitReports, SymbolCounts
-
-if TYPE_CHECKING:
-    from sfumato.study.axis import Axis
-
+from sfumato.questions.language import Question
+from sfumato.study.axis import Axis
+from sfumato.study.blocks import Block
 
 Statistics = SymbolCounts | BitReports
 Reading = Callable[[Channel, Floats | None, Floats | None], Any]
@@ -24,6 +24,7 @@ Part = tuple[tuple[int, ...], Floats]
 Parts = Sequence[Part]
 
 _ENTRIES_AT_ONCE = 1 << 18  # what stays in nearer memory is faster
+_TABLE_ENTRIES = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,29 +35,91 @@ class Rows:
     labels: list[str]
     edges: NDArray[Any] | None
 
+    def part(self, rows: slice) -> Rows:
+        """Some of the rows, for computing; names and edges are left out."""
+        return Rows(self.weights[rows], [], None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockRows:
+    """A condition and rows of questions about axes, as weights over the cells of blocks.
+
+    Args:
+        where: The condition on every block; None is one for everybody.
+        tables: By block asked about, one row of weights per combination of its axes' rows.
+        counts: Numbers of rows by axis, in the order in which blocks have them.
+        order: Where each of the axes asked about stands in that order.
+    """
+
+    where: list[Floats | None]
+    tables: dict[int, Floats]
+    counts: tuple[int, ...]
+    order: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, blocks: Sequence[Block], where: Sequence[Floats | None], rows: Mapping[int, Rows]
+    ) -> BlockRows:
+        """Join the axes of every block.
+
+        Args:
+            blocks: The blocks of the study.
+            where: The condition's weights on every axis.
+            rows: The rows, by axis.
+        """
+        tables, stands = {}, []
+        for place, block in enumerate(blocks):
+            asked = [axis for axis in block.axes if axis in rows]
+            if not asked:
+                continue
+            stands += asked
+            table: Floats = np.ones((1, 1))
+            for axis, size in zip(block.axes, block.shape, strict=True):
+                w = where[axis]
+                if axis in rows:
+                    part = rows[axis].weights
+                else:
+                    part = (np.ones(size) if w is None else w)[None, :]
+                table = table[:, None, :, None] * part[None, :, None, :]
+                table = table.reshape(table.shape[0] * table.shape[1], -1)
+            tables[place] = table
+        counts = tuple(len(rows[axis].weights) for axis in stands)
+        order = tuple(stands.index(axis) for axis in rows)
+        return cls([block.weights(where) for block in blocks], tables, counts, order)
+
+    def arranged(self, found: Floats) -> Floats:
+        """Answers to all combinations of rows, in the order of the axes asked about."""
+        return np.transpose(found.reshape(self.counts), self.order)
+
 
 def product_rows(
     statistic: Statistics,
     channels: Sequence[Channel],
     where: Sequence[Floats | None],
-    rows: Mapping[int, Rows],
+    tables: Mapping[int, Floats],
     population: bool,
     squared: Statistics | None = None,
 ) -> tuple[Floats, Floats, Floats]:
-    """Values and variances of every combination of rows, under a condition on the other axes.
+    """Values and variances of every combination of rows, under a condition on the other blocks.
 
-    The tally is split by the outputs of the axes asked about; everything else is transforms of what
-    was split and products of small matrices. The third array is each answer's covariance with the
-    condition itself. Where reports have weights, variances come from `squared`, the same reports
-    with squared ones.
+    The tally is split by the outputs of the blocks asked about; everything else is transforms of
+    what was split and products of small matrices. The third array is each answer's covariance with
+    the condition itself.
+
+    Args:
+        statistic: The reports.
+        channels: The channel of every block.
+        where: The condition's weights on every block.
+        tables: By block asked about, one row of weights per question.
+        population: Whether people vary too.
+        squared: Where reports have weights, the same reports with squared ones.
     """
     squares = statistic if squared is None else squared
-    axes = list(rows)
-    shape = tuple(len(row.weights) for row in rows.values())
+    axes = list(tables)
+    shape = tuple(len(table) for table in tables.values())
     if not statistic.count:
         return np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, np.nan)
-    others = [None if d in rows else w for d, w in enumerate(where)]
-    tables = {place: row.weights for place, row in rows.items()}
+    others = [None if d in tables else w for d, w in enumerate(where)]
     conditions = [d for d, w in enumerate(others) if w is not None]
     splits: dict[tuple[Any, ...], Floats] = {}
 
@@ -85,7 +148,7 @@ def product_rows(
             )
         return result
 
-    asked = [d for d, w in enumerate(others) if w is not None or d in rows]
+    asked = [d for d, w in enumerate(others) if w is not None or d in tables]
     rounding = [d for d in asked if channels[d].rounds]
     values = contract(statistic, value_of, tables)
     found = []
@@ -316,6 +379,39 @@ def _baseline(channels: Sequence[Channel], grids: Floats) -> Floats:
             last = np.moveaxis(grids, d, -1)
             lowered = lowered - np.moveaxis(channel.rounding_excess(last, last), -1, d)
     return lowered
+
+
+def outer(question: Question, axes: Sequence[int], shape: Sequence[int]) -> Floats:
+    """A question's weights over the grid of some axes."""
+    grid: Floats = np.ones(())
+    for axis in axes:
+        w = question.weights[axis]
+        grid = np.multiply.outer(grid, np.ones(shape[axis]) if w is None else w)
+    return grid
+
+
+def row_tables(
+    asked: Question, rows: dict[int, Rows], axes: Sequence[int], shape: Sequence[int]
+) -> Iterator[Floats]:
+    """Every combination of rows as weights over the grid of some axes, a chunk at a time."""
+    sizes = [len(row.weights) for row in rows.values()]
+    cells = math.prod(shape[axis] for axis in axes)
+    count = math.prod(sizes)
+    at_once = max(1, _TABLE_ENTRIES // cells)
+    for start in range(0, count, at_once):
+        places = np.unravel_index(np.arange(start, min(start + at_once, count)), sizes)
+        row_of = dict(zip(rows, places, strict=True))
+        table: Floats = np.ones(len(places[0]))
+        for axis in axes:
+            w = asked.weights[axis]
+            if axis in rows:
+                part = rows[axis].weights[row_of[axis]]
+            else:
+                part = (np.ones(shape[axis]) if w is None else w)[None, :]
+            table = table[..., None] * part.reshape(
+                len(part), *(1,) * (table.ndim - 1), part.shape[1]
+            )
+        yield table
 
 
 def group_labels(axis: Axis, groups: Sequence[NDArray[np.int64]]) -> list[str]:

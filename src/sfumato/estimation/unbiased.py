@@ -1,14 +1,15 @@
 """Unbiased answers: nothing is assumed of the population, and the error is exact.
 
-Every answer is a sum over people of f = Π_d f_d(y_d) with E[f_d | x_d] = w_d[x_d]. Its variance
-given the data is Σ_x c(x)·(Π_d E[f_d² | x_d] − Π_d w_d(x_d)²): two more sums of the same kind, so
-the error is found from the same tally, without a grid, and is itself unbiased.
+Every answer is a sum over people of f = Π_b f_b(y_b), a product over blocks with
+E[f_b | x_b] = w_b[x_b]. Its variance given the data is
+Σ_x c(x)·(Π_b E[f_b² | x_b] − Π_b w_b(x_b)²): two more sums of the same kind, so the error is found
+from the same tally, without a grid, and is itself unbiased.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from sfumato.estimation.bands import row_covariance
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.quantiles import Curve
 from sfumato.estimation.rows import (
+    BlockRows,
     Rows,
     excess_of,
     grid_rows,
@@ -30,9 +32,10 @@ from sfumato.estimation.rows import (
 )
 from sfumato.estimation.sums import Sums
 from sfumato.questions.language import Question
+from sfumato.study.study import Study
 
-if TYPE_CHECKING:
-    from sfumato.study.study import Study
+#: Rows of questions about several axes of one block are written out, at most this many at once.
+MOST_TABLE_ENTRIES = 1 << 22
 
 
 class UnbiasedEstimate(Estimate):
@@ -49,6 +52,7 @@ class UnbiasedEstimate(Estimate):
         squared: SymbolCounts | BitReports | None = None,
     ) -> None:
         super().__init__(study, statistic)
+        self._channels = study.channels
         self._squared = squared  # the same reports with squared weights, where they have any
         self._sums = Sums(statistic, via)
         self._squares = self._sums if squared is None else Sums(squared, via)
@@ -81,12 +85,16 @@ class UnbiasedEstimate(Estimate):
         self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
     ) -> Floats | None:
         """From the same tally; shares take the covariance with their base into account."""
-        ((place, held),) = rows.items()
-        channels, where = self.study.channels, asked.weights
-        found = row_covariance(self.statistic, channels, where, place, held.weights, population)
+        parts = BlockRows.of(self.study.blocks, asked.weights, rows)
+        ((place, table),) = parts.tables.items()
+        if table.size > MOST_TABLE_ENTRIES:
+            return None
+        found = row_covariance(
+            self.statistic, self._channels, parts.where, place, table, population
+        )
         if not conditional:
             return found
-        values, _, shared = product_rows(self.statistic, channels, where, rows, population)
+        values, _, shared = self._product_rows(asked, rows, population)
         share = values / self.value_of(asked)
         spread = self.covariance_of(asked, asked, population=population)
         crossed = np.multiply.outer(share, shared)
@@ -103,16 +111,30 @@ class UnbiasedEstimate(Estimate):
     def _product_rows(
         self, asked: Question, rows: dict[int, Rows], population: bool
     ) -> tuple[Floats, Floats, Floats]:
-        """Values, variances and covariances with the condition."""
-        return product_rows(
-            self.statistic, self.study.channels, asked.weights, rows, population, self._squared
+        """Values, variances and covariances with the condition, a bounded table at a time."""
+        for number, (axis, held) in enumerate(rows.items()):
+            block = next(block for block in self.study.blocks if axis in block.axes)
+            count = math.prod(len(rows[a].weights) for a in block.axes if a in rows)
+            half = len(held.weights) // 2
+            if len(block.axes) > 1 and half and count * block.size > MOST_TABLE_ENTRIES:
+                halves = [
+                    self._product_rows(asked, {**rows, axis: held.part(part)}, population)
+                    for part in (slice(half), slice(half, None))
+                ]
+                first, second, third = (
+                    np.concatenate(pair, axis=number) for pair in zip(*halves, strict=True)
+                )
+                return first, second, third
+        parts = BlockRows.of(self.study.blocks, asked.weights, rows)
+        values, variance, shared = product_rows(
+            self.statistic, self._channels, parts.where, parts.tables, population, self._squared
         )
+        return parts.arranged(values), parts.arranged(variance), parts.arranged(shared)
 
     def grid_moments(self, grids: Floats, *, population: bool) -> tuple[Floats, Floats]:
         """By turning every question into a function of the output."""
-        return grid_rows(
-            self.statistic, self.study.channels, grids, population, squared=self._squared
-        )
+        shaped = grids.reshape(len(grids), *(block.size for block in self.study.blocks))
+        return grid_rows(self.statistic, self._channels, shaped, population, squared=self._squared)
 
     def value_of(self, question: Question) -> float:
         """The estimated sum of a question's weights over people."""
@@ -124,8 +146,8 @@ class UnbiasedEstimate(Estimate):
         """How two questions' estimates vary together; with `population`, people vary too."""
         if not self.n:
             return math.nan
-        pairs = list(zip(a.weights, b.weights, strict=True))
-        channels = self.study.channels
+        pairs = list(zip(self._over_blocks(a), self._over_blocks(b), strict=True))
+        channels = self._channels
         second = self._squares.sum(read_pairs(channels, pairs, product_of))
         least = self._one_person(a) if a is b else -math.inf
         if population:
@@ -141,7 +163,7 @@ class UnbiasedEstimate(Estimate):
     def _one_person(self, question: Question) -> float:
         """The variance that a single person in the worst place would add: errors are no smaller."""
         moment = square = 1.0
-        for channel, w in zip(self.study.channels, question.weights, strict=True):
+        for channel, w in zip(self._channels, self._over_blocks(question), strict=True):
             if w is not None:
                 moments = channel.second_moment(w)
                 worst = int(np.argmax(moments))
@@ -150,8 +172,12 @@ class UnbiasedEstimate(Estimate):
         return (moment - square) * mean_square(self.statistic, self._squared)
 
     def _vectors(self, question: Question) -> Vectors:
-        """The function of each axis' output that a question asks to sum."""
+        """The function of each block's output that a question asks to sum."""
         return [
             None if w is None else channel.coefficients(w)
-            for channel, w in zip(self.study.channels, question.weights, strict=True)
+            for channel, w in zip(self._channels, self._over_blocks(question), strict=True)
         ]
+
+    def _over_blocks(self, question: Question) -> list[Floats | None]:
+        """A question's weights over the cells of every block."""
+        return [block.weights(question.weights) for block in self.study.blocks]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from sfumato.arrays import Floats
+from sfumato.collect.weighted import WeightedTally
+from sfumato.errors import StudyError
 from sfumato.estimation.answers import Answer, Answers
 from sfumato.estimation.bands import row_covariance
-from sfumato.estimation.rows import Rows
+from sfumato.estimation.rows import BlockRows, Rows
 from sfumato.estimation.unbiased import UnbiasedEstimate
 from sfumato.questions.language import Question
-
-if TYPE_CHECKING:
-    pass
 
 WEIGHTED = "weighted: people count for their public weights"
 
@@ -28,7 +27,7 @@ class WeightedEstimate(UnbiasedEstimate):
     @property
     def whole(self) -> float:
         """The weight of everybody, known exactly."""
-        return self.statistic.sum([None] * len(self.study.axes))
+        return self.statistic.sum([None] * len(self.study.blocks))
 
     def _knows_whole(self, population: bool) -> bool:
         """Whether it can divide: other people would have another, and zero divides nothing."""
@@ -49,9 +48,9 @@ class WeightedEstimate(UnbiasedEstimate):
         """From the squared weights alone; with a base that varies, bands do without."""
         if population or conditional or self._squared is None:
             return None
-        ((place, held),) = rows.items()
-        channels = self.study.channels
-        return row_covariance(self._squared, channels, asked.weights, place, held.weights, False)
+        parts = BlockRows.of(self.study.blocks, asked.weights, rows)
+        ((place, table),) = parts.tables.items()
+        return row_covariance(self._squared, self._channels, parts.where, place, table, False)
 
     def _finish(self, answer: Answer, asked: Question) -> Answer:
         """Say that people are weighted."""
@@ -62,3 +61,19 @@ class WeightedEstimate(UnbiasedEstimate):
         """Say that people are weighted."""
         found = super()._answers(*parts)
         return replace(found, notes=(*found.notes, WEIGHTED), unit=self.unit)
+
+
+def weighted_estimate_of(tally: WeightedTally, method: str, via: str) -> WeightedEstimate:
+    """Weighted answers from a tally; see `WeightedTally.estimate`.
+
+    Args:
+        tally: The reports and their weights.
+        method: Only "unbiased".
+        via: How sums are found.
+    """
+    if method != "unbiased":
+        raise StudyError(
+            f"weighted answers are unbiased only, got method={method!r}; leave it out, or "
+            "tally groups of equal weight and estimate each by likelihood"
+        )
+    return WeightedEstimate(tally.study, tally.statistic, via=via, squared=tally.squared)

@@ -76,8 +76,8 @@ class BinRow:
         return cls(
             bins=study.axes[0].size,
             width=width,
-            epsilon=study.metrics[0].between(0, 1),
-            channel=study.axes[0].choice.id,
+            epsilon=study.schema.groups[0].metric.between(0, 1),
+            channel=study.blocks[0].choice.id,
             perturbation=math.sqrt(noise),
             rounding=math.sqrt(rough),
             total=math.sqrt(noise + rough),
@@ -209,7 +209,7 @@ def plan_bins(
             break
         study = study_of(bins)
         if method == "unbiased":
-            variances = [perturbation(study.channels[0], law, width) / people for law in laws]
+            variances = [perturbation(study.blocks[0].channel, law, width) / people for law in laws]
             noise = float(np.mean(variances))
         else:
             squares = [_simulated(study, law, bins, people, width, seed) for law in laws]

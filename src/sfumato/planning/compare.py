@@ -26,6 +26,7 @@ from sfumato.planning.expected_error import (
     typical_of_records,
 )
 from sfumato.planning.priors import Prior, prior_of
+from sfumato.planning.records import is_whole
 from sfumato.planning.simulate import Simulated, simulate
 from sfumato.text import format_to, percent, text_table
 
@@ -172,15 +173,25 @@ def compare(
 
 def _candidates(study: Study, prior: Prior) -> list[list[tuple[Study, Planned, bool, Prior]]]:
     """By axis, or for whole records: other studies, what to ask of each, which one is in use."""
-    if study.is_joint:
+    if is_whole(study):
         found = _fitting_records(study)
-        return [[(o, typical_of_records(o), o.choice == study.choice, prior) for o in found]]
+        return [
+            [
+                (o, typical_of_records(o), o.blocks[0].choice == study.blocks[0].choice, prior)
+                for o in found
+            ]
+        ]
     groups = []
-    for place, axis in enumerate(study.axes):
+    for place in range(len(study.axes)):
         alone = Prior((prior.laws[place],), None, prior.worst, prior.text)
         groups.append(
             [
-                (option, typical_of(option, 0), option.axes[0].choice == axis.choice, alone)
+                (
+                    option,
+                    typical_of(option, 0),
+                    option.blocks[0].choice == study.blocks[place].choice,
+                    alone,
+                )
                 for option in fitting(study, place)
             ]
         )
@@ -189,13 +200,11 @@ def _candidates(study: Study, prior: Prior) -> list[list[tuple[Study, Planned, b
 
 def _fitting_records(study: Study) -> list[Study]:
     """The study under every mechanism that fits it."""
-    bare = [replace(axis, protect=None) for axis in study.axes]
-    assert study.choice is not None  # noqa: S101 - this is about whole records
+    (part,) = study.parts
     found = []
-    for choice in _choices(study.choice):
+    for choice in _choices(study.blocks[0].choice):
         try:
-            made = type(study)(study.name, bare, protect=study.axes[0].statement, mechanism=choice)
-            made.mechanism  # noqa: B018 - binding shows whether it fits
+            made = type(study)(study.name, [replace(part, channel=choice)])
         except (StudyError, TooLargeError):
             continue
         found.append(made)
@@ -204,12 +213,11 @@ def _fitting_records(study: Study) -> list[Study]:
 
 def fitting(study: Study, place: int) -> list[Study]:
     """The study with each channel that fits one of its axes put there; that axis comes alone."""
-    axis = study.axes[place]
+    part = study.parts[place]
     found = []
-    for choice in [*_choices(axis.choice), *_searched(study, place)]:
+    for choice in [*_choices(study.blocks[place].choice), *_searched(study, place)]:
         try:
-            made = type(study)(study.name, [replace(axis, channel=choice)])
-            made.channels  # noqa: B018 - binding shows whether it fits
+            made = type(study)(study.name, [replace(part, channel=choice)])
         except (StudyError, TooLargeError):
             continue
         found.append(made)
@@ -231,14 +239,15 @@ def _choices(own: Choice) -> list[Choice]:
 
 def _searched(study: Study, place: int) -> list[Choice]:
     """Channels made for E, where E is kept as a table; searched for a second or two each."""
-    axis, metric = study.axes[place], study.metrics[place]
+    axis, metric = study.axes[place], study.schema.groups[place].metric
+    held = study.blocks[place].choice
     if not isinstance(metric, TableMetric) or metric.size < 3:
         return []
     rows, asked = ("prefix", "ranges") if axis.domain.ordered else ("identity", "cells")
     found: list[Choice] = []
-    if not isinstance(axis.choice, MatrixResponse) and metric.size <= _MOST_CODED:
+    if not isinstance(held, MatrixResponse) and metric.size <= _MOST_CODED:
         found.append(MatrixResponse(rows, workload=asked))
-    if not isinstance(axis.choice, Extremal):
+    if not isinstance(held, Extremal):
         quick = Extremal(asked).quickly(metric)
         found += [] if quick is None else [quick]
     return found
@@ -255,8 +264,8 @@ def _row(
     seed: int,
 ) -> ComparisonRow:
     """The error of one channel, or one mechanism for whole records, under one decoder."""
-    (channel,) = option.mechanism.channels
-    choice = option.choice or option.axes[0].choice
+    (block,) = option.blocks
+    channel, choice = block.channel, block.choice
     note = SHORT_SEARCH if isinstance(choice, Extremal) and not chosen else ""
     try:
         if method == "unbiased":

@@ -165,7 +165,7 @@ def tv_bound(metric: CellMetric, n: int) -> float | None:
 
 def _bound(study: Study, n: int) -> float | None:
     """The bound, where the paper speaks of this study."""
-    channels = study.mechanism.channels
+    channels = study.channels
     if len(channels) != 1 or channels[0].id != "hadamard":
         return None
     return tv_bound(channels[0].metric, n)
@@ -173,8 +173,8 @@ def _bound(study: Study, n: int) -> float | None:
 
 def _variances(study: Study, law: Floats, population: bool) -> Floats:
     """The variance a person of every cell's share."""
-    channels = study.mechanism.channels
-    table = law.ravel() if study.is_joint else law
+    channels = study.channels
+    table = law.reshape([block.size for block in study.blocks])
     for place, channel in enumerate(channels):
         if channel.layout.kind != "symbols":
             raise StudyError(

@@ -15,7 +15,7 @@ from sfumato.errors import StudyError
 from sfumato.estimation.answers import normal_quantile
 from sfumato.planning.plan import Plan, PlanRow
 from sfumato.planning.priors import Prior, prior_of
-from sfumato.planning.records import record_variance
+from sfumato.planning.records import is_whole, record_variance
 from sfumato.planning.simulate import Simulated, simulate
 from sfumato.planning.variances import Terms, variance
 from sfumato.questions.language import weights
@@ -145,7 +145,7 @@ def own(study: Study, questions: Questions | None) -> list[Planned]:
 
 def exact_error(study: Study, asked: Planned, prior: Prior, n: int) -> float:
     """The standard error of unbiased answers, in people; over many questions, the mean square."""
-    if study.is_joint:
+    if is_whole(study):
         return math.sqrt(n * max(record_variance(study, asked.workloads, prior), 0.0))
     terms = {
         axis: Terms.mean(study.channels[axis], workload)
@@ -156,9 +156,8 @@ def exact_error(study: Study, asked: Planned, prior: Prior, n: int) -> float:
 
 def _sent_by(study: Study, asked: Planned) -> str:
     """The channels that a question rests on."""
-    if study.choice is not None:
-        return study.choice.id
-    return ", ".join(study.axes[axis].choice.id for axis in sorted(asked.workloads))
+    used = [block for block in study.blocks if set(block.axes) & set(asked.workloads)]
+    return ", ".join(block.choice.id for block in used)
 
 
 def checked_people(n: Any) -> int:

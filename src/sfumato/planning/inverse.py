@@ -23,6 +23,7 @@ from sfumato.planning.expected_error import (
     typical_of_records,
 )
 from sfumato.planning.priors import prior_of
+from sfumato.planning.records import is_whole
 from sfumato.planning.simulate import simulate
 from sfumato.study.axis import Axis
 
@@ -134,23 +135,15 @@ def epsilon_for(
 def scaled(study: Study, factor: float) -> Study:
     """The study with every ε multiplied, and channels chosen anew where the planner chose them."""
     by = Fraction(repr(factor))
-    if study.is_joint:
-        return type(study)(
-            study.name,
-            [replace(axis, protect=None) for axis in study.axes],
-            protect=_scaled_metric(study.axes[0].statement, by),
-            mechanism=None if study.reasons[0] else study.choice,
-            people=study.people,
-        )
-    axes = [
+    parts = [
         replace(
-            axis,
-            protect=_scaled_metric(axis.statement, by),
-            channel=None if reason else axis.choice,
+            part,
+            protect=_scaled_metric(part.statement, by),
+            channel=None if reason else part.channel,
         )
-        for axis, reason in zip(study.axes, study.reasons, strict=True)
+        for part, reason in zip(study.parts, study.reasons, strict=True)
     ]
-    return type(study)(study.name, axes, people=study.people)
+    return type(study)(study.name, parts, people=study.people)
 
 
 def _maker(make: Callable[[float], Study] | Study | Axis) -> Callable[[float], Study]:
@@ -162,15 +155,15 @@ def _maker(make: Callable[[float], Study] | Study | Axis) -> Callable[[float], S
         return lambda factor: scaled(held, factor)
     if isinstance(make, Axis):
         axis = make
-        if not hasattr(axis.statement, "epsilon"):
-            kind = type(axis.statement).__name__
+        if not hasattr(axis.protect, "epsilon"):
+            kind = type(axis.protect).__name__
             raise StudyError(
                 f"axis {axis.name!r} is protected by {kind}, which has no epsilon to search for; "
                 "give a function from epsilon to a study"
             )
 
         def build(epsilon: float) -> Study:
-            protect = replace(axis.statement, epsilon=epsilon)  # type: ignore[type-var]
+            protect = replace(axis.protect, epsilon=epsilon)  # type: ignore[type-var]
             return Study(axis.name, [replace(axis, protect=protect)])
 
         return build
@@ -216,7 +209,7 @@ def _asked(study: Study, question: Question | None) -> list[Planned]:
     """The user's question, or what is typical of every axis."""
     if question is not None:
         return own(study, [question])
-    if study.is_joint:
+    if is_whole(study):
         return [typical_of_records(study)]
     return [typical_of(study, place) for place in range(len(study.axes))]
 

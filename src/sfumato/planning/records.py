@@ -23,6 +23,11 @@ _FEWEST_ROWS = 16
 _MOST_ENTRIES = 1 << 24
 
 
+def is_whole(study: Study) -> bool:
+    """Whether one block covers all of several axes."""
+    return len(study.blocks) == 1 and len(study.blocks[0].axes) > 1
+
+
 def over_all_axes(study: Study, workloads: Mapping[int, Workload]) -> list[Workload]:
     """One workload per axis: everybody where nothing is asked."""
     return [workloads.get(axis, Total(size)) for axis, size in enumerate(study.shape)]
@@ -30,7 +35,7 @@ def over_all_axes(study: Study, workloads: Mapping[int, Workload]) -> list[Workl
 
 def record_variance(study: Study, workloads: Mapping[int, Workload], prior: Prior) -> float:
     """Variance a person of the mean question; where questions are many, of some drawn at random."""
-    (channel,) = study.mechanism.channels
+    (channel,) = study.channels
     rng = np.random.Generator(np.random.PCG64(0))
     size = max(channel.size, channel.layout.features)
     most = max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_ENTRIES // size))

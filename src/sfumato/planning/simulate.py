@@ -19,11 +19,11 @@ from sfumato.arrays import Floats
 from sfumato.channels.base import Channel
 from sfumato.errors import StudyError
 from sfumato.estimation.decoding.evidence import choose
-from sfumato.estimation.decoding.mixture import JointMixture, Mixture, SymbolMixture
+from sfumato.estimation.decoding.mixture import SymbolMixture
 from sfumato.estimation.decoding.posterior import Decoder, PlainDecoder, settle
 from sfumato.estimation.likelihood import LikelihoodEstimate
 from sfumato.planning.priors import Prior
-from sfumato.planning.records import over_all_axes, record_variances
+from sfumato.planning.records import is_whole, over_all_axes, record_variances
 from sfumato.planning.variances import row_variances
 from sfumato.questions.typical import sample
 from sfumato.questions.workload import Workload
@@ -82,13 +82,13 @@ def simulate(
     """
     if not axes:
         return [Simulated(0.0, 0.0, "exact") for _ in workloads]
-    if study.is_joint:
+    if is_whole(study):
         lists = [dict(zip(axes, one, strict=True)) for one in workloads]
         workloads = [over_all_axes(study, one) for one in lists]
         axes = tuple(range(len(study.axes)))
-    part = study if study.is_joint else _part(study, axes)
+    part = study if is_whole(study) else _part(study, axes)
     law = prior.over(axes)
-    channels = part.mechanism.channels
+    channels = part.channels
     bits = any(channel.layout.kind == "bits" for channel in channels)
     if runs < 0 or (bits and not runs):
         raise StudyError(
@@ -99,7 +99,7 @@ def simulate(
     rows = [_Rows.of(lists, law.size, rng) for lists in workloads]
     plain = [
         n * record_variances(channels[0], law, row.reported)
-        if study.is_joint
+        if is_whole(study)
         else n * row_variances(channels, law, row.parts)
         for row in rows
     ]
@@ -130,19 +130,15 @@ def simulate(
 
 def _part(study: Study, axes: tuple[int, ...]) -> Study:
     """The study of some axes alone: decoding them takes nothing from the others."""
-    return type(study)(study.name, [study.axes[axis] for axis in axes])
+    return type(study)(study.name, [study.parts[axis] for axis in axes])
 
 
 def _at_the_prior(study: Study, channels: Sequence[Channel], law: Floats, n: int) -> Decoder:
     """Decode the tally to expect."""
-    if study.is_joint:
-        expected = n * channels[0].mix(law.ravel())
-        mixture: Mixture = JointMixture.of(channels[0], study.shape, expected)
-    else:
-        expected = n * law
-        for channel in channels:  # the first axis is mixed and put last, until all are in order
-            expected = channel.mix(np.moveaxis(expected, 0, -1))
-        mixture = SymbolMixture.of(channels, expected)
+    expected = n * law.reshape([block.size for block in study.blocks])
+    for channel in channels:  # the first block is mixed and put last, until all are in order
+        expected = channel.mix(np.moveaxis(expected, 0, -1))
+    mixture = SymbolMixture.of(channels, expected, [block.shape for block in study.blocks])
     ordered = [axis.domain.ordered and not axis.optional for axis in study.axes]
     return Decoder(choose(mixture, ordered))
 

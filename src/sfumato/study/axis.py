@@ -5,6 +5,7 @@ The five makers `integers`, `reals`, `dates`, `times` and `categories` are how s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
@@ -13,16 +14,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.channels.base import Channel, Choice
+from sfumato.channels.base import Choice
 from sfumato.domains.base import NO_ANSWER, Domain
 from sfumato.domains.calendar import Dates, Times
 from sfumato.domains.categories import Categories
 from sfumato.domains.integers import Integers
 from sfumato.domains.reals import Reals
-from sfumato.errors import DataError, StudyError, TooLargeError, rows
+from sfumato.errors import DataError, StudyError, rows
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.uniform import Uniform, UniformMetric
 
 Outside = Literal["refuse", "clip"]
 
@@ -86,53 +88,19 @@ class Axis:
         """The name of every cell."""
         return self.domain.labels() + ([NO_ANSWER] if self.optional else [])
 
-    @property
-    def statement(self) -> Metric:
-        """What the axis says about protection, which must not be left out."""
-        if self.protect is None:
-            raise StudyError(
-                f"axis {self.name!r} says nothing about protection, and there is no default: "
-                "give it protect=Distance(epsilon=...) or another metric"
-            )
-        return self.protect
-
-    @property
-    def choice(self) -> Choice:
-        """The channel's name and options, once the study has settled it."""
-        if self.channel is None:
-            raise StudyError(f"axis {self.name!r} has no channel yet; make a Study of it")
-        return self.channel
-
     def metric(self) -> CellMetric:
-        """E between cells."""
-        statement = self.statement
-        try:
-            return statement.bind(self.domain, optional=self.optional)
-        except StudyError as error:
-            raise StudyError(f"axis {self.name!r}: {error}") from None
+        """E between the cells of this axis, under the guarantee that it states itself."""
+        return Together.alone(self).metric()
 
-    def settled(self, metric: CellMetric) -> Axis:
-        """This axis with its channel's choice as a study holds it."""
-        try:
-            return replace(self, channel=self.choice.settled(metric))
-        except TooLargeError as error:
-            raise TooLargeError(f"axis {self.name!r}: {error}") from None
-
-    def bind(self, metric: CellMetric) -> Channel:
-        """The channel proper, behind stochastic rounding if the domain asks for it."""
-        if self.domain.rounding_bits and not isinstance(metric, LineMetric | CappedLineMetric):
-            raise StudyError(
-                f"axis {self.name!r}: rounding='stochastic' needs protect=Distance(...) alone; "
-                "leave out one of them"
-            )
-        problem = self.choice.misfit(metric)
-        if problem:
-            name = type(self.choice).__name__
-            raise StudyError(f"axis {self.name!r}: {name} does not fit: {problem}")
-        try:
-            return self.choice.bind(metric, resolution=self.domain.rounding_bits)
-        except StudyError as error:
-            raise StudyError(f"axis {self.name!r}: {error}") from None
+    def to_dict(self) -> dict[str, Any]:
+        """What the axis means, as a study file holds it; guarantee and channel stand beside it."""
+        return {
+            "name": self.name,
+            "optional": self.optional,
+            "outside": self.outside,
+            "unit": self.unit,
+            "domain": self.domain.to_dict(),
+        }
 
     def codes(self, column: Any) -> NDArray[np.int64]:
         """The cell of every value; a missing one is "no answer" or an error.
@@ -152,14 +120,132 @@ class Axis:
         codes[missing] = self.domain.size
         return codes
 
-    def with_defaults(self, *, channel: Choice | None, outside: Outside, protect: Any) -> Axis:
-        """This axis with what the study says where it says nothing itself."""
-        return replace(
-            self,
-            protect=self.protect or protect,
-            channel=self.channel or channel,
-            outside=self.outside or outside,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Together:
+    """Axes under one guarantee, perturbed by one channel; made by `together`.
+
+    An axis by itself is a group of one: `Together.alone(axis)`.
+
+    Args:
+        axes: The axes, in the order of the study.
+        protect: E between any two combinations of their values; None if the study says it.
+        channel: How the combination is perturbed; None lets the planner choose.
+    """
+
+    axes: tuple[Axis, ...]
+    protect: Metric | None = None
+    channel: Choice | None = None
+
+    def __post_init__(self) -> None:
+        """Check what can be checked before the study is complete."""
+        if self.channel is not None and not isinstance(self.channel, Choice):
+            raise StudyError(
+                f"{self.words}: channel must be a choice such as Geometric(), "
+                f"got {type(self.channel).__name__}"
+            )
+        if len(self.axes) == 1:
+            return
+        for axis in self.axes:
+            for what, held in (("protect", axis.protect), ("channel", axis.channel)):
+                if held is not None:
+                    raise StudyError(
+                        f"{self.words} stand under one guarantee, so axis {axis.name!r} must not "
+                        f"name {what}=... of its own: leave out one of them"
+                    )
+            if axis.domain.rounding_bits:
+                raise StudyError(
+                    f"axis {axis.name!r}: rounding='stochastic' needs protect=Distance(...) of its "
+                    "own; leave out one of them"
+                )
+
+    @classmethod
+    def alone(cls, axis: Axis) -> Together:
+        """An axis by itself, with its own guarantee and channel."""
+        bare = replace(axis, protect=None, channel=None)
+        return cls(axes=(bare,), protect=axis.protect, channel=axis.channel)
+
+    @property
+    def words(self) -> str:
+        """The axes as messages name them."""
+        names = ", ".join(repr(axis.name) for axis in self.axes)
+        return f"axis {names}" if len(self.axes) == 1 else f"axes {names}"
+
+    @property
+    def size(self) -> int:
+        """Number of combinations of cells."""
+        return math.prod(axis.size for axis in self.axes)
+
+    @property
+    def statement(self) -> Metric:
+        """The guarantee, which must not be left out."""
+        if self.protect is None:
+            raise StudyError(
+                f"{self.words} says nothing about protection, and there is no default: "
+                "give it protect=Distance(epsilon=...) or another metric"
+            )
+        return self.protect
+
+    def metric(self) -> CellMetric:
+        """E between combinations of cells, flat in C order."""
+        statement = self.statement
+        if len(self.axes) > 1:
+            if not isinstance(statement, Uniform):
+                raise StudyError(
+                    f"{self.words} together need protect=Uniform(epsilon=...), got "
+                    f"{type(statement).__name__}; other guarantees are stated axis by axis"
+                )
+            return UniformMetric(statement.epsilon, self.size)
+        (axis,) = self.axes
+        try:
+            metric = statement.bind(axis.domain, optional=axis.optional)
+        except StudyError as error:
+            raise StudyError(f"{self.words}: {error}") from None
+        if axis.domain.rounding_bits and not isinstance(metric, LineMetric | CappedLineMetric):
+            raise StudyError(
+                f"{self.words}: rounding='stochastic' needs protect=Distance(...) alone; "
+                "leave out one of them"
+            )
+        return metric
+
+    def with_outside(self, outside: Outside) -> Together:
+        """The same with what happens to values out of bounds on axes that do not say."""
+        axes = tuple(replace(axis, outside=axis.outside or outside) for axis in self.axes)
+        return replace(self, axes=axes)
+
+
+def together(
+    axes: Sequence[Axis], *, protect: Metric | None = None, channel: Choice | None = None
+) -> Together:
+    """Several axes under one guarantee, so that ε is not divided among them.
+
+    Args:
+        axes: Axes that state neither protect nor channel of their own.
+        protect: E between any two combinations of their values: `Uniform`.
+        channel: How combinations are perturbed; left out, the planner chooses.
+
+    Example:
+        >>> import sfumato as sf
+        >>> place = sf.together(
+        ...     [sf.integers("row", 0, 7), sf.integers("column", 0, 7)],
+        ...     protect=sf.Uniform(epsilon=1),
+        ... )
+        >>> age = sf.integers("age", 0, 99, protect=sf.Distance(epsilon=0.2))
+        >>> study = sf.Study("seats", [place, age])
+        >>> study.guarantee.between(
+        ...     {"row": 1, "column": 1, "age": 30}, {"row": 7, "column": 2, "age": 35}
+        ... )
+        2.0
+    """
+    held = list(axes)
+    if not held or not all(isinstance(axis, Axis) for axis in held):
+        raise StudyError("together needs one or more axes, such as integers(...)")
+    if len(held) == 1:
+        (axis,) = held
+        return Together.alone(
+            replace(axis, protect=protect or axis.protect, channel=channel or axis.channel)
         )
+    return Together(axes=tuple(held), protect=protect, channel=channel)
 
 
 def integers(

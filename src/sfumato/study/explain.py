@@ -1,66 +1,80 @@
-"""How a study explains itself: what is promised, by axis or for records, and how it is sent."""
+"""How a study explains itself: what is promised, block by block, and how it is sent."""
 
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from sfumato.channels.base import Channel
+from sfumato.study.axis import Axis
+from sfumato.study.blocks import Block
 from sfumato.study.guarantee import explain_axis, odds
-
-if TYPE_CHECKING:
-    from sfumato.study.study import Study
-
+from sfumato.study.schema import Group, Schema
 
 _WIDTH = 96
 
 
-def explain_axes(study: Study) -> list[str]:
-    """Axis after axis, and how their guarantees add."""
+def explain(schema: Schema, blocks: Sequence[Block], reasons: Sequence[str]) -> list[str]:
+    """The guarantee of every block, how it is sent, and how guarantees add, in lines.
+
+    Args:
+        schema: The axes and their guarantees.
+        blocks: The channel of every group of axes.
+        reasons: Why each channel was chosen; blank where somebody named it.
+    """
     out = []
-    for axis, metric, channel, reason in zip(
-        study.axes, study.metrics, study.channels, study.reasons, strict=True
-    ):
-        out.append(f"{axis.name} ({axis.domain.kind}, {axis.size:,} cells)")
-        for line in explain_axis(axis, metric):
-            out += _indented(line)
-        out += _indented(_sent(channel, "channel", reason))
+    for group, block, reason in zip(schema.groups, blocks, reasons, strict=True):
+        axes = [schema.axes[axis] for axis in group.axes]
+        out += _one_axis(axes[0], group) if len(axes) == 1 else _several(axes, group)
+        out += _indented(_sent(block.channel, reason))
         out.append("")
-    if len(study.axes) > 1:
+    if len(blocks) > 1:
+        alone = all(len(block.axes) == 1 for block in blocks)
         out += textwrap.wrap(
-            "Axes are perturbed independently and their guarantees add: two people who differ on "
-            "several axes have odds of at most the product of the odds above.",
+            f"{'Axes' if alone else 'Groups of axes'} are perturbed independently and their "
+            "guarantees add: two people who differ on several axes have odds of at most the "
+            "product of the odds above.",
             _WIDTH,
         )
         out.append("")
+    out += textwrap.wrap(
+        "The guarantee holds for each report by itself. Someone who answers again gives away "
+        "that much again: E adds up over reports.",
+        96,
+    )
     return out
 
 
-def explain_records(study: Study) -> list[str]:
-    """One guarantee for whole records."""
-    (channel,) = study.mechanism.channels
-    (reason,) = study.reasons
-    epsilon = study.metrics[0].between(0, 1)
-    names = [f"{axis.name} ({axis.domain.kind}, {axis.size:,} cells)" for axis in study.axes]
+def _one_axis(axis: Axis, group: Group) -> list[str]:
+    """The guarantee of an axis by itself."""
+    out = [f"{axis.name} ({axis.domain.kind}, {axis.size:,} cells)"]
+    for line in explain_axis(axis, group.protect, group.metric):
+        out += _indented(line)
+    return out
+
+
+def _several(axes: Sequence[Axis], group: Group) -> list[str]:
+    """One guarantee for several axes together."""
+    epsilon = group.metric.between(0, 1)
+    names = [f"{axis.name} ({axis.domain.kind}, {axis.size:,} cells)" for axis in axes]
     out = [f"{', '.join(names[:-1])} and {names[-1]}, together"]
     out += _indented(
         f"E = {epsilon:g} for any two records, whatever they differ in: a report is at most "
         f"{odds(epsilon)} likelier from one person than from any other."
     )
-    for axis in study.axes:
+    for axis in axes:
         if axis.optional:
             out += _indented(f"Not answering {axis.name} is protected too: it is one more answer.")
-    out += _indented(_sent(channel, "mechanism", reason))
-    return [*out, ""]
+    return out
 
 
-def _sent(channel: Channel, what: str, reason: str) -> str:
-    """By what a report is made, how long it is, and why."""
+def _sent(channel: Channel, reason: str) -> str:
+    """Which channel makes a report, how long it is, and why."""
     inner = getattr(channel, "inner", channel)
     size = channel.layout
     sent = f"one of {size.count:,} symbols" if size.kind == "symbols" else f"{size.count} bits"
     because = f", because {reason}" if reason else ""
-    return f"Sent by the {inner.id} {what} as {sent}{because}."
+    return f"Sent by the {inner.id} channel as {sent}{because}."
 
 
 def _indented(line: str) -> list[str]:

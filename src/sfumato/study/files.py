@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
+import tomli_w
+
+from sfumato.channels.base import Choice
 from sfumato.channels.registry import choice_from_dict
 from sfumato.domains.registry import domain_from_dict
-from sfumato.errors import FormatError
+from sfumato.errors import FormatError, SfumatoError
+from sfumato.metrics.base import Metric
 from sfumato.metrics.registry import metric_from_dict
-from sfumato.study.axis import Axis
+from sfumato.study.axis import Axis, Together
+from sfumato.study.schema import FORMAT, Schema, arrange
 
-KNOWN_ENTRIES = {"format", "name", "people", "fingerprint", "protect", "mechanism", "axes"}
+KNOWN_ENTRIES = {
+    "format",
+    "name",
+    "people",
+    "fingerprint",
+    "protect",
+    "mechanism",
+    "together",
+    "axes",
+}
 
 
 def digest(data: Mapping[str, Any]) -> str:
@@ -43,7 +61,140 @@ def _unrevised(data: Any) -> Any:
     return [_unrevised(held) for held in data] if isinstance(data, list) else data
 
 
-def table_of(data: Mapping[str, Any], part: str) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a study file holds, as the arguments that make the study again."""
+
+    name: str
+    axes: list[Axis | Together]
+    protect: Metric | None
+    channel: Choice | None
+    people: int | None
+    fingerprint: str | None
+    #: The entries that its fingerprint is a digest of.
+    entries: dict[str, Any]
+
+
+def read_file(path: str | Path) -> str:
+    """The text of a study file."""
+    what = repr(str(path))
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FormatError(f"there is no study file {what}; check the path") from None
+    except (OSError, UnicodeDecodeError):
+        raise FormatError(f"{what} is not a readable study file") from None
+
+
+def to_toml(entries: Mapping[str, Any], fingerprint: str, people: int | None) -> str:
+    """A study as the text of its file.
+
+    Args:
+        entries: What it means, as `Schema.meaning` gives it.
+        fingerprint: Their digest.
+        people: About how many people will answer, where the study says so.
+    """
+    rest = dict(entries)
+    head = {"format": rest.pop("format"), "name": rest.pop("name")}
+    if people is not None:
+        head["people"] = people
+    return tomli_w.dumps({**head, "fingerprint": fingerprint, **rest})
+
+
+def from_toml(text: str, what: str) -> Held:
+    """Read the text of a study file; a damaged or newer one is refused.
+
+    Args:
+        text: The text.
+        what: What messages call it.
+    """
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FormatError(f"{what} is not valid TOML: {error}") from None
+    version = data.get("format")
+    if not isinstance(version, int) or version < 1:
+        raise FormatError(f"{what} does not say its format; a study file has format = {FORMAT}")
+    if version > FORMAT:
+        raise FormatError(
+            f"{what} has format {version}, newer than this package's {FORMAT}; update sfumato"
+        )
+    unknown = sorted(set(data) - KNOWN_ENTRIES)
+    if unknown:
+        raise FormatError(f"{what} has unknown entries: {', '.join(map(repr, unknown))}")
+    with damaged(what):
+        return Held(
+            name=data.get("name", ""),
+            axes=_grouped(_axes_from_list(data.get("axes", [])), data.get("together", [])),
+            protect=metric_from_dict(_table_of(data, "protect")) if "protect" in data else None,
+            channel=(
+                choice_from_dict(_table_of(data, "mechanism")) if "mechanism" in data else None
+            ),
+            people=data.get("people"),
+            fingerprint=data.get("fingerprint"),
+            entries={key: data[key] for key in data if key not in ("people", "fingerprint")},
+        )
+
+
+@contextmanager
+def damaged(what: str) -> Iterator[None]:
+    """Say of any refusal that the file is damaged."""
+    try:
+        yield
+    except SfumatoError as error:
+        raise FormatError(f"{what} is damaged: {error}") from None
+
+
+def schema_from_toml(text: str, *, what: str = "the study") -> tuple[Schema, str | None]:
+    """The meaning of a study file and its fingerprint, without building any channel.
+
+    Args:
+        text: The text of the file.
+        what: What messages call it.
+
+    Returns:
+        The schema, and the fingerprint of the whole study, None where the file claims none.
+
+    Raises:
+        FormatError: If the file is damaged, newer, or changed since it was saved.
+    """
+    held = from_toml(text, what)
+    if held.fingerprint is not None and held.fingerprint != digest(held.entries):
+        refuse_claim(held.fingerprint, held.entries, what)
+    with damaged(what):
+        return Schema(held.name, arrange(held.axes, protect=held.protect)), held.fingerprint
+
+
+def _grouped(axes: list[Axis], groups: Any) -> list[Axis | Together]:
+    """Axes with those that stand together joined."""
+    if not isinstance(groups, list) or not all(isinstance(held, Mapping) for held in groups):
+        raise FormatError("'together' must be a list of tables, [[together]]")
+    names = [axis.name for axis in axes]
+    found: dict[int, Axis | Together] = dict(enumerate(axes))
+    for data in groups:
+        members = data.get("axes")
+        if not isinstance(members, list) or set(data) - {"axes", "protect", "channel"}:
+            raise FormatError("a table of 'together' must have axes, protect and channel alone")
+        places = [names.index(name) for name in members if name in names]
+        neighbours = list(range(min(places, default=0), min(places, default=0) + len(members)))
+        if len(members) < 2 or places != neighbours:
+            raise FormatError(
+                f"'together' must name two or more neighbouring axes in their order, got {members}"
+            )
+        whole = Together(
+            axes=tuple(axes[place] for place in places),
+            protect=metric_from_dict(_table_of(data, "protect")) if "protect" in data else None,
+            channel=choice_from_dict(_table_of(data, "channel")) if "channel" in data else None,
+        )
+        if any(place not in found or isinstance(found[place], Together) for place in places):
+            raise FormatError("an axis stands in two tables of 'together'; leave out one of them")
+        found[places[0]] = whole
+        for place in places[1:]:
+            del found[place]
+    return [found[place] for place in sorted(found)]
+
+
+def _table_of(data: Mapping[str, Any], part: str) -> Mapping[str, Any]:
     """An entry of the whole study that must be a table with a kind."""
     held = data[part]
     if not isinstance(held, Mapping) or not isinstance(held.get("kind"), str):
@@ -51,7 +202,7 @@ def table_of(data: Mapping[str, Any], part: str) -> Mapping[str, Any]:
     return held
 
 
-def axes_from_list(data: Any) -> list[Axis]:
+def _axes_from_list(data: Any) -> list[Axis]:
     """All axes as a file holds them."""
     if not isinstance(data, list) or not all(isinstance(axis, Mapping) for axis in data):
         raise FormatError("'axes' must be a list of tables, [[axes]]")

@@ -15,6 +15,7 @@ from sfumato.domains.base import NO_ANSWER
 from sfumato.domains.tables import columns
 from sfumato.errors import QuestionError, StudyError
 from sfumato.exact import to_plain
+from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import CappedLineMetric, Distance, LineMetric
 from sfumato.metrics.labelled import BlockMetric, Blocks, HighLow, HighLowMetric
@@ -36,32 +37,40 @@ class Guarantee:
     """
 
     axes: tuple[Axis, ...]
-    metrics: tuple[CellMetric, ...]
-    #: Whether records are protected as a whole: then E is that of any axis they differ on.
-    joint: bool = False
+    #: Places of the axes of every group under one guarantee, and E between the cells of their grid.
+    groups: tuple[tuple[tuple[int, ...], CellMetric], ...]
 
     def between(self, x: Mapping[str, Any], y: Mapping[str, Any]) -> float:
-        """E between two records; infinite where some axis may tell them apart for certain."""
-        parts = [
-            self._between(axis, metric, x, y)
-            for axis, metric in zip(self.axes, self.metrics, strict=True)
-        ]
-        return max(parts) if self.joint else sum(parts)
+        """E between two records; infinite where some axis may tell them apart for certain.
+
+        Args:
+            x: A record: values by axis name. An axis that neither record mentions adds nothing.
+            y: Another one, about the same axes.
+        """
+        return sum(self._between(axes, metric, x, y) for axes, metric in self.groups)
 
     def _between(
-        self, axis: Axis, metric: CellMetric, x: Mapping[str, Any], y: Mapping[str, Any]
+        self, axes: tuple[int, ...], metric: CellMetric, x: Mapping[str, Any], y: Mapping[str, Any]
     ) -> float:
-        """E on one axis; an axis that neither record mentions adds nothing."""
+        """E on one group of axes."""
+        pairs = [self._codes(self.axes[axis], x, y) for axis in axes]
+        held = self.axes[axes[0]]
+        resolution = held.domain.rounding_bits
+        if resolution and isinstance(metric, LineMetric | CappedLineMetric):
+            return _between_codes(metric, *pairs[0], resolution)
+        shape = [self.axes[axis].size for axis in axes]
+        one, other = (int(np.ravel_multi_index(cell, shape)) for cell in zip(*pairs, strict=True))
+        return metric.between(one, other)
+
+    def _codes(self, axis: Axis, x: Mapping[str, Any], y: Mapping[str, Any]) -> tuple[int, int]:
+        """The codes of both records on an axis; the same ones where neither mentions it."""
         if axis.name not in x and axis.name not in y:
-            return 0.0
+            return 0, 0
         if axis.name not in x or axis.name not in y:
             raise QuestionError(f"both records must mention axis {axis.name!r}, or neither")
         pair = columns({axis.name: [x[axis.name], y[axis.name]]}, [axis.name])
-        codes = axis.codes(pair[axis.name])
-        resolution = axis.domain.rounding_bits
-        if resolution and isinstance(metric, LineMetric | CappedLineMetric):
-            return _between_codes(metric, int(codes[0]), int(codes[1]), resolution)
-        return metric.between(int(codes[0]), int(codes[1]))
+        first, second = axis.codes(pair[axis.name]).tolist()
+        return first, second
 
     def error_region(self, x: Mapping[str, Any], y: Mapping[str, Any]) -> ErrorRegion:
         """How often anyone must err who tells two records apart by a report, to see or to draw.
@@ -85,10 +94,11 @@ class Guarantee:
         """
         if not p >= 1:
             raise StudyError(f"p must be at least 1, got p={p}")
-        for axis, metric in zip(self.axes, self.metrics, strict=True):
+        for axes, metric in self.groups:
             if not isinstance(metric, LineMetric | CappedLineMetric):
                 raise StudyError(
-                    f"axis {axis.name!r} is not protected by distance, so there is no L^p reading"
+                    f"axis {self.axes[axes[0]].name!r} is not protected by distance, so there is "
+                    "no L^p reading"
                 )
         return float(len(self.axes) ** (1 - (0 if math.isinf(p) else 1 / p)))
 
@@ -137,13 +147,21 @@ def odds(e: float) -> str:
     return f"10^{round(math.log10(ratio))} times"
 
 
-def explain_axis(axis: Axis, metric: CellMetric) -> list[str]:
-    """The guarantee of one axis in plain words, a few pairs for example."""
-    lines = [axis.statement.describe()]
+def explain_axis(axis: Axis, statement: Metric, metric: CellMetric) -> list[str]:
+    """The guarantee of one axis in plain words, with a few pairs as examples.
+
+    Args:
+        axis: The axis.
+        statement: Its guarantee as stated.
+        metric: E between its cells.
+    """
+    lines = [statement.describe()]
     labels = axis.labels()
-    lines += [_odds_line(axis, metric, labels, i, j) for i, j in _example_pairs(axis, metric)]
+    by_gap = axis.domain.kind == "integers" and not isinstance(statement, Blocks | HighLow)
+    for i, j in _example_pairs(axis, metric):
+        lines.append(_odds_line(_pair(axis, labels, i, j, by_gap), metric, labels, i, j))
     lines += _posterior_line(metric, labels)
-    cap = axis.statement.cap if isinstance(axis.statement, Distance) else None
+    cap = statement.cap if isinstance(statement, Distance) else None
     if cap is not None and not isinstance(metric, LineMetric):
         lines.append(
             f"No two people, however far apart, are ever told apart by more than e^{to_plain(cap)}:"
@@ -165,10 +183,9 @@ def explain_axis(axis: Axis, metric: CellMetric) -> list[str]:
     return lines
 
 
-def _odds_line(axis: Axis, metric: CellMetric, labels: list[str], i: int, j: int) -> str:
+def _odds_line(who: str, metric: CellMetric, labels: list[str], i: int, j: int) -> str:
     """What a report can say about two people, in both directions where they differ."""
     there, back = metric.between(i, j), metric.between(j, i)
-    who = _pair(axis, labels, i, j)
     if there == back:
         if math.isinf(there):
             return f"{who}: a report may tell which of the two it came from."
@@ -249,9 +266,8 @@ def _first_pair(which: NDArray[np.bool_]) -> tuple[int, int]:
     return min(i, j), max(i, j)
 
 
-def _pair(axis: Axis, labels: list[str], i: int, j: int) -> str:
-    """Who is compared."""
-    by_gap = axis.domain.kind == "integers" and not isinstance(axis.statement, Blocks | HighLow)
+def _pair(axis: Axis, labels: list[str], i: int, j: int, by_gap: bool) -> str:
+    """The two people compared, by how far apart they are or by their values."""
     if by_gap and labels[i] != NO_ANSWER and labels[j] != NO_ANSWER:
         apart = abs(int(labels[j]) - int(labels[i]))
         one = apart == 1 and axis.unit.isalpha() and axis.unit.endswith("s")

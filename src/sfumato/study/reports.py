@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
-import pyarrow as pa
-
-from sfumato.arrays import Layout, Outputs
-from sfumato.collect import parquet as wire
-from sfumato.collect.statistics import join_outputs
+from sfumato.arrays import Layout, Outputs, join_outputs
 from sfumato.errors import MismatchError
+from sfumato.verbs import ReportsVerbs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reports:
+class Reports(ReportsVerbs):
     """Perturbed records of one study; `len`, slices, `+`, Arrow and Parquet.
 
     Example:
@@ -62,24 +58,3 @@ class Reports:
             for d, layout in enumerate(first.layouts)
         )
         return cls(first.fingerprint, first.names, first.layouts, outputs)
-
-    def to_arrow(self) -> pa.Table:
-        """One row a report; the study's fingerprint is in the schema's metadata."""
-        return wire.to_table("reports", self.fingerprint, self.names, self.layouts, self.outputs)
-
-    @classmethod
-    def from_arrow(cls, table: pa.Table, *, what: str = "the table") -> Reports:
-        """Read reports back; damaged ones are refused."""
-        head = wire.read_head(table, "reports", what)
-        names, layouts = wire.read_layouts(head, what)
-        outputs = wire.read_outputs(table, names, layouts, what)
-        return cls(head["study"], tuple(names), tuple(layouts), tuple(outputs))
-
-    def save(self, path: str | Path) -> None:
-        """Write a Parquet file."""
-        wire.write_parquet(self.to_arrow(), path)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Reports:
-        """Read a Parquet file."""
-        return cls.from_arrow(wire.read_parquet(path), what=repr(str(path)))

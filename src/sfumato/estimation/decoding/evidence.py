@@ -15,7 +15,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sfumato.estimation.decoding.field import DENSE_CELLS, Field, Fit, Strengths, fit
-from sfumato.estimation.decoding.mixture import JointMixture, Mixture, SymbolMixture
+from sfumato.estimation.decoding.mixture import Mixture, SymbolMixture
 
 Progress = Callable[[float], None]
 
@@ -49,10 +49,10 @@ def choose(
 ) -> Posterior:
     """Fit the field at the strengths the reports find likeliest."""
     cells = math.prod(mixture.shape)
-    if isinstance(mixture, SymbolMixture | JointMixture) and any(ordered):
+    if isinstance(mixture, SymbolMixture) and any(ordered):
         if cells > _WHOLE_CELLS:
             return _by_coarse(mixture, ordered, progress, COARSE_CELLS)
-        if isinstance(mixture, SymbolMixture) and _is_dear(mixture) and all(ordered):
+        if _is_dear(mixture) and all(ordered):
             return _by_coarse(mixture, ordered, progress, _FEW_CELLS)
     # Threads fight over products of small matrices: one is faster than many.
     with threadpool_limits(1):
@@ -177,7 +177,7 @@ def _is_dear(mixture: SymbolMixture) -> bool:
 
 
 def _by_coarse(
-    mixture: SymbolMixture | JointMixture,
+    mixture: SymbolMixture,
     ordered: Sequence[bool],
     progress: Progress | None,
     most: int,

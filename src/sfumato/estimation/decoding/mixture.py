@@ -1,33 +1,31 @@
 """A population seen through channels: the law of outputs for a law of cells, and its gradient.
 
-Three shapes of data: a dense table of output symbols over some axes, where each axis is mixed by
-its own channel; the symbols of one channel for whole records; or distinct reports as rows, where
-bits take part with their full likelihood.
+Two shapes of data: a dense table of output symbols over some blocks, where each block is mixed by
+its own channel; or distinct reports as rows, where bits take part with their full likelihood.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arrays import DENSE_CELLS, Floats
+from sfumato.arrays import DENSE_CELLS, MOST_ROW_ENTRIES, Floats, most_outputs
 from sfumato.bitcolumns import BitColumns, take_people
 from sfumato.channels.base import Channel, SymbolChannel
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.errors import TooLargeError
+from sfumato.study.blocks import Block
 
 MOST_CELLS = 1 << 22
-MOST_ROW_ENTRIES = 1 << 26
 _TINY = 1e-300
 _MOST_ENTRIES = 1 << 25
-_MOST_OUTPUTS = 1 << 18
-_MANY_OUTPUTS = 1 << 22
 _DENSE_AXIS = 256  # up to this many cells a matrix product is faster than a recursive filter
 _DENSE_ENTRIES = 1 << 20
 
@@ -100,6 +98,16 @@ class Runs:
         return self.channel.joined_likelihood(self.starts)
 
 
+def coarse_shape(shape: Sequence[int], groups: Sequence[int]) -> tuple[int, ...]:
+    """Groups along every axis.
+
+    Args:
+        shape: Cells along every axis.
+        groups: How many neighbouring cells a group has along every axis.
+    """
+    return tuple(-(-size // group) for size, group in zip(shape, groups, strict=True))
+
+
 @dataclass(frozen=True, eq=False)
 class Grouped:
     """A channel, over an axis or a grid, with neighbouring cells joined: alike within a group."""
@@ -111,7 +119,7 @@ class Grouped:
     @property
     def coarse(self) -> tuple[int, ...]:
         """Groups along every axis."""
-        return tuple(-(-size // group) for size, group in zip(self.shape, self.groups, strict=True))
+        return coarse_shape(self.shape, self.groups)
 
     @property
     def size(self) -> int:
@@ -150,47 +158,68 @@ class Grouped:
         return self.mix(np.eye(self.size))
 
 
+Factor: TypeAlias = "Floats | Channel | Runs | Grouped"
+
+
 @dataclass(frozen=True, eq=False)
 class SymbolMixture:
-    """Output symbols in a dense table; each axis has a matrix, or its channel if it is long."""
+    """Output symbols in a dense table, one axis of it per block.
 
-    factors: tuple[Floats | Channel | Runs | Grouped, ...]
+    Each block has a likelihood matrix, or its channel where that is faster. A block may cover
+    several axes of cells: `shapes` has the sizes of its axes.
+    """
+
+    factors: tuple[Factor, ...]
     counts: Floats
+    shapes: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, channels: Sequence[Channel], counts: Floats) -> SymbolMixture:
-        """Axes of moderate size use their likelihood matrix, longer ones their own filter."""
-        factors: list[Floats | Channel | Runs | Grouped] = []
-        for axis, channel in enumerate(channels):
+    def of(
+        cls,
+        channels: Sequence[Channel],
+        counts: Floats,
+        shapes: Sequence[tuple[int, ...]] | None = None,
+    ) -> SymbolMixture:
+        """Single axes of moderate size use their likelihood matrix, others their own filter.
+
+        Args:
+            channels: The channel of every block.
+            counts: People with each combination of outputs.
+            shapes: Cells along the axes of every block; left out, each covers one axis.
+        """
+        held_shapes = tuple(shapes or [(channel.size,) for channel in channels])
+        factors: list[Factor] = []
+        for place, (channel, shape) in enumerate(zip(channels, held_shapes, strict=True)):
             runs = Runs.of(channel)
             if runs is not None:
-                counts = np.add.reduceat(counts, runs.starts, axis=axis)
+                counts = np.add.reduceat(counts, runs.starts, axis=place)
             held = channel if runs is None else runs
-            entries = channel.size * counts.shape[axis]
+            entries = channel.size * counts.shape[place]
             dense = channel.size <= _DENSE_AXIS and entries <= _DENSE_ENTRIES
             dense |= runs is not None and entries <= _MOST_ENTRIES  # cheaper than all single turns
-            factors.append(held.likelihood() if dense else held)
-        return cls(tuple(factors), counts)
+            factors.append(held.likelihood() if dense and len(shape) == 1 else held)
+        return cls(tuple(factors), counts, held_shapes)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Cells of each axis."""
-        return tuple(len(f) if isinstance(f, np.ndarray) else f.size for f in self.factors)
+        return tuple(itertools.chain.from_iterable(self.shapes))
 
     def forward(self, law: Floats) -> Floats:
-        """Mix axis after axis."""
+        """Mix block after block."""
+        law = law.reshape([math.prod(shape) for shape in self.shapes])
         for factor in self.factors:
-            # The first axis is mixed and put last, so after all axes the order is as before.
+            # The first block is mixed and put last, so after all blocks the order is as before.
             first = np.moveaxis(law, 0, -1)
             law = first @ factor if isinstance(factor, np.ndarray) else factor.mix(first)
         return law
 
     def backward(self, values: Floats) -> Floats:
-        """Average over outputs axis after axis."""
+        """Average over outputs block after block."""
         for factor in self.factors:
             first = np.moveaxis(values, 0, -1)
             values = first @ factor.T if isinstance(factor, np.ndarray) else factor.expect(first)
-        return values
+        return values.reshape(self.shape)
 
     def information(self, mixed: Floats) -> Floats:
         """Expected counts over the squared law."""
@@ -199,84 +228,50 @@ class SymbolMixture:
 
     @cached_property
     def matrix(self) -> Floats:
-        """The product of the axes' likelihoods."""
+        """The product of the blocks' likelihoods."""
         full: Floats = np.ones((1, 1))
         for factor in self.factors:
             full = np.kron(full, _law_of(factor)).astype(np.float64, copy=False)
         return full
 
-    def _is_long(self, axis: int) -> bool:
-        """Whether an axis has too many cells and outputs for a matrix."""
-        cells = self.shape[axis]
-        return cells > DENSE_CELLS or cells * self.counts.shape[axis] > _MOST_ENTRIES
+    def _is_long(self, place: int) -> bool:
+        """Whether a block has too many cells and outputs for a matrix."""
+        cells = math.prod(self.shapes[place])
+        return cells > DENSE_CELLS or cells * self.counts.shape[place] > _MOST_ENTRIES
 
     def coarsened(self, groups: Sequence[int]) -> SymbolMixture:
-        """The same with cells joined in groups, alike within a group, and outputs that are cells.
+        """The same with neighbouring cells joined in groups, equally likely within a group.
 
-        Outputs of other kinds, such as those of hashes, say nothing once joined: they stay.
+        Outputs that are cells are joined as well. Those of other kinds, such as hashes, say nothing
+        once joined: they stay.
+
+        Args:
+            groups: How many neighbouring cells to join along every axis.
         """
-        factors: list[Floats | Channel | Runs | Grouped] = []
-        counts = self.counts
-        for axis, (factor, group) in enumerate(zip(self.factors, groups, strict=True)):
-            if not isinstance(factor, np.ndarray) and self._is_long(axis):
+        factors: list[Factor] = []
+        shapes: list[tuple[int, ...]] = []
+        counts, sizes = self.counts, iter(groups)
+        for place, (factor, shape) in enumerate(zip(self.factors, self.shapes, strict=True)):
+            by_axis = tuple(itertools.islice(sizes, len(shape)))
+            shapes.append(coarse_shape(shape, by_axis))
+            if not isinstance(factor, np.ndarray) and (len(shape) > 1 or self._is_long(place)):
                 assert not isinstance(factor, Grouped)  # noqa: S101 - cells are joined once
-                factors.append(Grouped(factor, (factor.size,), (group,)))
+                factors.append(Grouped(factor, shape, by_axis))
                 continue
-            law = _law_of(factor)
+            law, (group,) = _law_of(factor), by_axis
             starts = np.arange(0, len(law), group)
-            sizes = np.diff(np.append(starts, len(law)))
-            joined = np.add.reduceat(law, starts, axis=0) / sizes[:, None]
+            joined = np.add.reduceat(law, starts, axis=0)
+            joined /= np.diff(np.append(starts, len(law)))[:, None]
             if law.shape[1] == len(law):
                 joined = np.add.reduceat(joined, starts, axis=1)
-                counts = np.add.reduceat(counts, starts, axis=axis)
+                counts = np.add.reduceat(counts, starts, axis=place)
             factors.append(joined)
-        return SymbolMixture(tuple(factors), counts)
+        return SymbolMixture(tuple(factors), counts, tuple(shapes))
 
 
-def _law_of(factor: Floats | Channel | Runs | Grouped) -> Floats:
-    """An axis' likelihood matrix."""
+def _law_of(factor: Factor) -> Floats:
+    """A block's likelihood matrix."""
     return factor if isinstance(factor, np.ndarray) else factor.likelihood()
-
-
-@dataclass(frozen=True, eq=False)
-class JointMixture:
-    """Symbols of one channel for whole records, whose cells are the grid of all axes."""
-
-    channel: Channel | Runs | Grouped
-    shape: tuple[int, ...]
-    counts: Floats
-
-    @classmethod
-    def of(cls, channel: Channel, shape: tuple[int, ...], counts: Floats) -> JointMixture:
-        """Join runs of symbols where the channel allows it."""
-        runs = Runs.of(channel)
-        if runs is None:
-            return cls(channel, shape, counts)
-        return cls(runs, shape, np.add.reduceat(counts, runs.starts))
-
-    def forward(self, law: Floats) -> Floats:
-        """Mix all cells at once."""
-        return self.channel.mix(law.reshape(-1))
-
-    def backward(self, values: Floats) -> Floats:
-        """Average over outputs."""
-        return self.channel.expect(values).reshape(self.shape)
-
-    def information(self, mixed: Floats) -> Floats:
-        """Expected counts over the squared law."""
-        result: Floats = self.counts.sum() / np.maximum(mixed, _TINY)
-        return result
-
-    @cached_property
-    def matrix(self) -> Floats:
-        """The likelihood, one row a cell of the grid."""
-        return self.channel.likelihood()
-
-    def coarsened(self, groups: Sequence[int]) -> JointMixture:
-        """The same with cells joined in groups, alike within a group; outputs stay."""
-        assert not isinstance(self.channel, Grouped)  # noqa: S101 - cells are joined once
-        grouped = Grouped(self.channel, self.shape, tuple(groups))
-        return JointMixture(grouped, grouped.coarse, self.counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,36 +305,26 @@ class RowMixture:
 
 
 def mixture_of(
-    statistic: SymbolCounts | BitReports, channels: Sequence[Channel], axes: Sequence[int]
+    statistic: SymbolCounts | BitReports, blocks: Sequence[Block], chosen: Sequence[int]
 ) -> Mixture:
-    """What the tally says about some axes, the others summed over."""
-    chosen = [channels[axis] for axis in axes]
-    cells = math.prod(channel.size for channel in chosen)
-    _refuse_cells([channel.size for channel in chosen])
-    if all(channel.layout.kind == "symbols" for channel in chosen):
-        for channel in chosen:
-            _refuse_outputs(channel)
-        nothing = [None] * len(channels)
-        return SymbolMixture.of(chosen, statistic.profile(list(axes), nothing))
-    assert isinstance(statistic, BitReports)  # noqa: S101 - bits are only kept as reports
-    return _rows_of(statistic, chosen, axes, cells)
+    """What the tally says about some blocks, the others summed over.
 
-
-def joint_mixture(
-    statistic: SymbolCounts | BitReports, channel: Channel, shape: tuple[int, ...]
-) -> Mixture:
-    """What the tally says about whole records, sent by one channel over the grid of all axes."""
+    Args:
+        statistic: The tally.
+        blocks: All blocks of the study.
+        chosen: Places of the blocks to decode.
+    """
+    held = [blocks[place] for place in chosen]
+    channels, shapes = [block.channel for block in held], [block.shape for block in held]
+    shape = tuple(itertools.chain.from_iterable(shapes))
     _refuse_cells(shape)
-    if channel.layout.kind == "symbols":
-        _refuse_outputs(channel)
-        return JointMixture.of(channel, shape, statistic.profile([0], [None]))
+    if all(channel.layout.kind == "symbols" for channel in channels):
+        for channel in channels:
+            _refuse_outputs(channel)
+        profile = statistic.profile(list(chosen), [None] * len(blocks))
+        return SymbolMixture.of(channels, profile, shapes)
     assert isinstance(statistic, BitReports)  # noqa: S101 - bits are only kept as reports
-    return replace(_rows_of(statistic, [channel], [0], channel.size), shape=shape)
-
-
-def most_outputs(cells: int) -> int:
-    """From how many kinds of reports so many cells are decoded: up to 16 a cell, as trees have."""
-    return max(_MOST_OUTPUTS, 4 * cells, min(16 * cells, _MANY_OUTPUTS))
+    return _rows_of(statistic, channels, chosen, shape)
 
 
 def _refuse_outputs(channel: Channel) -> None:
@@ -367,12 +352,16 @@ def _refuse_cells(shape: Sequence[int]) -> None:
 
 
 def _rows_of(
-    statistic: BitReports, channels: Sequence[Channel], axes: Sequence[int], cells: int
+    statistic: BitReports,
+    channels: Sequence[Channel],
+    chosen: Sequence[int],
+    shape: tuple[int, ...],
 ) -> RowMixture:
-    """Distinct reports on some axes and their likelihood at every combination of cells."""
+    """Distinct reports of some blocks and their likelihood at every combination of cells."""
+    cells = math.prod(shape)
     parts = []
-    for axis in axes:
-        column = statistic.columns[axis]
+    for place in chosen:
+        column = statistic.columns[place]
         parts.append(
             column.to_rows()
             if isinstance(column, BitColumns)
@@ -389,10 +378,10 @@ def _rows_of(
             "geometric channel, whose reports need no such table"
         )
     rows = np.ones((len(first), 1))
-    for axis, channel in zip(axes, channels, strict=True):
-        single = channel.report_likelihood(take_people(statistic.columns[axis], first))
+    for place, channel in zip(chosen, channels, strict=True):
+        single = channel.report_likelihood(take_people(statistic.columns[place], first))
         rows = (rows[:, :, None] * single[:, None, :]).reshape(len(first), -1)
-    return RowMixture(tuple(c.size for c in channels), counts.astype(np.float64), rows)
+    return RowMixture(shape, counts.astype(np.float64), rows)
 
 
 def log_likelihood(mixture: Mixture, mixed: Floats) -> float:

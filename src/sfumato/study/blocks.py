@@ -1,0 +1,130 @@
+"""Blocks: which channel covers which axes.
+
+A study perturbs a record block by block. A block is a group of neighbouring axes and one channel
+bound to the grid of their cells: one axis, several, or all of them. Blocks are perturbed
+independently, so their guarantees add and their unbiased functions multiply.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.arrays import Cells, Floats
+from sfumato.channels.base import Channel, Choice
+from sfumato.errors import StudyError, TooLargeError
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.uniform import UniformMetric
+from sfumato.study.axis import Together
+from sfumato.study.choose import choose_channel
+
+#: What the column of reports is called where one block covers all of several axes.
+RECORD = "record"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Neighbouring axes and the channel that perturbs them.
+
+    Args:
+        axes: Places of the axes in the study.
+        shape: Number of cells of each of them.
+        choice: The channel by name and options.
+        channel: The channel bound to the grid of cells, flat in C order.
+        column: What its column in tables of reports is called.
+    """
+
+    axes: tuple[int, ...]
+    shape: tuple[int, ...]
+    choice: Choice
+    channel: Channel
+    column: str
+
+    @property
+    def size(self) -> int:
+        """Number of cells of the grid."""
+        return math.prod(self.shape)
+
+    def cells(self, codes: Sequence[Cells]) -> Cells:
+        """Cells of the grid from the codes of all axes of the study."""
+        if len(self.axes) == 1:
+            return codes[self.axes[0]]
+        return np.ravel_multi_index(tuple(codes[axis] for axis in self.axes), self.shape)
+
+    def weights(self, by_axis: Sequence[Floats | None]) -> Floats | None:
+        """A question's weights on the grid, flat, from those on all axes of the study.
+
+        None stands for the weight one everywhere.
+        """
+        if all(by_axis[axis] is None for axis in self.axes):
+            return None
+        if len(self.axes) == 1:
+            return by_axis[self.axes[0]]
+        grid: Floats = np.ones(())
+        for axis, size in zip(self.axes, self.shape, strict=True):
+            w = by_axis[axis]
+            grid = np.multiply.outer(grid, np.ones(size) if w is None else w)
+        return grid.ravel()
+
+
+def planned(part: Together, metric: CellMetric, people: int | None) -> tuple[Choice, str]:
+    """The channel that the planner chooses for a group of axes, and why.
+
+    Args:
+        part: The axes.
+        metric: E between their cells.
+        people: About how many people will answer, if that is known.
+    """
+    ordered = tuple(axis.domain.ordered for axis in part.axes)
+    shape = tuple(axis.size for axis in part.axes)
+    return choose_channel(metric, shape=shape, ordered=ordered, people=people)
+
+
+def settled(part: Together, metric: CellMetric, people: int | None) -> Choice:
+    """The channel of a group as a study holds it: the one it names, or the planner's."""
+    choice = part.channel or planned(part, metric, people)[0]
+    try:
+        return choice.settled(metric)
+    except TooLargeError as error:
+        raise TooLargeError(f"{part.words}: {error}") from None
+
+
+def bound(part: Together, choice: Choice, metric: CellMetric) -> Channel:
+    """The channel proper, behind stochastic rounding if the domain asks for it.
+
+    Args:
+        part: The axes.
+        choice: The settled channel.
+        metric: E between the cells of the grid.
+
+    Raises:
+        StudyError: If the channel does not fit the metric.
+    """
+    try:
+        if len(part.axes) > 1 and isinstance(metric, UniformMetric):
+            ordered = tuple(axis.domain.ordered for axis in part.axes)
+            shape = tuple(axis.size for axis in part.axes)
+            return choice.bind_grid(metric, shape, ordered)
+        problem = choice.misfit(metric)
+        if problem:
+            raise StudyError(f"{type(choice).__name__} does not fit: {problem}")
+        return choice.bind(metric, resolution=part.axes[0].domain.rounding_bits)
+    except (StudyError, TooLargeError) as error:
+        raise type(error)(f"{part.words}: {error}") from None
+
+
+def columns_of(parts: Sequence[Together]) -> tuple[str, ...]:
+    """The name of every block's column: its axis, the record, or its axes joined by "+"."""
+    if len(parts) == 1 and len(parts[0].axes) > 1:
+        return (RECORD,)
+    found: list[str] = []
+    alone = [part.axes[0].name for part in parts if len(part.axes) == 1]
+    for part in parts:
+        name = "+".join(axis.name for axis in part.axes)
+        while len(part.axes) > 1 and (name in alone or name in found):
+            name += "_"
+        found.append(name)
+    return tuple(found)

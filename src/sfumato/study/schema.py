@@ -1,0 +1,172 @@
+"""What a study means: its axes, and how well each pair of records is hidden. No channel yet.
+
+Axes stand in *groups*, each under one guarantee: an axis by itself, or several axes together. E
+between two records is the sum over groups. The central model needs no more than this; a `Study`
+adds a channel to every group.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sfumato.errors import StudyError
+from sfumato.metrics.base import Metric
+from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.distance import Lp
+from sfumato.metrics.uniform import Uniform, UniformMetric
+from sfumato.study.axis import Axis, Together
+from sfumato.study.guarantee import Guarantee
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Axes under one guarantee.
+
+    Args:
+        axes: Their places in the study, which are neighbours.
+        protect: The guarantee as stated.
+        metric: E between the cells of the grid of these axes, flat in C order.
+    """
+
+    axes: tuple[int, ...]
+    protect: Metric
+    metric: CellMetric
+
+    def margin(self, axes: Sequence[int], shape: Sequence[int]) -> CellMetric:
+        """E between the cells of some of the axes, where nothing is learnt about the others.
+
+        Args:
+            axes: Places of the axes, all in this group.
+            shape: Number of cells of every axis of the study.
+        """
+        if tuple(axes) == self.axes:
+            return self.metric
+        if not isinstance(self.metric, UniformMetric):
+            raise StudyError("only a Uniform guarantee over several axes has margins")
+        return UniformMetric(self.metric.epsilon, math.prod(shape[axis] for axis in axes))
+
+
+class Schema:
+    """Axes and guarantees: everything that says what an answer means and what is promised.
+
+    Args:
+        name: What the study is called.
+        parts: The axes, each with its guarantee; see `arrange`.
+
+    Raises:
+        StudyError: If the name is blank, two axes have one name, or a guarantee does not fit.
+    """
+
+    def __init__(self, name: str, parts: Sequence[Together]) -> None:
+        if not isinstance(name, str) or not name.strip():
+            raise StudyError(f"a study needs a name that is not blank, got name={name!r}")
+        self.name = name
+        self.axes: tuple[Axis, ...] = tuple(
+            replace(axis, protect=part.protect) if len(part.axes) == 1 else axis
+            for part in parts
+            for axis in part.axes
+        )
+        _refuse_twins(self.axes)
+        groups, start = [], 0
+        for part in parts:
+            places = tuple(range(start, start + len(part.axes)))
+            groups.append(Group(places, part.statement, part.metric()))
+            start += len(places)
+        self.groups: tuple[Group, ...] = tuple(groups)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of cells of every axis."""
+        return tuple(axis.size for axis in self.axes)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """E between any two records."""
+        return Guarantee(self.axes, tuple((group.axes, group.metric) for group in self.groups))
+
+    def meaning(self, channels: Sequence[dict[str, Any]] | None = None) -> dict[str, Any]:
+        """Everything that affects privacy or what an answer means, as a study file holds it.
+
+        Args:
+            channels: One entry per group; left out, the channels are not part of it.
+        """
+        data: dict[str, Any] = {"format": FORMAT, "name": self.name}
+        axes = [axis.to_dict() for axis in self.axes]
+        together = []
+        for place, group in enumerate(self.groups):
+            held: dict[str, Any] = {"protect": group.protect.to_dict()}
+            if channels is not None:
+                held["channel"] = channels[place]
+            if len(group.axes) == 1:
+                axes[group.axes[0]] |= held
+            elif len(self.groups) == 1:
+                # One group over all axes: files have called its channel the mechanism since
+                # format 1, and the name is part of fingerprints.
+                data |= {{"channel": "mechanism"}.get(key, key): v for key, v in held.items()}
+            else:
+                together.append({"axes": [self.axes[a].name for a in group.axes], **held})
+        return {**data, **({"together": together} if together else {}), "axes": axes}
+
+
+def arrange(
+    axes: Sequence[Axis | Together],
+    *,
+    protect: Metric | None = None,
+    outside: Any = "refuse",
+) -> tuple[Together, ...]:
+    """Axes as groups, each with its guarantee: its own, or the one stated for all together.
+
+    Args:
+        axes: Axes, and groups of them made by `together`.
+        protect: One guarantee for all axes together, where they state none.
+        outside: What happens to values out of bounds on axes that do not say.
+
+    Raises:
+        StudyError: If there is no axis, or two statements contradict each other.
+    """
+    if not axes:
+        raise StudyError("a study needs at least one axis, got none: add integers(...) or so")
+    if outside not in ("refuse", "clip"):
+        raise StudyError(f"outside must be 'refuse' or 'clip', got outside={outside!r}")
+    parts = [axis if isinstance(axis, Together) else Together.alone(axis) for axis in axes]
+    parts = [part.with_outside(outside) for part in parts]
+    if protect is None:
+        return tuple(parts)
+    every = [axis for part in parts for axis in part.axes]
+    stated = [part.axes[0].name for part in parts if part.protect is not None]
+    if not isinstance(protect, Lp | Uniform):
+        raise StudyError(
+            f"protect={type(protect).__name__} for a whole study is not available; give each axis "
+            "its own protect=..., or the study protect=Uniform(epsilon=...) or "
+            "protect=Lp(epsilon=..., p=...)"
+        )
+    if stated:
+        raise StudyError(
+            f"the study states one {type(protect).__name__} guarantee for all axes, so axis "
+            f"{stated[0]!r} must not state its own: leave out one of them"
+        )
+    if isinstance(protect, Uniform) and len(every) > 1:
+        named = [part.channel for part in parts if part.channel is not None]
+        if named:
+            raise StudyError(
+                "under one Uniform guarantee whole records go through one channel, so axis "
+                f"{next(p.axes[0].name for p in parts if p.channel)!r} must not name its own: give "
+                "the study channel=..."
+            )
+        return (Together(axes=tuple(every), protect=protect),)
+    share = protect.per_axis(len(every)) if isinstance(protect, Lp) else protect
+    return tuple(replace(part, protect=share) for part in parts)
+
+
+def _refuse_twins(axes: Sequence[Axis]) -> None:
+    """Refuse two axes of one name."""
+    seen = set()
+    for axis in axes:
+        if axis.name in seen:
+            raise StudyError(f"two axes are called {axis.name!r}; names must differ")
+        seen.add(axis.name)

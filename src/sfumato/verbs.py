@@ -1,0 +1,269 @@
+"""Verbs that lead upwards: the one place where a lower layer names a higher one.
+
+`study.tally(...)`, `tally.estimate()` or `answers.plot()` belong to an object of a lower layer and
+are done by a function of a higher one. Each mixin below holds such verbs of one class; the function
+that does the work is imported when the verb is used. Nothing else may import upwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import ArrayLike
+
+    from sfumato.collect.tally import Tally
+    from sfumato.collect.weighted import WeightedTally
+    from sfumato.estimation.estimate import Estimate
+    from sfumato.estimation.weighted import WeightedEstimate
+    from sfumato.planning.compare import Comparison
+    from sfumato.planning.plan import Plan
+    from sfumato.study.reports import Reports
+    from sfumato.study.study import Study
+
+SomeReports: TypeAlias = "Reports | pa.Table | Iterable[Reports | pa.Table]"
+Progress: TypeAlias = Callable[[float], None]
+#: Tallies that stand behind a simulated error, unless told otherwise.
+RUNS = 20
+
+
+class StudyVerbs:
+    """What a study can do beyond encoding."""
+
+    __slots__ = ()
+
+    @overload
+    def tally(self, reports: SomeReports, *, weights: None = None) -> Tally: ...
+
+    @overload
+    def tally(self, reports: SomeReports, *, weights: ArrayLike) -> WeightedTally: ...
+
+    def tally(
+        self, reports: SomeReports, *, weights: ArrayLike | None = None
+    ) -> Tally | WeightedTally:
+        """Reduce reports to what answers need; another study's reports are refused.
+
+        Args:
+            reports: Reports, their Arrow table, or several of these.
+            weights: What each report counts for, in the order of the reports, where the collector
+                knows it; a weight that must be hidden is an axis of the study instead.
+
+        Raises:
+            DataError: If weights are not finite, negative, or not one per report; rows are named.
+        """
+        if weights is not None:
+            from sfumato.collect.weighted import weighted_tally
+
+            return weighted_tally(cast("Study", self), reports, weights)
+        from sfumato.collect.tally import tally_of
+
+        return tally_of(cast("Study", self), reports)
+
+    def empty_tally(self) -> Tally:
+        """The tally of nobody, to which others can be added."""
+        return self.tally([])
+
+    def simulate(self, table: Any, *, seed: int) -> Tally:
+        """Encode and tally in one step with repeatable randomness, for experiments.
+
+        Args:
+            table: People's values, as for `encode`.
+            seed: Any integer.
+        """
+        from sfumato.randomness.bits import SeededBits
+
+        return self.tally(cast("Study", self).encode(table, bits=SeededBits(seed)))
+
+    def simulate_counts(self, counts: ArrayLike, *, seed: int) -> Tally:
+        """Draw a tally directly from a true histogram: a statistically exact draw.
+
+        Args:
+            counts: People in each cell, shaped like the axes or flat in C order.
+            seed: Any integer.
+        """
+        from sfumato.collect.simulation import simulated_tally
+
+        return simulated_tally(cast("Study", self), counts, seed)
+
+    def expected_error(
+        self,
+        n: int,
+        questions: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | None = None,
+        *,
+        prior: str | ArrayLike | Mapping[str, ArrayLike] = "flat",
+        method: Literal["unbiased", "likelihood"] = "unbiased",
+        level: float = 0.95,
+        runs: int = RUNS,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Plan:
+        """The error to expect of typical questions, and of your own, before anybody is asked.
+
+        Args:
+            n: Number of people.
+            questions: Your own, as text or by axis.
+            prior: "flat", "worst" (the population that makes each error largest), a histogram
+                over all cells, or histograms by axis name.
+            method: "unbiased" errors are exact. "likelihood" ones are root mean squares over
+                seeded tallies, beside the error that the answers would report.
+            level: Share of intervals that hold the truth.
+            runs: Tallies to simulate for likelihood answers; with 0, the reported error stands.
+            seed: For the simulation.
+            progress: Called with the share done.
+
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+            >>> print(study.expected_error(100_000, "age=18..30"))
+            Study 'ages': 100,000 people, unbiased answers, people spread evenly; errors are exact.
+            <BLANKLINE>
+            question                   standard error  share  95% interval  channel
+            -------------------------  --------------  -----  ------------  ---------
+            age: a random range            ...
+        """
+        from sfumato.planning.expected_error import expected_error
+
+        return expected_error(
+            cast("Study", self),
+            n,
+            questions,
+            prior=prior,
+            method=method,
+            level=level,
+            runs=runs,
+            seed=seed,
+            progress=progress,
+        )
+
+    def compare(
+        self,
+        n: int,
+        *,
+        prior: str | ArrayLike | Mapping[str, ArrayLike] = "flat",
+        methods: Sequence[str] = ("unbiased", "likelihood"),
+        runs: int = RUNS,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Comparison:
+        """Every channel that fits each axis, under every decoder, with the error to expect.
+
+        Args:
+            n: Number of people.
+            prior: Where they are expected to be, as in `expected_error`.
+            methods: Decoders to compare.
+            runs: Tallies to simulate for likelihood answers.
+            seed: For the simulation.
+            progress: Called with the share done.
+        """
+        from sfumato.planning.compare import compare
+
+        return compare(
+            cast("Study", self),
+            n,
+            prior=prior,
+            methods=methods,
+            runs=runs,
+            seed=seed,
+            progress=progress,
+        )
+
+
+class ReportsVerbs:
+    """Reports as Arrow tables and Parquet files."""
+
+    __slots__ = ()
+
+    def to_arrow(self) -> pa.Table:
+        """One row per report; the study's fingerprint is in the schema's metadata."""
+        from sfumato.collect.parquet import reports_to_arrow
+
+        return reports_to_arrow(cast("Reports", self))
+
+    @classmethod
+    def from_arrow(cls, table: pa.Table, *, what: str = "the table") -> Reports:
+        """Read reports back; damaged ones are refused.
+
+        Args:
+            table: The table.
+            what: What messages call it.
+        """
+        from sfumato.collect.parquet import reports_from_arrow
+
+        return reports_from_arrow(table, what)
+
+    def save(self, path: str | Path) -> None:
+        """Write a Parquet file."""
+        from sfumato.collect.parquet import write_parquet
+
+        write_parquet(self.to_arrow(), path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Reports:
+        """Read a Parquet file."""
+        from sfumato.collect.parquet import read_parquet
+
+        return cls.from_arrow(read_parquet(path), what=repr(str(path)))
+
+
+class TallyVerbs:
+    """From a tally to answers."""
+
+    __slots__ = ()
+
+    def estimate(
+        self,
+        method: str = "likelihood",
+        *,
+        via: str = "auto",
+        smoothing: str = "auto",
+        progress: Progress | None = None,
+    ) -> Estimate:
+        """What the population looks like, ready to be asked.
+
+        Args:
+            method: "likelihood": the population under which the reports are most likely, smoothed
+                as much as they ask for; the best answer from the same reports, never negative.
+                "unbiased": assumes nothing, needs no grid, right on average.
+            via: How unbiased sums are found: "direct" over the tally, "cells" over the grid of
+                single values, "prefix" by a summed-area table, or "auto", which starts directly
+                and builds the table once that would have been cheaper.
+            smoothing: For "likelihood": "auto", or "none" for plain maximum likelihood by EM.
+            progress: For "likelihood": called with the share done while a grid is decoded.
+        """
+        from sfumato.estimation.likelihood import estimate_of
+
+        return estimate_of(
+            cast("Tally", self), method, via=via, smoothing=smoothing, progress=progress
+        )
+
+
+class WeightedTallyVerbs:
+    """From a weighted tally to answers."""
+
+    __slots__ = ()
+
+    def estimate(self, method: str = "unbiased", *, via: str = "auto") -> WeightedEstimate:
+        """Weighted answers, ready to be asked: counts are sums of weights, shares are of them.
+
+        Args:
+            method: Only "unbiased": a likelihood of the reports does not know their weights.
+            via: How sums are found, as in `Tally.estimate`.
+        """
+        from sfumato.estimation.weighted import weighted_estimate_of
+
+        return weighted_estimate_of(cast("WeightedTally", self), method, via)
+
+
+class AnswersVerbs:
+    """Answers as pictures."""
+
+    __slots__ = ()
+
+    def plot(self, **options: Any) -> Any:
+        """A matplotlib figure; needs the extra `plots`."""
+        from sfumato.plots.still import figure
+
+        return figure(cast("Any", self), **options)
