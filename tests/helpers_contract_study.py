@@ -95,7 +95,7 @@ def study_of(trial: Trial, choice: Choice | None = None) -> sf.Study:
         return sf.Study("trial", [axis])
     assert isinstance(trial.metric, UniformMetric)
     protect = sf.Uniform(trial.metric.epsilon)
-    return sf.Study("trial", grid_axes(trial), protect=protect, mechanism=choice)
+    return sf.Study("trial", grid_axes(trial), protect=protect, channel=choice)
 
 
 def mixed_study_of(trial: Trial) -> sf.Study:
@@ -379,7 +379,7 @@ def channels_of(study: sf.Study) -> Any:
     blocks = getattr(study, "blocks", None)
     if blocks is not None:
         return tuple(block.channel for block in blocks)
-    return study.mechanism.channels
+    return study.channels
 
 
 def _grid_choice(study: sf.Study) -> Choice | None:
