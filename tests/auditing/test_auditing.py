@@ -466,10 +466,10 @@ def test_rounding_before_a_channel_for_grid_points_is_caught(choice: Choice, bin
 def test_rounding_where_none_is_asked_for_and_the_reverse_are_caught() -> None:
     study = incomes(8, sf.Geometric())
     (channel,) = study.channels
-    plain = sf.Geometric().bind(study.metrics[0])
+    plain = sf.Geometric().bind(study.schema.groups[0].metric)
     assert "rounds 0" in caught(broken(study, plain)).axes[0].problems[0]
     caught(broken(ages(9, 1, sf.Geometric()), channel))
-    coarse = sf.Geometric().bind(study.metrics[0], resolution=3)
+    coarse = sf.Geometric().bind(study.schema.groups[0].metric, resolution=3)
     assert "rounds 3" in caught(broken(incomes(8, sf.Geometric()), coarse)).axes[0].problems[0]
 
 
