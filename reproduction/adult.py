@@ -109,7 +109,7 @@ def compare(
     data: central.Data, asked: Sequence[str], share: str, runs: int, seed: int = SEED
 ) -> dict[str, Any]:
     """All three mechanisms at one share of E."""
-    space, counts = central.Space(data.study, share), data.counts()
+    space, counts = central.Space(data.schema, share), data.counts()
     truth = np.asarray(space.workload(asked) @ counts, dtype=np.float64)
     mechanisms: Mapping[str, Any] = {
         "mwem, published": central.MWEM(asked),
@@ -181,7 +181,7 @@ def main() -> None:
     asked = questions(QUESTIONS)
     record = {
         "people": data.n,
-        "cells": math.prod(data.study.shape),
+        "cells": math.prod(data.schema.shape),
         "questions": len(asked),
         "runs": given.runs,
         "seed": SEED,

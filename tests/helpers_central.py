@@ -65,6 +65,13 @@ STUDIES = {
     "joint": sf.Study(
         "joint", [sf.integers("x", 0, 3), sf.integers("y", 0, 1)], protect=sf.Uniform(1)
     ),
+    "together": sf.Study(
+        "together",
+        [
+            sf.together([sf.integers("x", 0, 2), sf.integers("y", 0, 1)], protect=sf.Uniform(1)),
+            sf.integers("age", 0, 2, protect=sf.Distance("1/2")),
+        ],
+    ),
 }
 
 SURVEY = sf.Study(

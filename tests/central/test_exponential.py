@@ -277,11 +277,11 @@ class TestSumsFit:
     )
     def test_more_people_than_can_be_summed_are_refused(self, counts: Any) -> None:
         with pytest.raises(TooLargeError, match=r"fewer than 2\^52 people"):
-            Data.from_counts(flat(3, 1).study, counts)
+            Data.from_counts(flat(3, 1).schema, counts)
 
     def test_people_that_wrap_around_to_few_are_refused(self) -> None:
         with pytest.raises(TooLargeError, match=r"fewer than 2\^52 people"):
-            Data.from_counts(flat(5, 1).study, [2**62] * 4 + [7])
+            Data.from_counts(flat(5, 1).schema, [2**62] * 4 + [7])
 
 
 def test_a_stated_sensitivity_counts_in_both_directions() -> None:

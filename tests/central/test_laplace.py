@@ -81,13 +81,14 @@ def test_everyone_is_known_without_noise() -> None:
     assert answers.stderr.tolist() == [0, 0]
 
 
-def test_strategies_answer_without_bias_and_with_the_error_they_state() -> None:
-    study = two_axes()
+@pytest.mark.parametrize("name", ["two", "together"])
+def test_strategies_answer_without_bias_and_with_the_error_they_state(name: str) -> None:
+    study, other = STUDIES[name], {"two": "mode=bus", "together": "x=1..2, y=1"}[name]
     truth = np.arange(18) * 3
     space = central.Space(study, 1)
     runs = 250
     for strategy in ("questions", "identity", "prefix", "hierarchical", "haar"):
-        mechanism = central.Laplace(["ranges of age", "age=2.., mode=bus"], strategy)
+        mechanism = central.Laplace(["ranges of age", f"age=2.., {other}"], strategy)
         prepared = mechanism.prepare(space, int(truth.sum()))
         exact = prepared.asked.workload @ truth.astype(float)
         bits = SeededBits(11)
@@ -96,7 +97,7 @@ def test_strategies_answer_without_bias_and_with_the_error_they_state() -> None:
         z = (found.mean(axis=0) - exact) / (np.where(stderr > 0, stderr, 1) / math.sqrt(runs))
         assert np.abs(z).max() < 5  # of 22 questions
         # A mean square of numbers with kurtosis up to 6 has relative error sqrt(5/runs); that of
-        # several questions, which hang together, no more.
+        # several questions, however correlated, no more.
         spread = np.square(found - exact).mean(axis=0)[stderr > 0] / stderr[stderr > 0] ** 2
         assert abs(spread.mean() - 1) < 4 * math.sqrt(5 / runs)
         assert abs(2 * spread.mean() - 1) > 4 * math.sqrt(5 / runs)  # the twin
@@ -104,8 +105,19 @@ def test_strategies_answer_without_bias_and_with_the_error_they_state() -> None:
         assert np.abs(shifted * math.sqrt(runs)).max() > 5  # the twin: half an error off is seen
 
 
-def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
-    study = sf.Study("many", [sf.integers("x", 0, 999, protect=sf.Uniform(1))])
+TEN = [sf.integers(name, 0, 9) for name in "xy"]
+THOUSAND = {
+    "one axis": [sf.integers("x", 0, 999, protect=sf.Uniform(1))],
+    "two together": [
+        sf.together(TEN, protect=sf.Uniform(1)),
+        sf.integers("z", 0, 9, protect=sf.Uniform(1)),
+    ],
+}
+
+
+@pytest.mark.parametrize("axes", THOUSAND.values(), ids=THOUSAND.keys())
+def test_intervals_hold_the_truth_as_often_as_they_say(axes: Any) -> None:
+    study = sf.Study("many", axes)
     prepared = central.Laplace("identity", level=0.9).prepare(central.Space(study), 5000)
     counts = np.zeros(1000, dtype=np.int64)
     counts[0] = 5000

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_central import JOINT, PEOPLE, SURVEY, book
+from helpers_central import JOINT, PEOPLE, STUDIES, SURVEY, book
 
 import sfumato as sf
 from sfumato import central
@@ -184,6 +184,34 @@ def test_whole_records_have_one_account(tmp_path: Path) -> None:
         reserve(ledger, {"age": "1/4"})
 
 
+def test_axes_together_have_one_account(tmp_path: Path) -> None:
+    ledger = book(tmp_path, STUDIES["together"])
+    reserve(ledger, {"x, y": "1/4", "age": "1/2"})
+    reserve(ledger, {"x, y": sf.Uniform("1/2")})
+    assert ledger.left() == {"x, y": Fraction(1, 4), "age": Fraction(1, 2)}
+    again = Ledger.load(ledger.path)
+    assert again.left() == ledger.left()
+    with pytest.raises(sf.LedgerError, match="x, y has 1/4 of E left"):
+        reserve(again, "1/3")
+    assert "x, y: 1/4 of E; age: 1/2 of E" in str(again)
+
+
+def test_a_ledger_is_read_without_a_channel(
+    ledger: central.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sf.Study, "__init__", lambda *_, **__: pytest.fail("a study was made"))
+    assert Ledger.load(ledger.path).schema.groups[1].metric.size == 3
+
+
+def test_other_channels_are_no_other_people(ledger: central.Ledger, study: sf.Study) -> None:
+    """The same axes and guarantees have the same E to spend, however devices would perturb them."""
+    mode = sf.categories("mode", ["car", "bus", "bike"], protect=sf.Uniform(1), channel=sf.OUE())
+    other = sf.Study("commute", [study.axes[0], mode])
+    assert other.fingerprint != study.fingerprint
+    ledger.refuse_other(other)
+    assert ledger.fingerprint == study.fingerprint
+
+
 def test_a_refused_release_leaves_the_file_as_it_was(ledger: central.Ledger) -> None:
     reserve(ledger, "3/4")
     before = ledger.path.read_bytes()
@@ -242,10 +270,10 @@ def test_a_file_reads_back_as_it_was(ledger: central.Ledger) -> None:
     reserve(ledger, "1/3")
     reserve(ledger, {"age": sf.Distance("1/16"), "mode": "1/2"})
     again = central.Ledger.load(ledger.path)
-    assert (again.entries, again.total, again.study) == (ledger.entries, ledger.total, ledger.study)
+    assert (again.entries, again.total) == (ledger.entries, ledger.total)
     assert again.left() == ledger.left()
     for entry in again.entries:
-        assert Spend.from_dict(entry.spend.to_dict(), again.study) == entry.spend
+        assert Spend.from_dict(entry.spend.to_dict(), again.schema) == entry.spend
 
 
 @pytest.mark.parametrize(

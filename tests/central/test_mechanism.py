@@ -23,7 +23,6 @@ from sfumato.central.measurements import Measurements
 from sfumato.central.multiplicative_weights import MWEM
 from sfumato.central.small_database import SmallDB
 from sfumato.central.space import Space
-from sfumato.central.spend import axis_metrics, is_whole
 
 Cost = Callable[[int, int], Fraction]
 
@@ -57,14 +56,29 @@ STUDIES: dict[str, sf.Study] = {
     ),
     "line × sensitive": sf.Study("s", [_age(), _place(sf.HighLow(1, ["b"]))]),
     "graph": sf.Study("s", [_age(), _place(sf.PolicyGraph(1, [("a", "b"), ("b", "c", 2)]))]),
-    "joint": sf.Study(
+    "whole records": sf.Study(
         "s",
         [sf.integers(*AGE), sf.categories("place", ["a", "b", "c", "d"])],
         protect=sf.Uniform(1),
     ),
+    "one × two together": sf.Study(
+        "s",
+        [
+            _age(),
+            sf.together(
+                [sf.categories("place", ["a", "b", "c", "d"]), sf.integers("floor", 0, 1)],
+                protect=sf.Uniform("3/2"),
+            ),
+        ],
+    ),
+    "two together × blocks": sf.Study(
+        "s",
+        [
+            sf.together([sf.integers("floor", 0, 1), sf.integers(*AGE)], protect=sf.Uniform("3/2")),
+            _place(sf.Blocks(2, [["a", "b"], ["c", "d"]])),
+        ],
+    ),
 }
-
-
 SPENDS: dict[str, Any] = {
     "a share": "1/3",
     "by axis": {"age": "1/3", "place": "1/7"},
@@ -72,30 +86,47 @@ SPENDS: dict[str, Any] = {
 }
 
 
+def spends(study: sf.Study) -> dict[str, Any]:
+    """Every way to spend on a study, by the names of its groups."""
+    groups = [[study.axes[axis].name for axis in block.axes] for block in study.blocks]
+    if len(groups) == 1:
+        return {"a share": SPENDS["a share"]}
+    found = {}
+    for how, spend in SPENDS.items():
+        named = [(", ".join(names), set(names)) for names in groups]
+        found[how] = (
+            spend
+            if isinstance(spend, str)
+            else {name: spend[(SPENDS["by axis"].keys() & own).pop()] for name, own in named}
+        )
+    return found
+
+
 CASES = [
     pytest.param(study, spend, id=f"{name}, {how}")
-    for (name, study), (how, spend) in itertools.product(STUDIES.items(), SPENDS.items())
-    if how == "a share" or not is_whole(study)
+    for name, study in STUDIES.items()
+    for how, spend in spends(study).items()
 ]
 
 
 def allowed(study: sf.Study, spend: Any, i: int, j: int) -> Fraction | None:
     """What the study and the spend say about two cells in words, without a `Space`."""
-    places = np.transpose(np.unravel_index([i, j], study.shape)).tolist()
+    records = np.transpose(np.unravel_index([i, j], study.shape)).tolist()
     total = Fraction(0)
-    for axis, metric, a, b in zip(study.axes, axis_metrics(study), *places, strict=True):
-        part = spend[axis.name] if isinstance(spend, dict) else spend
-        if isinstance(part, str):
-            times = Fraction(part)
-        else:
-            metric, times = part.bind(axis.domain, optional=axis.optional), Fraction(1)
-        distance = metric.exact(a, b)
+    for group in study.schema.groups:
+        axes = [study.axes[axis] for axis in group.axes]
+        a, b = ([record[axis] for axis in group.axes] for record in records)
+        part = spend[", ".join(axis.name for axis in axes)] if isinstance(spend, dict) else spend
+        times = Fraction(part) if isinstance(part, str) else Fraction(1)
+        protect = group.protect if isinstance(part, str) else part
+        if len(axes) > 1:
+            assert isinstance(protect, sf.Uniform)
+            total += times * (protect.epsilon if a != b else 0)
+            continue
+        distance = protect.bind(axes[0].domain, optional=axes[0].optional).exact(a[0], b[0])
         if distance is None:
             return None
-        if is_whole(study):
-            total = max(total, times * distance)
-        else:
-            total += times * distance
+        total += times * distance
     return total
 
 
@@ -169,11 +200,9 @@ def test_published_allocations_keep_every_distance(
 @pytest.mark.parametrize(("study", "spend"), CASES)
 @pytest.mark.parametrize("bias", ["none", "optimised"])
 def test_averages_keep_every_distance(study: sf.Study, spend: Any, bias: Any) -> None:
-    extra = 1 if study.axes[0].optional else 0
-    letters = [0.1, 0.7, 0.7, 2.0, 0.3][: study.axes[1].size]
-    means = Means(
-        {"age": ("age", [0, 1, 4, 9, 16, 5][: 5 + extra]), "place": ("place", letters)}, bias=bias
-    )
+    values = {"age": [0, 1, 4, 9, 16, 5], "place": [0.1, 0.7, 0.7, 2.0, 0.3], "floor": [0, 1]}
+    functions = {axis.name: (axis.name, values[axis.name][: axis.size]) for axis in study.axes}
+    means = Means(functions, bias=bias)
     prepared = means.prepare(Space(study, spend), 10)
     costs = [of_noise(p.measurements, seen_as(study, (p.axis,))) for p in prepared.parts]
     found = worst(study, spend, lambda i, j: sum((cost(i, j) for cost in costs), Fraction(0)))

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers_central import STUDIES
 
 import sfumato as sf
 from sfumato import central
-from sfumato.central.spend import scaled_metric, worst_share
+from sfumato.central.spend import Spend, scaled_metric, worst_share
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.distance import LineMetric
@@ -117,6 +118,37 @@ def test_a_spend_that_makes_no_sense_is_refused(
     with pytest.raises(sf.StudyError, match=words):
         reserve(ledger, spend)
     assert ledger.entries == ()
+
+
+@pytest.mark.parametrize(
+    ("spend", "words"),
+    [
+        ({"x": "1/4"}, r"axis 'x' is together with others.*\{'x, y': '1/4'\}"),
+        ({"x, y": sf.Distance(1)}, r"spend on axes 'x', 'y' together need protect=Uniform"),
+        ({"y, x": "1/4"}, "no axis 'y, x' to spend on: There is: 'x, y', 'age'"),
+    ],
+)
+def test_axes_together_are_paid_for_together(spend: Any, words: str) -> None:
+    with pytest.raises(sf.StudyError, match=words):
+        Spend.of(spend, STUDIES["together"])
+
+
+def test_a_part_of_axes_together_costs_all_of_them() -> None:
+    schema = STUDIES["together"].schema
+    spend = Spend.of("1/4", schema)
+    assert str(spend.only([1], schema)) == "x, y: 1/4 of E"
+    assert str(spend.only([0, 1], schema)) == "x, y: 1/4 of E"
+    assert str(spend.only([2], schema)) == "age: 1/4 of E"
+    assert spend.only([0, 2], schema) == spend
+    assert str(spend.only([], schema)) == "nothing"
+
+
+def test_an_axis_that_is_called_like_axes_together_is_refused() -> None:
+    """Else one account would stand for both."""
+    both = sf.together([sf.integers("x", 0, 2), sf.integers("y", 0, 1)], protect=sf.Uniform(1))
+    study = sf.Study("twins", [both, sf.integers("x, y", 0, 2, protect=sf.Distance(1))])
+    with pytest.raises(sf.StudyError, match="called like axes together"):
+        Spend.of("1/4", study).only([0], study.schema)
 
 
 def test_a_line_of_many_cells_is_compared_without_a_table() -> None:

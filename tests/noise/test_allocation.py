@@ -135,7 +135,7 @@ def test_generated_constraints_lead_to_the_same_optimum_as_all(
         ),
         "blocks": lambda: edges_of(BlockMetric(Fraction(1), np.arange(cells) // 5)),
         "grid": lambda: grid_edges(
-            [LineMetric.equal(Fraction(1), 6), UniformMetric(Fraction(2), 6)], (6, 6)
+            [LineMetric.equal(Fraction(1), 6), UniformMetric(Fraction(2), 6)]
         ),
     }[metric]()
     Q = (

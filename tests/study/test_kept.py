@@ -819,7 +819,7 @@ def test_a_release_loads_and_is_written_the_same(name: str, tmp_path: Path) -> N
 
 def test_a_ledger_loads_and_says_the_same() -> None:
     ledger = sf.central.Ledger.load(LEDGER)
-    assert ledger.study.fingerprint == pinned("commute")
+    assert ledger.fingerprint == pinned("commute")
     assert ledger_words(ledger) == expected()["ledger"]
 
 

@@ -15,23 +15,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sfumato.central.chain import locked, seal, start, verified
-from sfumato.central.data import refuse_unread
-from sfumato.central.spend import Spend, Spending, axis_metrics, is_whole, worst_share
+from sfumato.central.data import schema_of
+from sfumato.central.spend import Spend, Spending, bound, group_names, worst_share
 from sfumato.errors import FormatError, LedgerError, MismatchError, SfumatoError
 from sfumato.exact import positive, to_plain
 from sfumato.files import write_whole
 from sfumato.metrics.base import Metric
-
-if TYPE_CHECKING:
-    from sfumato.study.study import Study
-
+from sfumato.study.files import schema_from_toml
+from sfumato.study.schema import Schema
+from sfumato.study.study import Study
 
 FORMAT = 1
 KIND = "sfumato ledger"
-RECORDS = "records"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,19 +92,21 @@ class Ledger:
         self, path: Path, document: Mapping[str, Any], known: Ledger | None = None
     ) -> None:
         """Used by `create` and `load`; `known` saves reading the same study again."""
-        from sfumato.study.study import Study
-
         self.path = path
         self._document: Mapping[str, Any] = document
         if known is not None and known._document["study"] == document["study"]:
-            self.study: Study = known.study
+            self.schema: Schema = known.schema
         else:
-            self.study = Study.from_toml(document["study"], what=f"the study in {path.name!r}")
+            what = f"the study in {path.name!r}"
+            self.schema, _ = schema_from_toml(document["study"], what=what)
+        self.fingerprint: str = document["fingerprint"]
         self.total: Fraction = positive(document["total"], "total")
-        self.entries: tuple[Entry, ...] = _entries(document["events"], self.study)
+        self.entries: tuple[Entry, ...] = _entries(document["events"], self.schema)
 
     @classmethod
-    def create(cls, path: str | Path, study: Study, total: Fraction | float | str = 1) -> Ledger:
+    def create(
+        cls, path: str | Path, study: Study | Schema, total: Fraction | float | str = 1
+    ) -> Ledger:
         """Begin a ledger in a new file.
 
         Args:
@@ -115,8 +115,8 @@ class Ledger:
             total: How many times its E all releases together may spend.
         """
         file = Path(path)
-        refuse_unread(study)
-        head = {
+        schema_of(study)
+        head: dict[str, Any] = {
             "kind": KIND,
             "format": FORMAT,
             "study": study.to_toml(),
@@ -143,7 +143,7 @@ class Ledger:
 
     def used(self) -> dict[str, Fraction]:
         """The share of E that is spent, by axis: for the pair of cells that is worst off."""
-        return _used(self.study, [entry.spend for entry in self.entries])
+        return _used(self.schema, [entry.spend for entry in self.entries])
 
     def left(self) -> dict[str, Fraction]:
         """The share of E that is left, by axis."""
@@ -160,8 +160,8 @@ class Ledger:
         Raises:
             LedgerError: If too little is left; the message says how much is.
         """
-        wanted = Spend.of(spend, self.study)
-        after = _used(self.study, [*(entry.spend for entry in self.entries), wanted])
+        wanted = Spend.of(spend, self.schema)
+        after = _used(self.schema, [*(entry.spend for entry in self.entries), wanted])
         over = [name for name, used in after.items() if used > self.total]
         if over:
             left = self.left()
@@ -204,13 +204,14 @@ class Ledger:
             events.append({"event": "settle", "id": number, "time": _now()})
         return self.entries[number - 1]
 
-    def refuse_other(self, study: Study) -> None:
-        """Refuse data of another study."""
-        if study.fingerprint != self.study.fingerprint:
+    def refuse_other(self, study: Study | Schema) -> None:
+        """Refuse data of a study with other axes or guarantees; its channels do not matter."""
+        other = schema_of(study)
+        if other.fingerprint != self.schema.fingerprint:
             raise MismatchError(
-                f"ledger {self.path.name!r} belongs to study {self.study.name!r} "
-                f"({self.study.fingerprint[:12]}), not to {study.name!r} "
-                f"({study.fingerprint[:12]}); use the ledger of these people"
+                f"ledger {self.path.name!r} belongs to study {self.schema.name!r} "
+                f"({self.schema.fingerprint[:12]}), not to {other.name!r} "
+                f"({other.fingerprint[:12]}); use the ledger of these people"
             )
 
     @contextlib.contextmanager
@@ -233,7 +234,7 @@ class Ledger:
 
     def _become(self, other: Ledger) -> None:
         """Take over what another reading of the file found, if it is about the same study."""
-        self.refuse_other(other.study)
+        self.refuse_other(other.schema)
         self.total, self.entries, self._document = other.total, other.entries, other._document
 
     # In words
@@ -241,8 +242,8 @@ class Ledger:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
-            "study": self.study.name,
-            "fingerprint": self.study.fingerprint,
+            "study": self.schema.name,
+            "fingerprint": self.fingerprint,
             "total": to_plain(self.total),
             "used": {name: to_plain(share) for name, share in self.used().items()},
             "remaining": to_plain(self.remaining),
@@ -251,12 +252,12 @@ class Ledger:
 
     def __repr__(self) -> str:
         return (
-            f"<ledger of study {self.study.name!r}: {len(self.entries)} releases, "
+            f"<ledger of study {self.schema.name!r}: {len(self.entries)} releases, "
             f"{self.remaining} of E left>"
         )
 
     def __str__(self) -> str:
-        lines = [f"Ledger of study {self.study.name!r}: {_times(self.total)} in all."]
+        lines = [f"Ledger of study {self.schema.name!r}: {_times(self.total)} in all."]
         for entry in self.entries:
             state = "" if entry.state == "released" else f" ({entry.state})"
             text = f"{entry.id}. {entry.time}  {entry.mechanism}; spent {entry.spend}{state}"
@@ -268,26 +269,20 @@ class Ledger:
         return "\n".join(lines)
 
 
-def _used(study: Study, spends: list[Spend]) -> dict[str, Fraction]:
-    """The share of E that is spent, by axis."""
-    if is_whole(study):
-        return {RECORDS: sum((spend.share or Fraction(0) for spend in spends), Fraction(0))}
+def _used(schema: Schema, spends: list[Spend]) -> dict[str, Fraction]:
+    """The share of E that is spent, by group of axes."""
     used = {}
-    for axis, metric in zip(study.axes, axis_metrics(study), strict=True):
-        parts = [spend.on(axis.name) for spend in spends]
+    for name, group in zip(group_names(schema), schema.groups, strict=True):
+        parts = [spend.on(name) for spend in spends]
         shares = sum((part for part in parts if isinstance(part, Fraction)), Fraction(0))
-        stated = [
-            part.bind(axis.domain, optional=axis.optional)
-            for part in parts
-            if isinstance(part, Metric)
-        ]
-        worst = worst_share(stated, metric)
+        stated = [bound(part, group, schema) for part in parts if isinstance(part, Metric)]
+        worst = worst_share(stated, group.metric)
         if worst is None:
             raise LedgerError(
-                f"axis {axis.name!r}: this release would tell values apart for certain that the "
+                f"axis {name!r}: this release would tell values apart for certain that the "
                 "study protects; spend a finite E on every pair that the study protects"
             )
-        used[axis.name] = shares + worst
+        used[name] = shares + worst
     return used
 
 
@@ -301,13 +296,13 @@ def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _entries(events: list[dict[str, Any]], study: Study) -> tuple[Entry, ...]:
+def _entries(events: list[dict[str, Any]], schema: Schema) -> tuple[Entry, ...]:
     """What the events come to."""
     entries: list[dict[str, Any]] = []
     for event in events:
         if event["event"] == "reserve" and event["id"] == len(entries) + 1:
             entries.append({key: event[key] for key in ("id", "time", "mechanism", "people")})
-            entries[-1] |= {"spend": Spend.from_dict(event["spend"], study), "state": "reserved"}
+            entries[-1] |= {"spend": Spend.from_dict(event["spend"], schema), "state": "reserved"}
         elif event["event"] == "settle" and 1 <= event["id"] <= len(entries):
             entries[event["id"] - 1]["state"] = "released"
         else:

@@ -20,7 +20,6 @@ from sfumato.central.designs import bend_one
 from sfumato.central.measurements import Measurements, checked_weights, worst_bias
 from sfumato.central.mechanism import Counts, Expected, FromMargins, Outcome, question_answers
 from sfumato.central.space import Space
-from sfumato.central.spend import is_whole
 from sfumato.errors import StudyError, near
 from sfumato.estimation.answers import normal_quantile
 from sfumato.noise.allocate import allocate
@@ -199,7 +198,7 @@ class Means:
             StudyError: If an axis is unknown or has no numbers, or a function tells cells apart at
                 distance 0.
         """
-        axes = space.study.axes
+        axes = space.schema.axes
         rows, owners, notes = [], [], []
         for label, function in self.functions.items():
             axis, values = _values(axes, label, function)
@@ -219,8 +218,12 @@ class Means:
             part, cost = self._part(space, axis, places, held, weights[list(places)], n)
             parts.append(part)
             costs.append(cost)
-        if is_whole(space.study) and len(parts) > 1:
-            parts = _share_out(parts, costs)
+        for group in space.groups:  # axes under one guarantee share it
+            among = [k for k, part in enumerate(parts) if part.axis in group.axes]
+            if len(among) > 1:
+                shared = _share_out([parts[k] for k in among], [costs[k] for k in among])
+                for k, part in zip(among, shared, strict=True):
+                    parts[k] = part
         for part in parts:
             part.measurements.check(n)
         units = {
@@ -248,7 +251,7 @@ class Means:
     ) -> tuple[_Part, float]:
         """The functions of one axis with their noise, and Σ weight·scale²."""
         edges = space.margin_edges((axis,))
-        names = [f"{space.study.axes[axis].name} {x}" for x in space.study.axes[axis].labels()]
+        names = [f"{space.schema.axes[axis].name} {x}" for x in space.schema.axes[axis].labels()]
         measured = rows
         if self.bias == "optimised" and len(rows) == 1 and edges.size <= _MOST_BENT:
             measured = bend_one(rows[0], edges.distances(), n).rows

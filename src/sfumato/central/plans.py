@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +17,9 @@ from sfumato.central.space import Space
 from sfumato.central.spend import Spending
 from sfumato.errors import QuestionError, SfumatoError, StudyError, near
 from sfumato.noise.strategies import FIXED
+from sfumato.study.schema import Schema
+from sfumato.study.study import Study
 from sfumato.text import format_to, text_table
-
-if TYPE_CHECKING:
-    from sfumato.study.study import Study
-
 
 THEMSELVES = "the questions themselves"
 
@@ -142,7 +140,7 @@ class ReleasePlan:
 
 
 def plan(
-    study: Study,
+    study: Study | Schema,
     questions: str | Mapping[str, Any] | Sequence[Any],
     n: int,
     spend: Spending,
@@ -175,7 +173,7 @@ def plan(
             progress(place / len(known))
     options.sort(key=_rank)
     return ReleasePlan(
-        study=study.name,
+        study=space.schema.name,
         questions=count,
         n=int(n),
         spend=str(space.spend),

@@ -231,16 +231,16 @@ def release(
         (True, Fraction(3, 4))
     """
     _refuse_unlike(data, mechanism, ledger)
-    ledger.refuse_other(data.study)
-    space = Space(data.study, spend)
+    ledger.refuse_other(data.schema)
+    space = Space(data.schema, spend)
     prepared = mechanism.prepare(space, data.n)
     prepared.expected()  # the errors are found now, so that nothing about them can fail later
     every = tuple(range(len(space.shape)))
     margins = prepared.margins if isinstance(prepared, FromMargins) else (every,)
     for axes in margins:
-        refuse_large(data.study, axes)
-    touched = {data.study.axes[axis].name for axes in margins for axis in axes}
-    spent = space.spend.only(touched, data.study)
+        refuse_large(data.schema, axes)
+    touched = {axis for axes in margins for axis in axes}
+    spent = space.spend.only(touched, data.schema)
     source = SecureBits() if bits is None else bits
     words = mechanism.describe()
     entry = ledger.reserve(spent, mechanism=words, people=data.n)
@@ -263,8 +263,8 @@ def release(
         spent=str(spent),
         mechanism=words,
         time=entry.time,
-        study=data.study.name,
-        fingerprint=data.study.fingerprint,
+        study=data.schema.name,
+        fingerprint=ledger.fingerprint,
         n=data.n,
         entry=entry.id,
         secure=source.secure,

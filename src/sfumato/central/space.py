@@ -8,22 +8,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from sfumato.central.data import refuse_rounding
-from sfumato.central.spend import Spend, Spending, is_whole
+from sfumato.central.data import without_rounding
+from sfumato.central.spend import Spend, Spending, group_names
 from sfumato.errors import QuestionError, StudyError
 from sfumato.estimation.answers import PRORATED
-from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.edges import Edges, grid_edges
 from sfumato.questions.compose import parse
 from sfumato.questions.workload import Workload
 from sfumato.study.axis import Axis
-
-if TYPE_CHECKING:
-    from sfumato.study.study import Study
+from sfumato.study.schema import Group, Schema
+from sfumato.study.study import Study
 
 #: Questions in the study's own language, one or several, or a workload.
 Questions: TypeAlias = "str | Mapping[str, Any] | Sequence[Any] | Workload"
@@ -52,24 +50,25 @@ class Space:
         (100, Fraction(1, 1), 'age 30')
     """
 
-    study: Study
+    schema: Schema
     spend: Spend
-    metrics: tuple[CellMetric, ...]
-    #: What the distances of `metrics` are multiplied by.
+    #: The groups of axes under one guarantee, with the E that is spent on each.
+    groups: tuple[Group, ...]
+    #: What all their distances are multiplied by.
     share: Fraction
 
-    def __init__(self, study: Study, spend: Spending = Fraction(1)) -> None:
-        refuse_rounding(study)
-        object.__setattr__(self, "study", study)
-        object.__setattr__(self, "spend", Spend.of(spend, study))
-        metrics, share = self.spend.metrics(study)
-        object.__setattr__(self, "metrics", metrics)
-        object.__setattr__(self, "share", share)
+    def __init__(self, study: Study | Schema, spend: Spending = Fraction(1)) -> None:
+        schema = without_rounding(study)
+        read = Spend.of(spend, schema)
+        groups, share = read.groups(schema)
+        fields = {"schema": schema, "spend": read, "groups": groups, "share": share}
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Number of cells of every axis."""
-        return self.study.shape
+        return self.schema.shape
 
     @property
     def size(self) -> int:
@@ -82,23 +81,32 @@ class Space:
         return self.margin_edges(range(len(self.shape)))
 
     def margin_edges(self, axes: Sequence[int]) -> Edges:
-        """The same for the cells of some axes, where nothing is learnt about the others."""
-        metrics = [self.metrics[axis] for axis in axes]
-        shape = [self.shape[axis] for axis in axes]
-        found = grid_edges(metrics, shape, joint=is_whole(self.study))
-        return found.zeros_listed().scaled(self.share)
+        """The same for the cells of some axes, where nothing is learnt about the others.
+
+        Args:
+            axes: Numbers of the axes, in their order.
+        """
+        parts = [(group, [axis for axis in group.axes if axis in axes]) for group in self.groups]
+        metrics = [group.margin(held, self.shape) for group, held in parts if held]
+        return grid_edges(metrics).zeros_listed().scaled(self.share)
 
     def exact(self, i: int, j: int) -> Fraction | None:
-        """The distance from cell i to cell j; None where it is infinite."""
+        """The distance from cell i to cell j, summed over groups; None where it is infinite.
+
+        Args:
+            i: A cell, by its number in C order.
+            j: Another.
+        """
         places = np.unravel_index([i, j], self.shape)
-        parts = [
-            metric.exact(int(pair[0]), int(pair[1]))
-            for metric, pair in zip(self.metrics, places, strict=True)
-        ]
-        found = [part for part in parts if part is not None]
-        if len(found) < len(parts):
-            return None
-        return self.share * (max(found) if is_whole(self.study) else sum(found, Fraction(0)))
+        total = Fraction(0)
+        for group in self.groups:
+            shape = [self.shape[axis] for axis in group.axes]
+            ends = np.ravel_multi_index([places[axis] for axis in group.axes], shape)
+            part = group.metric.exact(int(ends[0]), int(ends[1]))
+            if part is None:
+                return None
+            total += part
+        return self.share * total
 
     def workload(self, questions: Questions) -> Workload:
         """Questions in the study's own language as rows over the cells."""
@@ -106,10 +114,10 @@ class Space:
             if questions.shape[1] != self.size:
                 raise StudyError(
                     f"a workload must have one column for each of the {self.size:,} cells of study "
-                    f"{self.study.name!r}, got {questions.shape[1]:,}"
+                    f"{self.schema.name!r}, got {questions.shape[1]:,}"
                 )
             return questions
-        return parse(self.study, questions)
+        return parse(self.schema, questions)
 
     def margin(self, questions: Questions, *, whole: bool = False, unpaid: bool = False) -> Margin:
         """Questions over the cells of the axes that they are about.
@@ -130,19 +138,26 @@ class Space:
             axes = told or every[:1]
         if axes != every:
             try:
-                workload = parse(_Some(tuple(self.study.axes[axis] for axis in axes)), listed)
+                workload = parse(_Some(tuple(self.schema.axes[axis] for axis in axes)), listed)
             except QuestionError:  # an axis is named without being asked about, as in "mode=.."
                 axes = every
-        own = tuple(self.study.axes[axis] for axis in axes)
+        own = tuple(self.schema.axes[axis] for axis in axes)
         return Margin(axes, own, workload, self.margin_edges(axes))
 
     def refuse_unpaid(self, axes: Iterable[int], what: str) -> None:
-        """Refuse to learn about axes on which nothing is spent."""
-        for name in (self.study.axes[axis].name for axis in axes):
-            if not self.spend.on(name):
+        """Refuse to learn about axes on which nothing is spent.
+
+        Args:
+            axes: Numbers of the axes.
+            what: What is about them, for the message.
+        """
+        names = group_names(self.schema)
+        for axis in axes:
+            own = next(n for n, g in zip(names, self.groups, strict=True) if axis in g.axes)
+            if not self.spend.on(own):
                 raise StudyError(
-                    f"{what} axis {name!r}, on which this release spends nothing: name it in "
-                    f"spend, as in {{{name!r}: '1/4'}}, or leave it out"
+                    f"{what} axis {self.schema.axes[axis].name!r}, on which this release spends "
+                    f"nothing: name it in spend, as in {{{own!r}: '1/4'}}, or leave it out"
                 )
 
     def label(self, cell: int) -> str:
@@ -150,7 +165,7 @@ class Space:
         places = np.unravel_index(cell, self.shape)
         return ", ".join(
             f"{axis.name} {axis.labels()[int(place)]}"
-            for axis, place in zip(self.study.axes, places, strict=True)
+            for axis, place in zip(self.schema.axes, places, strict=True)
         )
 
 

@@ -1,15 +1,19 @@
-"""What a release spends of a study's E: a share of all of it, or of single axes."""
+"""What a release spends of a study's E: a share of all of it, or of single axes.
+
+Whether it can be afforded is decided exactly, for every pair of cells: see `worst_share`.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from sfumato.central.data import schema_of
 from sfumato.errors import FormatError, SfumatoError, StudyError, near
 from sfumato.exact import positive, to_plain
 from sfumato.metrics.base import Metric
@@ -18,27 +22,41 @@ from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 from sfumato.metrics.registry import metric_from_dict
 from sfumato.metrics.uniform import UniformMetric
+from sfumato.study.axis import Together
+from sfumato.study.schema import Group, Schema
+from sfumato.study.study import Study
 
-if TYPE_CHECKING:
-    from sfumato.study.study import Study
-
+RECORDS = "records"
 
 Share: TypeAlias = Fraction | float | str
 #: A share of E such as "1/4" or 0.25, or for some axes a share or a metric of its own.
 Spending: TypeAlias = "Share | Mapping[str, Share | Metric] | Spend"
 
 
-def is_whole(study: Study) -> bool:
-    """Whether one guarantee covers all of several axes."""
-    return len(study.schema.groups) == 1 and len(study.axes) > 1
+def group_names(schema: Schema) -> tuple[str, ...]:
+    """What each group of axes under one guarantee is called: an account of the ledger.
 
+    An axis by itself goes by its name, axes together by their names as in "x, y", and one group
+    over all of several axes is called "records".
 
-def axis_metrics(study: Study) -> tuple[CellMetric, ...]:
-    """E between the cells of every axis, where people do not differ on the others."""
-    shape = study.shape
-    return tuple(
-        group.margin([axis], shape) for group in study.schema.groups for axis in group.axes
-    )
+    Example:
+        >>> import sfumato as sf
+        >>> place = sf.together(
+        ...     [sf.integers("x", 0, 3), sf.integers("y", 0, 3)], protect=sf.Uniform(1)
+        ... )
+        >>> ages = sf.integers("age", 0, 99, protect=sf.Distance(0.5))
+        >>> group_names(sf.Study("walks", [place, ages]).schema)
+        ('x, y', 'age')
+    """
+    if len(schema.groups) == 1 and len(schema.axes) > 1:
+        return (RECORDS,)
+    names = [", ".join(schema.axes[axis].name for axis in group.axes) for group in schema.groups]
+    if len(set(names)) < len(names):
+        raise StudyError(
+            f"study {schema.name!r} has an axis that is called like axes together, so that what is "
+            "spent on either cannot be told apart: rename it"
+        )
+    return tuple(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +65,13 @@ class Spend:
 
     Attributes:
         share: The share of the study's E, on all axes; None where `axes` says it.
-        axes: A share or a metric by axis name; about an axis that is not named nothing is learnt.
+        axes: A share or a metric by the name of an axis, or of axes that are together under one
+            guarantee, as in "x, y"; nothing is learnt about axes that are not named.
 
     Example:
         >>> import sfumato as sf
-        >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+        >>> ages = sf.integers("age", 0, 99, protect=sf.Distance(0.5))
+        >>> study = sf.Study("ages", [ages])
         >>> print(Spend.of("1/4", study))
         1/4 of E
         >>> print(Spend.of({"age": sf.Distance(0.1)}, study))
@@ -62,78 +82,84 @@ class Spend:
     axes: tuple[tuple[str, Fraction | Metric], ...] = ()
 
     @classmethod
-    def of(cls, given: Spending, study: Study) -> Spend:
+    def of(cls, given: Spending, study: Study | Schema) -> Spend:
         """Read what a release may spend.
 
+        Args:
+            given: A share of E, or by axis a share or a metric.
+            study: Whose E it is.
+
         Raises:
-            StudyError: If a share is not positive, or an axis is unknown or cannot be so protected.
+            StudyError: If a share is not positive, or an axis is unknown or cannot have that
+                metric.
         """
-        if isinstance(given, Spend):  # may be anyone's: read like all others
-            if given.share is None and not given.axes and not is_whole(study):
+        if isinstance(given, Spend):  # may have been made by hand: read like all others
+            if given.share is None and not given.axes:
                 return given
             given = dict(given.axes) if given.share is None else given.share
         if not isinstance(given, Mapping):
             return cls(positive(given, "spend"))
-        if is_whole(study):
-            raise StudyError(
-                f"study {study.name!r} has one guarantee for whole records, so spend must be a "
-                "share of it such as '1/4', got one for each axis"
-            )
-        known = [axis.name for axis in study.axes]
+        schema = schema_of(study)
+        names = group_names(schema)
         for name in given:
-            if name not in known:
-                raise StudyError(f"the study has no axis {name!r} to spend on: {near(name, known)}")
+            _refuse_unknown(name, names, schema)
         if not given:
             raise StudyError("spend must name an axis, got none: write spend='1/4' for a share")
         read: list[tuple[str, Fraction | Metric]] = []
-        for name in known:
+        for name in names:
             if name in given:
                 held = given[name]
                 exact = held if isinstance(held, Metric) else positive(held, f"spend on {name!r}")
                 read.append((name, exact))
         made = cls(None, tuple(read))
-        made.metrics(study)
+        made.groups(schema)
         return made
 
-    def only(self, names: Collection[str], study: Study) -> Spend:
+    def only(self, axes: Collection[int], schema: Schema) -> Spend:
         """The part that falls on some axes, where a release learns nothing about others.
+
+        Args:
+            axes: Numbers of the axes.
+            schema: Whose E is spent.
 
         Example:
             >>> import sfumato as sf
             >>> ages = sf.integers("age", 0, 99, protect=sf.Distance(0.5))
             >>> modes = sf.categories("mode", ["car", "bus"], protect=sf.Uniform(1))
-            >>> study = sf.Study("commute", [ages, modes])
-            >>> print(Spend.of("1/4", study).only(["mode"], study))
+            >>> schema = sf.Study("commute", [ages, modes]).schema
+            >>> print(Spend.of("1/4", schema).only([1], schema))
             mode: 1/4 of E
         """
-        if is_whole(study) or all(axis.name in names for axis in study.axes):
+        pairs = zip(group_names(schema), schema.groups, strict=True)
+        touched = [name for name, group in pairs if set(group.axes) & set(axes)]
+        if len(touched) == len(schema.groups):
             return self
-        if self.share is None:
-            return Spend(None, tuple((name, part) for name, part in self.axes if name in names))
-        return Spend(None, tuple((a.name, self.share) for a in study.axes if a.name in names))
+        return Spend(None, tuple((name, self.on(name)) for name in touched if self.on(name)))
 
     def on(self, name: str) -> Fraction | Metric:
-        """What is spent on one axis; 0 where nothing is."""
+        """What is spent on one group of axes; 0 where nothing is."""
         return dict(self.axes).get(name, Fraction(0)) if self.share is None else self.share
 
-    def metrics(self, study: Study) -> tuple[tuple[CellMetric, ...], Fraction]:
-        """E by axis, and what all of it is multiplied by; zero where nothing is spent."""
+    def groups(self, schema: Schema) -> tuple[tuple[Group, ...], Fraction]:
+        """The groups with the E that is spent on each, zero where nothing is, and a common factor.
+
+        A share is left as the factor where it is the only one, so that no metric need be scaled.
+        """
         if self.share is not None:
-            return axis_metrics(study), self.share
-        parts = [self.on(axis.name) for axis in study.axes]
+            return schema.groups, self.share
+        parts = [self.on(name) for name in group_names(schema)]
         shares = {part for part in parts if isinstance(part, Fraction) and part}
-        one = shares.pop() if len(shares) == 1 and not _stated(parts) else None
-        found: list[CellMetric] = []
-        for axis, metric, part in zip(study.axes, axis_metrics(study), parts, strict=True):
+        stated = any(isinstance(part, Metric) for part in parts)
+        one = shares.pop() if len(shares) == 1 and not stated else None
+        found = []
+        for group, part in zip(schema.groups, parts, strict=True):
             if isinstance(part, Metric):
-                try:
-                    found.append(part.bind(axis.domain, optional=axis.optional))
-                except StudyError as error:
-                    raise StudyError(f"spend on axis {axis.name!r}: {error}") from None
+                metric = bound(part, group, schema)
             elif not part:
-                found.append(UniformMetric(Fraction(0), axis.size))
+                metric = UniformMetric(Fraction(0), group.metric.size)
             else:
-                found.append(metric if one else scaled_metric(metric, part))
+                metric = group.metric if one else scaled_metric(group.metric, part)
+            found.append(replace(group, metric=metric))
         return tuple(found), one or Fraction(1)
 
     def __str__(self) -> str:
@@ -158,24 +184,67 @@ class Spend:
         }
 
     @classmethod
-    def from_dict(cls, data: Any, study: Study) -> Spend:
-        """Read back what `to_dict` wrote."""
+    def from_dict(cls, data: Any, schema: Schema) -> Spend:
+        """Read back what `to_dict` wrote.
+
+        Args:
+            data: What a file holds.
+            schema: Whose E was spent.
+        """
         try:
             if isinstance(data, Mapping) and set(data) == {"share"}:
-                return cls.of(data["share"], study)
+                return cls.of(data["share"], schema)
             if isinstance(data, Mapping) and set(data) == {"axes"}:
                 given = {
                     name: metric_from_dict(part) if isinstance(part, Mapping) else part
                     for name, part in data["axes"].items()
                 }
-                return cls.of(given or cls(None), study)
+                return cls.of(given or cls(None), schema)
         except (SfumatoError, AttributeError, TypeError):
             pass
         raise FormatError("what was spent must be a share, or one for each axis, and is neither")
 
 
+def _refuse_unknown(name: str, names: Sequence[str], schema: Schema) -> None:
+    """Refuse to spend on what has no account of its own."""
+    if name in names:
+        return
+    places = {axis.name: place for place, axis in enumerate(schema.axes)}
+    if name not in places:
+        raise StudyError(f"the study has no axis {name!r} to spend on: {near(name, names)}")
+    if names == (RECORDS,):
+        raise StudyError(
+            f"study {schema.name!r} has one guarantee for whole records, so spend must be a "
+            "share of it such as '1/4', got one for each axis"
+        )
+    own = next(n for n, g in zip(names, schema.groups, strict=True) if places[name] in g.axes)
+    raise StudyError(
+        f"axis {name!r} is together with others under one guarantee, so spend must name all of "
+        f"them, as in {{{own!r}: '1/4'}}"
+    )
+
+
+def bound(metric: Metric, group: Group, schema: Schema) -> CellMetric:
+    """A metric between the cells of a group of axes.
+
+    Args:
+        metric: The metric as stated.
+        group: The axes.
+        schema: What they belong to.
+    """
+    axes = tuple(replace(schema.axes[axis], protect=None, channel=None) for axis in group.axes)
+    try:
+        return Together(axes=axes, protect=metric).metric()
+    except StudyError as error:
+        raise StudyError(f"spend on {error}") from None
+
+
 def scaled_metric(metric: CellMetric, factor: Fraction) -> CellMetric:
     """A metric with every distance times a positive number, exactly.
+
+    Args:
+        metric: The metric.
+        factor: The number.
 
     Example:
         >>> scaled_metric(LineMetric.equal(Fraction(1), 5), Fraction(1, 4)).exact(0, 2)
@@ -204,11 +273,6 @@ def _scaled_line(line: LineMetric, factor: Fraction) -> LineMetric:
     if line.equal_step is not None:
         return LineMetric.equal(line.equal_step * factor, line.size, line.notes)
     return LineMetric([step * factor for step in line.steps], line.notes)
-
-
-def _stated(parts: list[Fraction | Metric]) -> bool:
-    """Whether some axis has a metric of its own."""
-    return any(isinstance(part, Metric) for part in parts)
 
 
 def _of_e(share: Fraction) -> str:

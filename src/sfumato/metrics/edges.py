@@ -353,37 +353,21 @@ def edges_of_matrix(distances: ArrayLike) -> Edges:
     return Edges.of_integers(first, second, lengths, unit, len(numerators))
 
 
-def grid_edges(metrics: Sequence[CellMetric], shape: Sequence[int], joint: bool = False) -> Edges:
+def grid_edges(metrics: Sequence[CellMetric]) -> Edges:
     """The pairs of a grid of cells, numbered in C order, that imply all others.
 
-    Guarantees of axes add, so it is enough to change one axis at a time. Under a joint guarantee
-    any two records are equally far apart.
+    Guarantees of groups of axes add, so it is enough to change one group at a time.
 
     Args:
-        metrics: E of every axis.
-        shape: Cells of every axis.
-        joint: Whether one uniform guarantee speaks about whole records.
+        metrics: E between the cells of each group.
 
     Example:
         >>> line, flat = LineMetric.equal(Fraction(1), 3), UniformMetric(Fraction(2), 2)
-        >>> grid_edges([line, flat], (3, 2)).pairs, grid_edges([flat, flat], (2, 2), True).pairs
-        (7, 6)
+        >>> grid_edges([line, flat]).pairs
+        7
     """
-    sizes = tuple(int(size) for size in shape)
-    if tuple(metric.size for metric in metrics) != sizes:
-        raise StudyError(
-            f"shape must have the cells of every axis, {tuple(m.size for m in metrics)}, got "
-            f"{sizes}"
-        )
+    sizes = tuple(metric.size for metric in metrics)
     size = math.prod(sizes)
-    if joint:
-        uniform = {metric.epsilon for metric in metrics if isinstance(metric, UniformMetric)}
-        if len(uniform) != 1 or not all(isinstance(metric, UniformMetric) for metric in metrics):
-            raise StudyError(
-                "a joint guarantee must be one Uniform for whole records: give every axis the "
-                "same epsilon, or protect the axes one by one"
-            )
-        return _only(Group(np.zeros(size, dtype=np.intp), uniform.pop()))
     parts = [edges_of(metric) for metric in metrics]
     common = math.lcm(*(part.unit.denominator for part in parts))
     cells = np.arange(size, dtype=np.intp).reshape(sizes)

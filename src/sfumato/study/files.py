@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
-
-import tomli_w
 
 from sfumato.channels.base import Choice
 from sfumato.channels.registry import choice_from_dict
@@ -20,7 +16,7 @@ from sfumato.errors import FormatError, SfumatoError
 from sfumato.metrics.base import Metric
 from sfumato.metrics.registry import metric_from_dict
 from sfumato.study.axis import Axis, Together
-from sfumato.study.schema import FORMAT, Schema, arrange
+from sfumato.study.schema import FORMAT, Schema, arrange, digest
 
 KNOWN_ENTRIES = {
     "format",
@@ -32,12 +28,6 @@ KNOWN_ENTRIES = {
     "together",
     "axes",
 }
-
-
-def digest(data: Mapping[str, Any]) -> str:
-    """The SHA-256 of entries, however they are laid out."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def refuse_claim(claimed: object, data: Mapping[str, Any], what: str) -> NoReturn:
@@ -84,21 +74,6 @@ def read_file(path: str | Path) -> str:
         raise FormatError(f"there is no study file {what}; check the path") from None
     except (OSError, UnicodeDecodeError):
         raise FormatError(f"{what} is not a readable study file") from None
-
-
-def to_toml(entries: Mapping[str, Any], fingerprint: str, people: int | None) -> str:
-    """A study as the text of its file.
-
-    Args:
-        entries: What it means, as `Schema.meaning` gives it.
-        fingerprint: Their digest.
-        people: About how many people will answer, where the study says so.
-    """
-    rest = dict(entries)
-    head = {"format": rest.pop("format"), "name": rest.pop("name")}
-    if people is not None:
-        head["people"] = people
-    return tomli_w.dumps({**head, "fingerprint": fingerprint, **rest})
 
 
 def from_toml(text: str, what: str) -> Held:

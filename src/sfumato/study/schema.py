@@ -7,10 +7,15 @@ adds a channel to every group.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
+
+import tomli_w
 
 from sfumato.errors import StudyError
 from sfumato.metrics.base import Metric
@@ -111,6 +116,36 @@ class Schema:
             else:
                 together.append({"axes": [self.axes[a].name for a in group.axes], **held})
         return {**data, **({"together": together} if together else {}), "axes": axes}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of what the study means, whatever its channels are."""
+        return digest(self.meaning())
+
+    def to_toml(self) -> str:
+        """The schema as the text of a study file that names no channels."""
+        return to_toml(self.meaning(), self.fingerprint)
+
+
+def digest(data: Mapping[str, Any]) -> str:
+    """The SHA-256 of entries, however they are laid out."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def to_toml(entries: Mapping[str, Any], fingerprint: str, people: int | None = None) -> str:
+    """A study as the text of its file.
+
+    Args:
+        entries: What it means, as `Schema.meaning` gives it.
+        fingerprint: Their digest.
+        people: About how many people will answer, where the study says so.
+    """
+    rest = dict(entries)
+    head = {"format": rest.pop("format"), "name": rest.pop("name")}
+    if people is not None:
+        head["people"] = people
+    return tomli_w.dumps({**head, "fingerprint": fingerprint, **rest})
 
 
 def arrange(

@@ -22,10 +22,10 @@ from sfumato.study.axis import Axis, Outside, Together
 from sfumato.study.blocks import Block, bound, columns_of, planned, settled
 from sfumato.study.choose import checked_expected
 from sfumato.study.explain import explain
-from sfumato.study.files import damaged, digest, from_toml, read_file, refuse_claim, to_toml
+from sfumato.study.files import damaged, from_toml, read_file, refuse_claim
 from sfumato.study.guarantee import Guarantee
 from sfumato.study.reports import Reports
-from sfumato.study.schema import Schema, arrange
+from sfumato.study.schema import Schema, arrange, digest, to_toml
 from sfumato.verbs import StudyVerbs
 
 PEOPLE_AT_ONCE = 1 << 20
