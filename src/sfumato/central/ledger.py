@@ -73,9 +73,16 @@ class Ledger:
         E (Kamalaruban et al. 2020, Fact 1): for every pair of cells of every axis the sum of what
         they spent is at most that, compared as exact fractions.
 
-    The file is replaced in one step under a lock of the system, and every line of it is chained to
-    the one before by a digest, so that a damaged or shortened file is refused. The digest is no
+    The file is replaced in one step under a lock of the operating system. Each event carries a
+    digest of the ones before, so that a damaged or shortened file is refused. The digest is not
     secret: it guards against accidents, not against whoever keeps the file.
+
+    Attributes:
+        path: Where the file is.
+        schema: The axes and guarantees of the study.
+        fingerprint: That of the study that the ledger was made with.
+        total: How many times its E all releases together may spend.
+        entries: The releases, in their order.
 
     Example:
         >>> import sfumato as sf
@@ -142,7 +149,7 @@ class Ledger:
     # What is left
 
     def used(self) -> dict[str, Fraction]:
-        """The share of E that is spent, by axis: for the pair of cells that is worst off."""
+        """The share of E that is spent, by axis: for the pair of cells with the largest share."""
         return _used(self.schema, [entry.spend for entry in self.entries])
 
     def left(self) -> dict[str, Fraction]:
@@ -155,7 +162,10 @@ class Ledger:
         return min(self.left().values())
 
     def check(self, spend: Spending) -> Spend:
-        """Refuse what would go beyond the total, entering nothing.
+        """Refuse a cost that would go beyond the total; nothing is entered.
+
+        Args:
+            spend: A share of E, or by axis a share or a metric.
 
         Raises:
             LedgerError: If too little is left; the message says how much is.
@@ -176,6 +186,11 @@ class Ledger:
 
     def reserve(self, spend: Spending, *, mechanism: str, people: int) -> Entry:
         """Enter a release before it touches the data; from here on its cost is spent.
+
+        Args:
+            spend: A share of E, or by axis a share or a metric.
+            mechanism: What is released, in words.
+            people: Number of people in the table.
 
         Raises:
             LedgerError: If too little is left.
@@ -297,7 +312,7 @@ def _now() -> str:
 
 
 def _entries(events: list[dict[str, Any]], schema: Schema) -> tuple[Entry, ...]:
-    """What the events come to."""
+    """The releases that the events describe."""
     entries: list[dict[str, Any]] = []
     for event in events:
         if event["event"] == "reserve" and event["id"] == len(entries) + 1:
@@ -339,7 +354,7 @@ def _read(file: Path, known: Ledger | None = None) -> Ledger:
 
 
 def _refuse_present(file: Path) -> None:
-    """Refuse to begin a ledger where there is a file."""
+    """Refuse to begin a ledger where there is a file already."""
     if os.path.exists(file):  # where it may not be looked for, the lock says so
         raise LedgerError(
             f"there is a file {str(file)!r} already; load that ledger, or name another file: a "
@@ -348,7 +363,7 @@ def _refuse_present(file: Path) -> None:
 
 
 def _refuse_hard_links(file: Path) -> None:
-    """Refuse a file of several names: it would be replaced under one, and stay under the others."""
+    """Refuse a file with several names: it would be replaced under one of them only."""
     names = file.stat().st_nlink if file.exists() else 1
     if names > 1:
         raise LedgerError(
@@ -359,7 +374,7 @@ def _refuse_hard_links(file: Path) -> None:
 
 
 def _write(file: Path, document: Mapping[str, Any]) -> None:
-    """Put a whole file in place, and on the disk."""
+    """Replace the file in one step, and make sure that it is on the disk."""
 
     def fill(part: Path) -> None:
         with part.open("w", encoding="utf-8") as out:

@@ -1,14 +1,14 @@
-"""Averages over people of functions of their values, axis by axis: no histogram of all cells.
+"""Averages over people of functions of one axis each; no histogram of all cells is needed.
 
 Kamalaruban et al. 2020, Appendix C: a person who moves from u to v changes the average of q by
-(q(u) − q(v))/n. Where guarantees of axes add, functions of different axes do not share noise at
-all, and those of one axis share that axis' alone.
+(q(u) − q(v))/n. Guarantees of groups of axes add, so averages share E only with those of the same
+group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.central.designs import bend_one
+from sfumato.central.designs import bend_one, refuse_bias
 from sfumato.central.measurements import Measurements, checked_weights, worst_bias
 from sfumato.central.mechanism import Counts, Expected, FromMargins, Outcome, question_answers
 from sfumato.central.space import Space
@@ -57,11 +57,11 @@ class PreparedMeans(FromMargins):
 
     @property
     def margins(self) -> tuple[tuple[int, ...], ...]:
-        """One histogram an axis."""
+        """One histogram per axis."""
         return tuple((part.axis,) for part in self.parts)
 
     def _gather(self, values: Sequence[Floats]) -> Floats:
-        """Numbers by part in the order of the labels, for a single person."""
+        """Numbers by part in the order of the labels, divided by the number of people."""
         found = np.zeros(len(self.labels))
         for part, held in zip(self.parts, values, strict=True):
             found[list(part.places)] = held / self.n
@@ -101,7 +101,12 @@ class PreparedMeans(FromMargins):
         )
 
     def run_margins(self, counts: Sequence[Counts], bits: BitSource) -> Outcome:
-        """Answer from the people in each cell of each axis."""
+        """Answer from the people in each cell of each axis.
+
+        Args:
+            counts: One histogram per part.
+            bits: Where randomness comes from.
+        """
         noisy = [
             part.measurements.draw(held, bits)
             for part, held in zip(self.parts, counts, strict=True)
@@ -120,21 +125,21 @@ class PreparedMeans(FromMargins):
         return Outcome(answers=answers, details={"axes": len(self.parts)})
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False)
 class Means:
     """Averages over people of functions of their values, with discrete Laplace noise.
 
     Guarantee:
         d-private for d = what is spent, checked in exact arithmetic for every pair of cells of
-        every axis. Functions of one axis share its distances; functions of different axes need not,
-        as guarantees of axes add, unless one guarantee covers whole records.
+        every axis. Functions of one axis share its distances. So do functions of axes that are
+        together under one guarantee; those of other axes need not, since guarantees add.
 
     Estimator:
         Unbiased for the values as cells hold them, unless `bias` is "optimised".
 
     Args:
         functions: Names of axes, for the mean of each; or by label an axis, or an axis with a
-            function of its value (None stands for no answer) or a list with a number a cell.
+            function of its value (None stands for no answer) or a list with one number per cell.
         weights: How much each average's variance counts; left out, one over the square of the
             range of its function.
         allocation: How noise is shared out on an axis: "exact", "equal", "shared" or "psa".
@@ -154,45 +159,40 @@ class Means:
         Kamalaruban et al. 2020, Appendix C.
     """
 
-    functions: Mapping[str, Function]
-    weights: Sequence[float] | None
-    allocation: str
-    bias: Literal["none", "optimised"]
-    level: float
+    functions: Sequence[str] | Mapping[str, Function] | str
+    _: KW_ONLY
+    weights: Sequence[float] | None = None
+    allocation: str = "exact"
+    bias: Literal["none", "optimised"] = "none"
+    level: float = 0.95
 
-    def __init__(
-        self,
-        functions: Sequence[str] | Mapping[str, Function] | str,
-        *,
-        weights: Sequence[float] | None = None,
-        allocation: str = "exact",
-        bias: Literal["none", "optimised"] = "none",
-        level: float = 0.95,
-    ) -> None:
-        listed = [functions] if isinstance(functions, str) else functions
-        named = dict(listed) if isinstance(listed, Mapping) else {f"mean of {a}": a for a in listed}
-        if not named:
+    def __post_init__(self) -> None:
+        """Refuse unknown options."""
+        if not self.named:
             raise StudyError("means must have a function, got none: name an axis")
-        if bias not in ("none", "optimised"):
-            raise StudyError(f"bias must be 'none' or 'optimised', got bias={bias!r}")
-        normal_quantile(level)
-        for name, value in (
-            ("functions", named),
-            ("weights", weights),
-            ("allocation", allocation),
-            ("bias", bias),
-            ("level", level),
-        ):
-            object.__setattr__(self, name, value)
+        refuse_bias(self.bias)
+        normal_quantile(self.level)
+
+    @property
+    def named(self) -> dict[str, Function]:
+        """The functions by label."""
+        listed = [self.functions] if isinstance(self.functions, str) else self.functions
+        if isinstance(listed, Mapping):
+            return dict(listed)
+        return {f"mean of {axis}": axis for axis in listed}
 
     def describe(self) -> str:
         """The mechanism in a few words."""
-        shown = ", ".join(repr(label) for label in list(self.functions)[:3])
-        more = len(self.functions) - 3
+        shown = ", ".join(repr(label) for label in list(self.named)[:3])
+        more = len(self.named) - 3
         return f"Laplace noise on averages: {shown}{f' and {more} more' if more > 0 else ''}"
 
     def prepare(self, space: Space, n: int) -> PreparedMeans:
         """Choose the noise.
+
+        Args:
+            space: The cells, and the distances that this release may spend.
+            n: Number of people.
 
         Raises:
             StudyError: If an axis is unknown or has no numbers, or a function tells cells apart at
@@ -200,7 +200,7 @@ class Means:
         """
         axes = space.schema.axes
         rows, owners, notes = [], [], []
-        for label, function in self.functions.items():
+        for label, function in self.named.items():
             axis, values = _values(axes, label, function)
             if np.ptp(values) and self.bias == "none":
                 space.refuse_unpaid([axis], f"{label!r} is about")
@@ -228,10 +228,10 @@ class Means:
             part.measurements.check(n)
         units = {
             "" if _is_list(function) else axes[owner].unit
-            for owner, function in zip(owners, self.functions.values(), strict=True)
+            for owner, function in zip(owners, self.named.values(), strict=True)
         }
         return PreparedMeans(
-            labels=tuple(self.functions),
+            labels=tuple(self.named),
             parts=tuple(parts),
             shape=space.shape,
             n=n,
@@ -267,12 +267,13 @@ class Means:
 
 
 def _share_out(parts: list[_Part], costs: list[float]) -> list[_Part]:
-    """Let axes share one ε: each gets a share in proportion to the cube root of its cost.
+    """Let axes share one E: each gets a share in proportion to the cube root of its cost.
 
-    An axis' error is its cost over the square of its share, and Σ cost/share² is least there.
+    The error of an axis is its cost over the square of its share, and these shares minimise
+    Σ cost/share².
     """
     top = max(costs)
-    # None is so small that nothing would be left of it.
+    # A share must not be so small that it is rounded to nothing.
     roots = [
         max(Fraction((cost / top) ** (1 / 3)).limit_denominator(10**6), _LEAST_ROOT)
         if cost
@@ -285,7 +286,7 @@ def _share_out(parts: list[_Part], costs: list[float]) -> list[_Part]:
         share = root / total if total else Fraction(1)
         rates = tuple(None if r is None else r * share for r in part.measurements.rates)
         held = Measurements(part.measurements.lattice, rates)
-        shared.append(_Part(axis=part.axis, places=part.places, rows=part.rows, measurements=held))
+        shared.append(replace(part, measurements=held))
     return shared
 
 
