@@ -1,13 +1,16 @@
-"""How far a choice of channel is from the best, exactly or by simulation."""
+"""Studies of every kind to plan, and how far a choice of channel is from the best."""
 
 from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from helpers_statistics import exact_variance
+from numpy.typing import ArrayLike, NDArray
 
 import sfumato as sf
 from sfumato.study.choose import choose_channel
@@ -38,7 +41,9 @@ def unbiased_regret(size: int, epsilon: float, axes: int, name: str) -> float:
         channel = CHANNELS[chosen if chosen in CHANNELS else chosen_id(size, epsilon, chosen)]
         study = line_study(size, epsilon, channel, axes=axes)
         terms = Terms.mean(study.channels[0], Ranges(size))
-        return math.sqrt(variance(prior_of(study, "flat"), dict.fromkeys(range(axes), terms)))
+        return math.sqrt(
+            variance(prior_of(study, "flat"), {(axis,): terms for axis in range(axes)})
+        )
 
     return error(name) / min(error("geometric"), error("thermometer"))
 
@@ -88,3 +93,77 @@ def _thermometer_information(size: int, epsilon: float) -> Floats:
     np.fill_diagonal(second, 1.0)
     found: Floats = means @ np.linalg.solve(second, means.T)
     return found
+
+
+# Studies to plan
+
+DISTANCE = sf.Distance(0.8)
+
+
+def line(name: str, size: int, channel: Any, **options: Any) -> sf.Axis:
+    return sf.integers(name, 0, size - 1, protect=DISTANCE, channel=channel, **options)
+
+
+def label(name: str, size: int, channel: Any) -> sf.Axis:
+    labels = [f"{name}{k}" for k in range(size)]
+    return sf.categories(name, labels, protect=sf.Uniform(1.2), channel=channel)
+
+
+def plane(channel: Any = None) -> sf.Together:
+    """Two axes under one guarantee."""
+    axes = [sf.integers("a", 0, 3), sf.integers("b", 0, 2)]
+    return sf.together(axes, protect=sf.Uniform(1.5), channel=channel)
+
+
+STUDIES: dict[str, Callable[[], sf.Study]] = {
+    "geometric": lambda: sf.Study("s", [line("a", 9, sf.Geometric())]),
+    "thermometer": lambda: sf.Study("s", [line("a", 9, sf.Thermometer())]),
+    "published": lambda: sf.Study("s", [line("a", 9, sf.Thermometer("published"))]),
+    "kary": lambda: sf.Study("s", [label("a", 5, sf.KaryResponse())]),
+    "exponential": lambda: sf.Study("s", [line("a", 6, sf.Exponential())]),
+    "two": lambda: sf.Study("s", [line("a", 7, sf.Geometric()), line("b", 5, sf.Thermometer())]),
+    "three": lambda: sf.Study(
+        "s",
+        [
+            line("a", 5, sf.Geometric()),
+            line("b", 4, sf.Thermometer()),
+            label("c", 3, sf.KaryResponse()),
+        ],
+    ),
+    "records": lambda: sf.Study(
+        "s",
+        [sf.integers("a", 0, 3), sf.integers("b", 0, 2)],
+        protect=sf.Uniform(1.5),
+        channel=sf.Comb(),
+    ),
+    "mixed": lambda: sf.Study("s", [plane(), line("c", 5, sf.Geometric())]),
+    "mixed bits": lambda: sf.Study(
+        "s", [line("c", 4, sf.Thermometer()), plane(sf.HRR()), label("d", 3, sf.KaryResponse())]
+    ),
+}
+QUESTIONS = {
+    "kary": "a=a1|a2",
+    "two": "a=2..4, b=1..3",
+    "three": "a=1..3, b=1..2, c=c0|c2",
+    "records": "a=1..2, b=0..1",
+    "mixed": "a=1..2, b=1..2, c=1..3",
+    "mixed bits": "b=0..1, c=1..2",
+}
+
+
+def people_of(study: sf.Study, count: int, seed: int) -> list[np.ndarray[Any, Any]]:
+    """Cells of people who lean towards the low end, axes correlated."""
+    rng = np.random.default_rng(seed)
+    lean = rng.beta(2, 3, count)
+    cells = []
+    for size in study.shape:
+        cells.append(
+            np.minimum(((0.7 * lean + 0.3 * rng.random(count)) * size).astype(int), size - 1)
+        )
+    return cells
+
+
+def exact_variance_of(study: sf.Study, asked: Sequence[Floats | None], counts: ArrayLike) -> float:
+    """The variance of one question by brute force over all cells, block by block."""
+    people = np.asarray(counts).reshape([block.size for block in study.blocks])
+    return exact_variance(study.channels, [b.weights(asked) for b in study.blocks], people)

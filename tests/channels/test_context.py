@@ -26,7 +26,7 @@ from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import LineMetric
 from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 from sfumato.metrics.uniform import UniformMetric
-from sfumato.planning.distribution import tv_bound
+from sfumato.planning.total_variation import tv_bound
 from sfumato.randomness.tables import FlipTable
 from sfumato.study.choose import choose_channel
 

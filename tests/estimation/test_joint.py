@@ -16,7 +16,7 @@ from sfumato.channels.base import Choice
 from sfumato.errors import DataError, FormatError, MismatchError, StudyError
 from sfumato.exact import at_most_exp
 from sfumato.planning.priors import prior_of
-from sfumato.planning.records import record_variance
+from sfumato.planning.variances import mean_variance
 from sfumato.questions.workload import Given
 
 Counts = NDArray[np.int64]
@@ -283,7 +283,7 @@ def test_the_plan_predicts_the_error(mechanism: Choice) -> None:
     half = {0: Given(np.array([[1.0, 1, 1, 0, 0, 0]]))}
     rows = np.outer([1, 1, 1, 0, 0, 0], np.ones(4)).ravel()
     alone = (channel.second_moment(rows) - rows**2).mean()
-    assert record_variance(study, half, prior_of(study, "flat")) == pytest.approx(alone)
+    assert mean_variance(study.blocks, half, prior_of(study, "flat")) == pytest.approx(alone)
 
 
 def test_mechanisms_are_compared_and_the_choice_is_the_best_of_them() -> None:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,11 +30,8 @@ from sfumato.exact import rational
 from sfumato.metrics.base import Metric
 from sfumato.planning.expected_error import Method, checked_people
 from sfumato.study.axis import Axis
+from sfumato.study.study import Study
 from sfumato.text import format_to, percent, text_table
-
-if TYPE_CHECKING:
-    from sfumato.study.study import Study
-
 
 Number = float | Fraction
 
@@ -358,7 +355,6 @@ def _below_real(ends: Floats, bins: int) -> Floats:
 
 def _study_maker(low: Number, high: Number, protect: Metric, people: int) -> Callable[[int], Study]:
     """A study of the axis alone, by its number of bins."""
-    from sfumato.study.study import Study
 
     def make(bins: int) -> Study:
         domain = Reals.equal_bins(low, high, bins)

@@ -1,11 +1,11 @@
-"""Every channel that fits an axis, under every decoder, side by side."""
+"""Comparison of channels: every one that fits a block of axes, under every decoder."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,38 +17,33 @@ from sfumato.channels.searched.matrix_response import MatrixResponse
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.cells import TableMetric
 from sfumato.planning.expected_error import (
-    RUNS,
     Planned,
     checked_method,
     checked_people,
     exact_error,
     typical_of,
-    typical_of_records,
 )
 from sfumato.planning.priors import Prior, prior_of
-from sfumato.planning.records import is_whole
-from sfumato.planning.simulate import Simulated, simulate
+from sfumato.planning.simulate import Expected, simulate
+from sfumato.study.study import Study
 from sfumato.text import format_to, percent, text_table
-
-if TYPE_CHECKING:
-    from sfumato.study.study import Study
-
+from sfumato.verbs import RUNS
 
 METHODS = ("unbiased", "likelihood")
 #: Bits of all simulated reports, over all runs, that a channel not in use is decoded from.
 MOST_BITS = 1 << 26
 _MOST_CODED = 256  # cells for which the rates of a code are found within seconds
-#: What is said of a channel that a longer search would make surer.
+#: The note of a channel that a longer search would improve.
 SHORT_SEARCH = "after a short search; smaller after the whole"
 COLUMNS = ("question", "channel", "answers", "standard error", "share", "report", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRow:
-    """One channel on one axis under one decoder.
+    """One channel on one block of axes under one decoder.
 
     Attributes:
-        axis: Name of the axis.
+        axis: Name of the axis, or of the axes of the block.
         question: What is asked: a random range, or one cell where there is no order.
         channel: The channel's id.
         method: The decoder.
@@ -56,9 +51,9 @@ class ComparisonRow:
         share: The same as a share of all people.
         bits: Length of a report.
         chosen: Whether the study uses this channel.
-        best: Whether it has the smallest error on its axis under its decoder.
+        best: Whether it has the smallest error on its block under its decoder.
         how: "exact" or "simulated".
-        note: Why there is no error, or what would make it smaller.
+        note: Why there is no error, or how it could be smaller.
     """
 
     axis: str
@@ -107,7 +102,13 @@ class ComparisonRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The channels that fit each axis of a study, with the error to expect of each.
+    """The channels that fit each block of a study, with the expected error of each.
+
+    Attributes:
+        study: Name of the study.
+        n: Number of people.
+        prior: The assumed population: "flat", "worst" or "given".
+        rows: One row per block, decoder and channel.
 
     Example:
         >>> import sfumato as sf
@@ -152,80 +153,62 @@ def compare(
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
 ) -> Comparison:
-    """What `Study.compare` does."""
+    """The expected error of every channel that fits: see `Study.compare`.
+
+    Args:
+        study: The study.
+        n: Number of people.
+        prior: "flat", "worst", a histogram over all cells, or histograms by axis name.
+        methods: The decoders.
+        runs: Number of tallies to simulate for likelihood answers.
+        seed: For the simulation.
+        progress: Called with the share done.
+    """
     people = checked_people(n)
     held = prior_of(study, prior)
     for method in methods:
         checked_method(method, held)
     work = [
-        (*candidate, method)
-        for group in _candidates(study, held)
+        (option, method)
+        for options in (_options(study, place, held) for place in range(len(study.blocks)))
         for method in methods
-        for candidate in group
+        for option in options
     ]
     rows: list[ComparisonRow] = []
-    for done, (option, asked, chosen, alone, method) in enumerate(work):
-        rows.append(_row(option, asked, chosen, method, alone, people, runs, seed))
+    for done, (option, method) in enumerate(work):
+        rows.append(_row(option, method, people, runs, seed))
         if progress is not None:
             progress((done + 1) / len(work))
     return Comparison(study=study.name, n=people, prior=held.text, rows=tuple(_mark_best(rows)))
 
 
-def _candidates(study: Study, prior: Prior) -> list[list[tuple[Study, Planned, bool, Prior]]]:
-    """By axis, or for whole records: other studies, what to ask of each, which one is in use."""
-    if is_whole(study):
-        found = _fitting_records(study)
-        return [
-            [
-                (o, typical_of_records(o), o.blocks[0].choice == study.blocks[0].choice, prior)
-                for o in found
-            ]
-        ]
-    groups = []
-    for place in range(len(study.axes)):
-        alone = Prior((prior.laws[place],), None, prior.worst, prior.text)
-        groups.append(
-            [
-                (
-                    option,
-                    typical_of(option, 0),
-                    option.blocks[0].choice == study.blocks[place].choice,
-                    alone,
-                )
-                for option in fitting(study, place)
-            ]
-        )
-    return groups
+@dataclass(frozen=True, slots=True, eq=False)
+class _Option:
+    """One channel on one block: a study of that block alone, what to ask of it, and its prior."""
+
+    study: Study
+    asked: Planned
+    chosen: bool
+    prior: Prior
 
 
-def _fitting_records(study: Study) -> list[Study]:
-    """The study under every mechanism that fits it."""
-    (part,) = study.parts
+def _options(study: Study, place: int, prior: Prior) -> list[_Option]:
+    """Every channel that fits one block."""
+    block = study.blocks[place]
+    alone = prior.on(block.axes)
     found = []
-    for choice in _choices(study.blocks[0].choice):
+    for choice in [*_choices(block.choice), *_searched(study, place)]:
         try:
-            made = type(study)(study.name, [replace(part, channel=choice)])
+            made = Study(study.name, [replace(study.parts[place], channel=choice)])
         except (StudyError, TooLargeError):
             continue
-        found.append(made)
-    return found
-
-
-def fitting(study: Study, place: int) -> list[Study]:
-    """The study with each channel that fits one of its axes put there; that axis comes alone."""
-    part = study.parts[place]
-    found = []
-    for choice in [*_choices(study.blocks[place].choice), *_searched(study, place)]:
-        try:
-            made = type(study)(study.name, [replace(part, channel=choice)])
-        except (StudyError, TooLargeError):
-            continue
-        found.append(made)
+        asked = typical_of(made, range(len(made.axes)))
+        found.append(_Option(made, asked, made.blocks[0].choice == block.choice, alone))
     return found
 
 
 def _choices(own: Choice) -> list[Choice]:
-    """All registered channels that need no options nor minutes, and the one in use with its own."""
+    """All registered channels that need neither options nor minutes, and the one in use."""
     found = []
     for kind in REGISTRY.values():
         if kind.slow:
@@ -238,53 +221,45 @@ def _choices(own: Choice) -> list[Choice]:
 
 
 def _searched(study: Study, place: int) -> list[Choice]:
-    """Channels made for E, where E is kept as a table; searched for a second or two each."""
-    axis, metric = study.axes[place], study.schema.groups[place].metric
-    held = study.blocks[place].choice
+    """Channels searched for E, where E is kept as a table; a second or two each."""
+    block, metric = study.blocks[place], study.schema.groups[place].metric
     if not isinstance(metric, TableMetric) or metric.size < 3:
         return []
-    rows, asked = ("prefix", "ranges") if axis.domain.ordered else ("identity", "cells")
+    ordered = len(block.axes) == 1 and study.axes[block.axes[0]].domain.ordered
+    rows, asked = ("prefix", "ranges") if ordered else ("identity", "cells")
     found: list[Choice] = []
-    if not isinstance(held, MatrixResponse) and metric.size <= _MOST_CODED:
+    if not isinstance(block.choice, MatrixResponse) and metric.size <= _MOST_CODED:
         found.append(MatrixResponse(rows, workload=asked))
-    if not isinstance(held, Extremal):
+    if not isinstance(block.choice, Extremal):
         quick = Extremal(asked).quickly(metric)
         found += [] if quick is None else [quick]
     return found
 
 
-def _row(
-    option: Study,
-    asked: Planned,
-    chosen: bool,
-    method: str,
-    prior: Prior,
-    n: int,
-    runs: int,
-    seed: int,
-) -> ComparisonRow:
-    """The error of one channel, or one mechanism for whole records, under one decoder."""
-    (block,) = option.blocks
-    channel, choice = block.channel, block.choice
-    note = SHORT_SEARCH if isinstance(choice, Extremal) and not chosen else ""
+def _row(option: _Option, method: str, n: int, runs: int, seed: int) -> ComparisonRow:
+    """The error of one channel on one block under one decoder."""
+    (block,) = option.study.blocks
+    asked, chosen = option.asked, option.chosen
+    note = SHORT_SEARCH if isinstance(block.choice, Extremal) and not chosen else ""
     try:
         if method == "unbiased":
-            error = Simulated(exact_error(option, asked, prior, n), None, "exact")
+            error = exact_error(option.study, asked, option.prior, n)
         else:
-            _refuse_many_bits(channel, n * max(runs, 1), chosen)
-            axes = tuple(asked.workloads)
-            lists = [[asked.workloads[axis] for axis in axes]]
-            error = simulate(option, axes, lists, prior, n, runs=max(runs, 1), seed=seed)[0]
+            tries = max(runs, 1)
+            _refuse_many_bits(block.channel, n * tries, chosen)
+            error = simulate(
+                option.study, [asked.workloads], option.prior, n, runs=tries, seed=seed
+            )[0]
     except TooLargeError:
-        error, note = Simulated(math.nan, None, "simulated"), "too many reports to decode"
+        error, note = Expected(math.nan, None, "simulated"), "too many reports to decode"
     return ComparisonRow(
-        axis=" × ".join(axis.name for axis in option.axes),
+        axis=" × ".join(axis.name for axis in option.study.axes),
         question=asked.text,
-        channel=_name(choice),
+        channel=_name(block.choice),
         method=method,
         stderr=error.stderr,
         share=error.stderr / n,
-        bits=_bits(channel),
+        bits=_bits(block.channel),
         chosen=chosen,
         best=False,
         how=error.how,
@@ -293,13 +268,13 @@ def _row(
 
 
 def _refuse_many_bits(channel: Channel, reports: int, chosen: bool) -> None:
-    """Refuse to decode bits for minutes only to compare them: such reports are decoded singly."""
+    """Refuse to decode many bits for minutes: such reports are decoded one by one."""
     if not chosen and channel.layout.kind == "bits" and channel.layout.count * reports > MOST_BITS:
         raise TooLargeError("too many bits to decode for a comparison")
 
 
 def _mark_best(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
-    """Mark the smallest error of each axis and decoder."""
+    """Mark the smallest error of each block and decoder."""
     best: dict[tuple[str, str], float] = {}
     for row in rows:
         key = (row.axis, row.method)

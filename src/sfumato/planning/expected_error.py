@@ -1,4 +1,4 @@
-"""The error of typical questions, and of the user's own, before anybody is asked."""
+"""The expected error of typical questions, and of the user's own, before anybody is asked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,23 +15,18 @@ from sfumato.errors import StudyError
 from sfumato.estimation.answers import normal_quantile
 from sfumato.planning.plan import Plan, PlanRow
 from sfumato.planning.priors import Prior, prior_of
-from sfumato.planning.records import is_whole, record_variance
-from sfumato.planning.simulate import Simulated, simulate
-from sfumato.planning.variances import Terms, variance
+from sfumato.planning.simulate import Expected, simulate
+from sfumato.planning.variances import mean_variance
 from sfumato.questions.language import weights
 from sfumato.questions.typical import cells, deciles, ranges
 from sfumato.questions.workload import Given, Workload
-
-if TYPE_CHECKING:
-    from sfumato.study.axis import Axis
-    from sfumato.study.study import Study
-
+from sfumato.study.axis import Axis
+from sfumato.study.study import Study
+from sfumato.verbs import RUNS
 
 Method = Literal["unbiased", "likelihood"]
 Questions = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]
 Progress = Callable[[float], None]
-
-RUNS = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +55,19 @@ def expected_error(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Plan:
-    """What `Study.expected_error` does."""
+    """The expected error of typical questions and your own: see `Study.expected_error`.
+
+    Args:
+        study: The study.
+        n: Number of people.
+        questions: Your own, as text or by axis.
+        prior: "flat", "worst", a histogram over all cells, or histograms by axis name.
+        method: "unbiased" or "likelihood".
+        level: Level of the intervals.
+        runs: Number of tallies to simulate for likelihood answers.
+        seed: For the simulation.
+        progress: Called with the share done.
+    """
     people = checked_people(n)
     normal_quantile(level)
     held = prior_of(study, prior)
@@ -69,7 +76,7 @@ def expected_error(
     if method == "likelihood":
         found = _by_simulation(study, asked, held, people, runs, seed, progress)
     else:
-        found = [Simulated(exact_error(study, one, held, people), None, "exact") for one in asked]
+        found = [exact_error(study, one, held, people) for one in asked]
     rows = tuple(
         PlanRow(
             question=one.text,
@@ -88,7 +95,12 @@ def expected_error(
 
 
 def typical(study: Study, prior: Prior) -> list[Planned]:
-    """Random ranges, deciles, cells and means of every axis, and ranges over two axes."""
+    """Random ranges, deciles, cells and means of every axis, and ranges over two axes.
+
+    Args:
+        study: The study.
+        prior: Where people are expected to be; deciles and means are theirs.
+    """
     asked: list[Planned] = []
     ordered = [place for place, axis in enumerate(study.axes) if axis.domain.ordered]
     for place, axis in enumerate(study.axes):
@@ -109,26 +121,32 @@ def typical(study: Study, prior: Prior) -> list[Planned]:
     return asked
 
 
-def typical_of_records(study: Study) -> Planned:
-    """What stands for whole records when mechanisms are compared: the same of all axes at once."""
-    parts = [typical_of(study, place) for place in range(len(study.axes))]
-    names = " × ".join(axis.name for axis in study.axes)
-    kind = "range" if any(part.kind == "range" for part in parts) else "cell"
-    workloads = {place: part.workloads[place] for place, part in enumerate(parts)}
-    return Planned(f"{names}: a random {kind} of all", kind, workloads)
+def typical_of(study: Study, axes: Sequence[int]) -> Planned:
+    """The questions by which the channels of a block are compared: random ranges of all its axes.
 
-
-def typical_of(study: Study, place: int) -> Planned:
-    """What stands for an axis when channels are compared: ranges, or cells without an order."""
-    axis = study.axes[place]
-    values, size = axis.domain.size, axis.size
-    if axis.domain.ordered:
-        return Planned(f"{axis.name}: a random range", "range", {place: ranges(values, size)})
-    return Planned(f"{axis.name}: one cell", "cell", {place: cells(values, size)})
+    Args:
+        study: The study.
+        axes: The axes of the block; one without an order is asked about single cells.
+    """
+    held = {place: study.axes[place] for place in axes}
+    workloads: dict[int, Workload] = {
+        place: (ranges if axis.domain.ordered else cells)(axis.domain.size, axis.size)
+        for place, axis in held.items()
+    }
+    kind = "range" if any(axis.domain.ordered for axis in held.values()) else "cell"
+    several = f"a random {kind} of all"
+    alone = "a random range" if kind == "range" else "one cell"
+    names = " × ".join(axis.name for axis in held.values())
+    return Planned(f"{names}: {alone if len(held) == 1 else several}", kind, workloads)
 
 
 def own(study: Study, questions: Questions | None) -> list[Planned]:
-    """The user's own questions."""
+    """The user's own questions, one workload per axis that they ask about.
+
+    Args:
+        study: The study.
+        questions: Text, or ranges by axis; one or several of them.
+    """
     if questions is None:
         return []
     given = [questions] if isinstance(questions, (str, Mapping)) else list(questions)
@@ -143,25 +161,27 @@ def own(study: Study, questions: Questions | None) -> list[Planned]:
     return asked
 
 
-def exact_error(study: Study, asked: Planned, prior: Prior, n: int) -> float:
-    """The standard error of unbiased answers, in people; over many questions, the mean square."""
-    if is_whole(study):
-        return math.sqrt(n * max(record_variance(study, asked.workloads, prior), 0.0))
-    terms = {
-        axis: Terms.mean(study.channels[axis], workload)
-        for axis, workload in asked.workloads.items()
-    }
-    return math.sqrt(n * max(variance(prior, terms), 0.0))
+def exact_error(study: Study, asked: Planned, prior: Prior, n: int) -> Expected:
+    """The standard error of unbiased answers; over many questions, the root mean square.
+
+    Args:
+        study: The study.
+        asked: The questions.
+        prior: Where people are expected to be.
+        n: Number of people.
+    """
+    found = mean_variance(study.blocks, asked.workloads, prior)
+    return Expected(math.sqrt(n * max(found, 0.0)), None, "exact")
 
 
 def _sent_by(study: Study, asked: Planned) -> str:
     """The channels that a question rests on."""
-    used = [block for block in study.blocks if set(block.axes) & set(asked.workloads)]
+    used = [b for b in study.blocks if not asked.workloads.keys().isdisjoint(b.axes)]
     return ", ".join(block.choice.id for block in used)
 
 
 def checked_people(n: Any) -> int:
-    """A number of people, refused where there is nobody to plan for."""
+    """A whole number of people, at least one."""
     if isinstance(n, (bool, np.bool_)) or not isinstance(n, (int, float, np.number)):
         raise StudyError(f"n must be a whole number of people, got {type(n).__name__}")
     if not math.isfinite(n) or n != math.floor(n):
@@ -172,7 +192,12 @@ def checked_people(n: Any) -> int:
 
 
 def checked_method(method: str, prior: Prior) -> None:
-    """Refuse unknown decoders, and the one whose worst case nobody knows."""
+    """Refuse unknown decoders, and likelihood answers for the worst population.
+
+    Args:
+        method: "unbiased" or "likelihood".
+        prior: Where people are expected to be.
+    """
     if method not in ("unbiased", "likelihood"):
         raise StudyError(f"method must be 'unbiased' or 'likelihood', got method={method!r}")
     if method == "likelihood" and prior.worst:
@@ -206,20 +231,20 @@ def _by_simulation(
     runs: int,
     seed: int,
     progress: Progress | None,
-) -> list[Simulated]:
-    """Likelihood errors: each set of axes is decoded once a run, for all questions about it."""
+) -> list[Expected]:
+    """Errors of likelihood answers: questions about the same axes are decoded together."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for number, one in enumerate(asked):
         groups.setdefault(tuple(sorted(one.workloads)), []).append(number)
-    found: dict[int, Simulated] = {}
-    for place, (axes, members) in enumerate(groups.items()):
+    found: dict[int, Expected] = {}
+    for place, members in enumerate(groups.values()):
 
         def seen(share: float, done: int = place) -> None:
             if progress is not None:
                 progress((done + share) / len(groups))
 
-        lists = [[asked[k].workloads[axis] for axis in axes] for k in members]
-        errors = simulate(study, axes, lists, prior, n, runs=runs, seed=seed, progress=seen)
+        alike = [asked[k].workloads for k in members]
+        errors = simulate(study, alike, prior, n, runs=runs, seed=seed, progress=seen)
         found |= dict(zip(members, errors, strict=True))
     return [found[number] for number in range(len(asked))]
 

@@ -1,4 +1,4 @@
-"""The other way round: how many people, or which ε, give the error that is wanted."""
+"""The inverse of planning: how many people, or which ε, give a wanted standard error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -20,16 +20,11 @@ from sfumato.planning.expected_error import (
     exact_error,
     own,
     typical_of,
-    typical_of_records,
 )
 from sfumato.planning.priors import prior_of
-from sfumato.planning.records import is_whole
 from sfumato.planning.simulate import simulate
 from sfumato.study.axis import Axis
-
-if TYPE_CHECKING:
-    from sfumato.study.study import Study
-
+from sfumato.study.study import Study
 
 Question = str | Mapping[str, Any]
 PriorLike = str | ArrayLike | Mapping[str, ArrayLike]
@@ -37,7 +32,7 @@ PriorLike = str | ArrayLike | Mapping[str, ArrayLike]
 MOST_PEOPLE = 10**12
 LEAST_EPSILON, MOST_EPSILON = 1e-4, 64.0
 _DIGITS = 4
-_CLOSE = 1.01  # likelihood answers: people are found to a hundredth
+_CLOSE = 1.01  # likelihood answers: people are found to one percent
 
 
 def people_for(
@@ -53,10 +48,10 @@ def people_for(
     Args:
         study: The study.
         wanted: The standard error of the share, such as 0.01 for one percent.
-        question: What is asked; left out, random ranges of the axis where they are least sure.
+        question: What is asked; left out, random ranges of the block where their error is largest.
         prior: Where people are expected to be.
         method: "unbiased" is exact: the smallest number of people. "likelihood" goes by the error
-            that the answers would report, and is found to a hundredth.
+            that the answers would state, to within one percent.
 
     Raises:
         StudyError: If no number of people up to 10^12 is enough.
@@ -97,9 +92,9 @@ def epsilon_for(
             the factor by which all its ε must be multiplied is found instead.
         n: Number of people.
         wanted: The standard error of the share, such as 0.01 for one percent.
-        question: What is asked; left out, random ranges of the axis where they are least sure.
+        question: What is asked; left out, random ranges of the block where their error is largest.
         prior: Where people are expected to be.
-        method: The decoder; "likelihood" goes by the error that the answers would report.
+        method: The decoder; "likelihood" goes by the error that the answers would state.
 
     Raises:
         StudyError: If no ε up to 64 is enough.
@@ -133,7 +128,12 @@ def epsilon_for(
 
 
 def scaled(study: Study, factor: float) -> Study:
-    """The study with every ε multiplied, and channels chosen anew where the planner chose them."""
+    """The study with every ε multiplied, and channels chosen anew where the planner chose them.
+
+    Args:
+        study: The study.
+        factor: What each group's ε is multiplied by.
+    """
     by = Fraction(repr(factor))
     parts = [
         replace(
@@ -143,13 +143,11 @@ def scaled(study: Study, factor: float) -> Study:
         )
         for part, reason in zip(study.parts, study.reasons, strict=True)
     ]
-    return type(study)(study.name, parts, people=study.people)
+    return Study(study.name, parts, people=study.people)
 
 
 def _maker(make: Callable[[float], Study] | Study | Axis) -> Callable[[float], Study]:
     """A function from ε, or from the factor of all ε, to a study."""
-    from sfumato.study.study import Study
-
     if isinstance(make, Study):
         held = make
         return lambda factor: scaled(held, factor)
@@ -191,31 +189,26 @@ def _scaled_metric(metric: Metric, by: Fraction) -> Metric:
 def _share_error(
     study: Study, n: int, question: Question | None, prior: PriorLike, method: Method
 ) -> float:
-    """The standard error of the least sure of the questions, as a share."""
+    """The largest standard error of the questions, as a share."""
     held = prior_of(study, prior)
     checked_method(method, held)
     asked = _asked(study, question)
     if method == "unbiased":
-        return max(exact_error(study, one, held, n) for one in asked) / n
-    worst = 0.0
-    for one in asked:
-        axes = tuple(sorted(one.workloads))
-        lists = [[one.workloads[axis] for axis in axes]]
-        worst = max(worst, simulate(study, axes, lists, held, n, runs=0, seed=0)[0].stderr)
-    return worst / n
+        found = [exact_error(study, one, held, n) for one in asked]
+    else:
+        found = [simulate(study, [one.workloads], held, n, runs=0, seed=0)[0] for one in asked]
+    return max(error.stderr for error in found) / n
 
 
 def _asked(study: Study, question: Question | None) -> list[Planned]:
-    """The user's question, or what is typical of every axis."""
+    """The user's question, or what is typical of every block."""
     if question is not None:
         return own(study, [question])
-    if is_whole(study):
-        return [typical_of_records(study)]
-    return [typical_of(study, place) for place in range(len(study.axes))]
+    return [typical_of(study, block.axes) for block in study.blocks]
 
 
 def _search_people(study: Study, share: float, question: Question | None, prior: PriorLike) -> int:
-    """Double until it is enough, then close in from both sides."""
+    """Multiply by four until there are enough people, then bisect."""
 
     def enough(people: int) -> bool:
         return _share_error(study, people, question, prior, "likelihood") <= share
@@ -241,6 +234,6 @@ def _checked_share(wanted: float) -> float:
 
 
 def _round_up(epsilon: float) -> float:
-    """The next number with four digits."""
+    """Round up to four digits."""
     unit = 10.0 ** (math.floor(math.log10(epsilon)) - _DIGITS + 1)
     return float(f"{math.ceil(epsilon / unit) * unit:.{_DIGITS}g}")

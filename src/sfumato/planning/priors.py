@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.arrays import Floats
 from sfumato.errors import StudyError, TooLargeError, near
-
-if TYPE_CHECKING:
-    from sfumato.study.axis import Axis
-    from sfumato.study.study import Study
-
+from sfumato.study.axis import Axis
+from sfumato.study.study import Study
 
 MOST_CELLS = 1 << 24
 
@@ -36,6 +33,12 @@ class Prior:
     joint: Floats | None
     worst: bool
     text: str
+
+    def on(self, axes: Sequence[int]) -> Prior:
+        """The prior of a study of some of the axes alone, in increasing order."""
+        joint = None if self.joint is None or len(axes) == 1 else self.over(axes)
+        laws = tuple(self.laws[axis] for axis in axes)
+        return Prior(laws, joint, self.worst, self.text)
 
     def over(self, axes: Sequence[int]) -> Floats:
         """The distribution over some axes, in increasing order, with the others summed out."""

@@ -1,36 +1,31 @@
-"""The error of likelihood answers: simulated, and as they would report it themselves.
+"""The expected error of likelihood answers: simulated, and as the answers would state it.
 
-People are drawn from the prior, perturbed and decoded, again and again; what counts is how far the
-decoded answers are from those very people. The reported error is read off the tally to expect, the
-prior seen through the channels, decoded once. Thermometer reports have too many patterns for that:
-there the reported error is the mean over the simulated tallies.
+People are drawn from the prior, perturbed and decoded, several times; the error is the distance of
+the decoded answers from the same people. The stated error comes from decoding the expected tally
+once: the prior seen through the channels. Reports of many bits have too many patterns for that:
+there the stated error is the mean over the simulated tallies.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.channels.base import Channel
 from sfumato.errors import StudyError
 from sfumato.estimation.decoding.evidence import choose
 from sfumato.estimation.decoding.mixture import SymbolMixture
 from sfumato.estimation.decoding.posterior import Decoder, PlainDecoder, settle
 from sfumato.estimation.likelihood import LikelihoodEstimate
 from sfumato.planning.priors import Prior
-from sfumato.planning.records import is_whole, over_all_axes, record_variances
-from sfumato.planning.variances import row_variances
+from sfumato.planning.variances import combined, row_variances
+from sfumato.questions.lines import Total
 from sfumato.questions.typical import sample
 from sfumato.questions.workload import Workload
-
-if TYPE_CHECKING:
-    from sfumato.study.study import Study
-
+from sfumato.study.study import Study
 
 Progress = Callable[[float], None]
 
@@ -40,67 +35,58 @@ _MOST_ENTRIES = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
-class Simulated:
-    """A standard error in people, the reported one, and which of them the first is."""
+class Expected:
+    """An expected standard error in people.
+
+    Attributes:
+        stderr: The standard error.
+        reported: The one that likelihood answers would state; None for others.
+        how: "exact", "simulated", or "reported" where `stderr` is what answers would state.
+    """
 
     stderr: float
     reported: float | None
     how: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """Questions over some axes: for measuring errors, and fewer for the errors reported."""
-
-    measured: Floats
-    parts: list[Floats]
-    reported: Floats
-
-    @classmethod
-    def of(cls, workloads: Sequence[Workload], size: int, rng: np.random.Generator) -> _Rows:
-        """Lay out as many questions as there is room for."""
-        most = max(16, min(_MOST_ROWS, _MOST_ENTRIES // size))
-        wide = _together([sample(w, most, rng) for w in workloads], rng)
-        few = _together([sample(w, _MOST_REPORTED, rng) for w in workloads], rng)
-        return cls(_outer(wide), few, _outer(few))
-
-
 def simulate(
     study: Study,
-    axes: tuple[int, ...],
-    workloads: Sequence[Sequence[Workload]],
+    asked: Sequence[Mapping[int, Workload]],
     prior: Prior,
     n: int,
     *,
     runs: int,
     seed: int,
     progress: Progress | None = None,
-) -> list[Simulated]:
-    """The errors of questions about some axes, one workload an axis each.
+) -> list[Expected]:
+    """The expected errors of likelihood answers to questions about the same axes.
 
-    With runs=0 nothing is simulated and the errors are those that answers would report.
+    Args:
+        study: The study.
+        asked: Workloads by axis, all about the same axes.
+        prior: Where people are expected to be.
+        n: Number of people.
+        runs: Number of simulated tallies; with 0 the errors are those that answers would state.
+        seed: For the simulation.
+        progress: Called with the share done.
+
+    Raises:
+        StudyError: If there are too few runs.
     """
-    if not axes:
-        return [Simulated(0.0, 0.0, "exact") for _ in workloads]
-    if is_whole(study):
-        lists = [dict(zip(axes, one, strict=True)) for one in workloads]
-        workloads = [over_all_axes(study, one) for one in lists]
-        axes = tuple(range(len(study.axes)))
-    part = study if is_whole(study) else _part(study, axes)
+    if not asked[0]:
+        return [Expected(0.0, 0.0, "exact") for _ in asked]
+    part, axes = _part(study, asked[0])
     law = prior.over(axes)
-    channels = part.channels
-    bits = any(channel.layout.kind == "bits" for channel in channels)
+    bits = any(block.channel.layout.kind == "bits" for block in part.blocks)
     if runs < 0 or (bits and not runs):
         raise StudyError(
-            f"runs must be at least {int(bits)} to plan likelihood answers "
-            f"{'from thermometer reports' if bits else ''}, got runs={runs}"
+            f"runs must be at least {int(bits)} to plan likelihood answers"
+            f"{' from reports of many bits' if bits else ''}, got runs={runs}"
         )
     rng = np.random.Generator(np.random.PCG64(seed))
-    rows = [_Rows.of(lists, law.size, rng) for lists in workloads]
+    rows = [_Rows.of(part, axes, one, rng) for one in asked]
     plain = [
-        n * record_variances(channels[0], law, row.reported)
-        if is_whole(study)
-        else n * row_variances(channels, law, row.parts)
+        n * row_variances([block.channel for block in part.blocks], law, row.by_block)
         for row in rows
     ]
     squares, told = np.zeros(len(rows)), np.zeros(len(rows))
@@ -119,22 +105,68 @@ def simulate(
     if bits:
         told /= runs
     else:
-        told = _reported(_at_the_prior(part, channels, law, n), rows, plain)
+        told = _reported(_at_the_prior(part, law, n), rows, plain)
     if progress is not None:
         progress(1.0)
     errors = squares / runs if runs else told
     how = "simulated" if runs else "reported"
     pairs = zip(errors.tolist(), told.tolist(), strict=True)
-    return [Simulated(math.sqrt(e), math.sqrt(t), how) for e, t in pairs]
+    return [Expected(math.sqrt(e), math.sqrt(t), how) for e, t in pairs]
 
 
-def _part(study: Study, axes: tuple[int, ...]) -> Study:
-    """The study of some axes alone: decoding them takes nothing from the others."""
-    return type(study)(study.name, [study.parts[axis] for axis in axes])
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Questions as weights: many to measure errors with, and fewer for the errors stated.
+
+    Attributes:
+        measured: Many rows over the grid of all axes.
+        reported: Fewer rows over the same grid.
+        by_block: These fewer rows over the grid of each block.
+    """
+
+    measured: Floats
+    reported: Floats
+    by_block: list[Floats]
+
+    @classmethod
+    def of(
+        cls,
+        study: Study,
+        axes: Sequence[int],
+        asked: Mapping[int, Workload],
+        rng: np.random.Generator,
+    ) -> _Rows:
+        """Lay out as many questions as there is room for."""
+        workloads = [
+            asked.get(axis, Total(size)) for axis, size in zip(axes, study.shape, strict=True)
+        ]
+        most = max(16, min(_MOST_ROWS, _MOST_ENTRIES // math.prod(study.shape)))
+        wide = _paired([sample(w, most, rng) for w in workloads], rng)
+        few = _paired([sample(w, _MOST_REPORTED, rng) for w in workloads], rng)
+        by_block = [combined([few[axis] for axis in block.axes]) for block in study.blocks]
+        return cls(combined(wide), combined(few), by_block)
 
 
-def _at_the_prior(study: Study, channels: Sequence[Channel], law: Floats, n: int) -> Decoder:
-    """Decode the tally to expect."""
+def _paired(parts: list[Floats], rng: np.random.Generator) -> list[Floats]:
+    """As many rows on every axis: all are drawn from, so that combinations are random."""
+    if len(parts) == 1:
+        return parts
+    most = max(len(part) for part in parts)
+    return [part[rng.integers(len(part), size=most)] for part in parts]
+
+
+def _part(study: Study, asked: Mapping[int, Workload]) -> tuple[Study, tuple[int, ...]]:
+    """The study of the blocks asked about, and their axes: decoding them needs no others."""
+    places = [
+        place for place, block in enumerate(study.blocks) if not asked.keys().isdisjoint(block.axes)
+    ]
+    part = Study(study.name, [study.parts[place] for place in places])
+    return part, tuple(axis for place in places for axis in study.blocks[place].axes)
+
+
+def _at_the_prior(study: Study, law: Floats, n: int) -> Decoder:
+    """Decode the expected tally."""
+    channels = [block.channel for block in study.blocks]
     expected = n * law.reshape([block.size for block in study.blocks])
     for channel in channels:  # the first block is mixed and put last, until all are in order
         expected = channel.mix(np.moveaxis(expected, 0, -1))
@@ -146,26 +178,10 @@ def _at_the_prior(study: Study, channels: Sequence[Channel], law: Floats, n: int
 def _reported(
     decoder: Decoder | PlainDecoder, rows: Sequence[_Rows], plain: Sequence[Floats]
 ) -> Floats:
-    """The mean variance that answers would report."""
+    """The mean variance that answers would state."""
     found = []
     for row, unbiased in zip(rows, plain, strict=True):
         shape = (len(row.reported), *decoder.counts().shape)
         _, spread, wide = decoder.moments(row.reported.reshape(shape))
         found.append(float(np.mean(settle(spread, wide, unbiased))))
     return np.array(found)
-
-
-def _together(parts: list[Floats], rng: np.random.Generator) -> list[Floats]:
-    """As many rows on every axis: shorter lists are drawn from, so that pairs are random."""
-    if len(parts) == 1:
-        return parts
-    most = max(len(part) for part in parts)
-    return [part[rng.integers(len(part), size=most)] for part in parts]
-
-
-def _outer(parts: Sequence[Floats]) -> Floats:
-    """Rows over the grid of all axes, flat in C order."""
-    table = parts[0]
-    for part in parts[1:]:
-        table = (table[:, :, None] * part[:, None, :]).reshape(len(table), -1)
-    return table

@@ -3,7 +3,8 @@
 E[f² | x], w² and what stochastic rounding adds are quadratic forms B of the weights w, so their sum
 over all questions of a workload W depends on WᵀW alone: `Workload.squares` gives a few weighted
 rows with the same sum. For all ranges between K ends these are K + 1 rows instead of K(K − 1)/2.
-Questions about several axes are products, and so are their means.
+Blocks are perturbed independently, so the forms of a question about several blocks are products
+over blocks, and so are their means over all combinations of questions.
 """
 
 from __future__ import annotations
@@ -18,15 +19,19 @@ import numpy as np
 from sfumato.arrays import Floats
 from sfumato.channels.base import Channel
 from sfumato.planning.priors import Prior, refuse_large
-from sfumato.questions.typical import most_rows, thinned
-from sfumato.questions.workload import Workload
+from sfumato.questions.lines import Total
+from sfumato.questions.typical import most_rows, sample, thinned
+from sfumato.questions.workload import Given, Workload, row_products
+from sfumato.study.blocks import Block
 
 _ENTRIES_AT_ONCE = 1 << 21
+# Questions about several axes of one block: at most this many stand for all, within the entries.
+_MOST_COMBINED, _FEWEST_COMBINED, _COMBINED_ENTRIES = 512, 16, 1 << 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Terms:
-    """At every cell of one axis: E[f² | x], w², and what stochastic rounding may add."""
+    """At every cell of one block: E[f² | x], w², and what stochastic rounding may add."""
 
     moment: Floats
     square: Floats
@@ -34,17 +39,17 @@ class Terms:
 
     @classmethod
     def of(cls, channel: Channel, weights: Floats) -> Terms:
-        """Of given weights; several questions stand in leading axes."""
+        """The terms of given weights; several questions stand in leading axes."""
         return cls(
             channel.second_moment(weights), weights**2, channel.rounding_excess(weights, weights)
         )
 
     @classmethod
     def mean(cls, channel: Channel, workload: Workload) -> Terms:
-        """The mean over all questions of a workload about one axis.
+        """The mean over all questions of a workload about one block.
 
         Args:
-            channel: The axis' channel.
+            channel: The block's channel.
             workload: The questions; ranges are thinned where the channel has many features.
         """
         asked = thinned(workload, most_rows(max(workload.cells, channel.layout.features // 8)))
@@ -58,53 +63,119 @@ class Terms:
         return cls(*(total / asked.questions))
 
 
-def variance(prior: Prior, terms: Mapping[int, Terms]) -> float:
-    """Variance, per person, of the mean question: Σ_x p(x)·(Π_d E[f_d² | x_d] − Π_d w_d²(x_d)).
+def mean_variance(
+    blocks: Sequence[Block], workloads: Mapping[int, Workload], prior: Prior
+) -> float:
+    """Variance, per person, of unbiased answers: the mean over all questions of some workloads.
+
+    It is exact, but for questions about several axes of one block: of those at most 512, drawn at
+    random, stand for all.
+
+    Args:
+        blocks: The blocks of the study.
+        workloads: The questions by axis; each asks about all these axes at once.
+        prior: Where people are expected to be.
+    """
+    terms = {
+        block.axes: Terms.mean(block.channel, on_block(block, workloads))
+        for block in blocks
+        if not workloads.keys().isdisjoint(block.axes)
+    }
+    return variance(prior, terms)
+
+
+def on_block(block: Block, workloads: Mapping[int, Workload]) -> Workload:
+    """Questions about the axes of a block as one workload on the grid of its cells.
+
+    Args:
+        block: The block.
+        workloads: The questions by axis; where an axis has none, everybody counts.
+    """
+    if len(block.axes) == 1:
+        return workloads[block.axes[0]]
+    rng = np.random.Generator(np.random.PCG64(0))
+    size = max(block.size, block.channel.layout.features)
+    most = max(_FEWEST_COMBINED, min(_MOST_COMBINED, _COMBINED_ENTRIES // size))
+    rows = [
+        sample(workloads.get(axis, Total(cells)), most, rng)
+        for axis, cells in zip(block.axes, block.shape, strict=True)
+    ]
+    longest = max(len(part) for part in rows)  # the others are drawn from, to combine at random
+    return Given(
+        combined([p if len(p) == longest else p[rng.integers(len(p), size=longest)] for p in rows])
+    )
+
+
+def combined(parts: Sequence[Floats]) -> Floats:
+    """Weights on the grid of several axes, flat in C order: products of the axes' weights.
+
+    Args:
+        parts: For each axis, one row of weights per question.
+    """
+    table: Floats = np.ones((len(parts[0]), 1))
+    for part in parts:
+        table = row_products(table, part)
+    return table
+
+
+def variance(prior: Prior, terms: Mapping[tuple[int, ...], Terms]) -> float:
+    """Variance, per person, of the mean question: Σ_x p(x)·(Π_b E[f_b² | x_b] − Π_b w_b²(x_b)).
 
     For the worst population it is the largest bracket, since a mean never exceeds it.
 
     Args:
         prior: Where people are expected to be.
-        terms: For each axis that is asked about, the terms of its questions.
+        terms: For each block that is asked about, by its axes, the terms of its questions.
     """
-    axes = sorted(terms)
+    blocks = sorted(terms)
+    held = [terms[axes] for axes in blocks]
     if prior.worst:
-        return _largest([terms[axis] for axis in axes])
-    law = None if prior.joint is None else prior.over(axes)
+        return _largest(held)
+    if prior.joint is not None:
+        return _over(prior.over([axis for axes in blocks for axis in axes]), held)
+    laws = [prior.over(axes).ravel() for axes in blocks]
+    return float(
+        _bracket(
+            held,
+            lambda parts: math.prod(
+                float(law @ part) for law, part in zip(laws, parts, strict=True)
+            ),
+        )
+    )
+
+
+def row_variances(channels: Sequence[Channel], law: Floats, rows: Sequence[Floats]) -> Floats:
+    """Variances, per person, of many questions: row k on every block together is question k.
+
+    Args:
+        channels: One channel per block.
+        law: The share of people in each cell of the grid of all blocks.
+        rows: For each block, one row of weights per question.
+    """
+    questions = zip(*rows, strict=True)
+    return np.array(
+        [
+            _over(law, [Terms.of(channel, w) for channel, w in zip(channels, parts, strict=True)])
+            for parts in questions
+        ]
+    )
+
+
+def _over(law: Floats, terms: Sequence[Terms]) -> float:
+    """The mean bracket under any law over the cells of all blocks."""
+    whole = law.reshape([len(t.moment) for t in terms])
 
     def mean(parts: Sequence[Floats]) -> float:
-        if law is None:
-            return math.prod(
-                float(prior.laws[axis] @ part) for axis, part in zip(axes, parts, strict=True)
-            )
-        table = law
+        table = whole
         for part in reversed(parts):
             table = table @ part
         return float(table)
 
-    return float(_bracket([terms[axis] for axis in axes], mean))
-
-
-def row_variances(channels: Sequence[Channel], law: Floats, rows: Sequence[Floats]) -> Floats:
-    """Variances, per person, of many questions: row k of every axis together is question k.
-
-    Args:
-        channels: One channel per axis.
-        law: The share of people in each cell of the grid.
-        rows: For each axis, one row of weights per question.
-    """
-    found = []
-    for parts in zip(*rows, strict=True):
-        terms = {
-            axis: Terms.of(channel, w)
-            for axis, (channel, w) in enumerate(zip(channels, parts, strict=True))
-        }
-        found.append(variance(Prior((), law, False, ""), terms))
-    return np.array(found)
+    return float(_bracket(terms, mean))
 
 
 def _bracket(terms: Sequence[Terms], product: Callable[[Sequence[Floats]], Any]) -> Any:
-    """Second moment less squared mean, plus what rounding adds on each axis by itself."""
+    """Second moment less squared mean, plus what rounding adds on each block by itself."""
     total = product([t.moment for t in terms]) - product([t.square for t in terms])
     for place, one in enumerate(terms):
         if one.excess.any():
@@ -114,7 +185,7 @@ def _bracket(terms: Sequence[Terms], product: Callable[[Sequence[Floats]], Any])
 
 
 def _largest(terms: Sequence[Terms]) -> float:
-    """The largest bracket over all cells; cells alike but for the moment need only its largest."""
+    """The largest bracket over all cells of the grid of all blocks."""
     kept = [_topmost(t) for t in terms]
     refuse_large([len(t.moment) for t in kept])
 

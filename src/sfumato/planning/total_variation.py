@@ -1,9 +1,9 @@
-"""How far off a whole distribution will be, in total variation, before anybody is asked.
+"""The expected error of a whole distribution, in total variation, before anybody is asked.
 
-The prediction is exact but for one step: each cell's error has its exact variance, and is taken as
-normal, so that its mean absolute size is √(2/π) standard deviations; many people make it so. The
-bounds of Acharya et al. 2020 hold for every population; with blocks of one size and people spread
-evenly (20) is 4·√(3π/2) = 8.7 times the prediction.
+The prediction is exact except for one step: each cell's error has its exact variance and is assumed
+to be normal, so that its mean absolute value is √(2/π) standard deviations; with many people it is.
+The bounds of Acharya et al. 2020 hold for every population; with blocks of one size and people
+spread evenly, (20) is 4·√(3π/2) = 8.7 times the prediction.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,10 +25,7 @@ from sfumato.metrics.uniform import UniformMetric
 from sfumato.planning.expected_error import checked_people
 from sfumato.planning.priors import prior_of
 from sfumato.study.axis import Axis
-
-if TYPE_CHECKING:
-    from sfumato.study.study import Study
-
+from sfumato.study.study import Study
 
 PriorLike = str | ArrayLike | Mapping[str, ArrayLike]
 
@@ -37,15 +34,15 @@ MOST_PEOPLE = 10**15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistributionPlan:
-    """The error to expect of a whole distribution.
+    """The expected error of a whole distribution.
 
     Attributes:
         n: Number of people.
         tv: Expected total variation distance of unbiased shares from the truth.
         l2: Root of the expected squared Euclidean distance, exactly.
-        bound: What the paper proves `tv` to be at most, whatever the population; None where it
-            says nothing about the metric or the channel.
-        prior: Where people were assumed to be.
+        bound: The upper bound on `tv` that the paper proves for every population; None where it
+            does not cover the metric or the channel.
+        prior: The assumed population: "flat" or "given".
     """
 
     n: int
@@ -65,14 +62,14 @@ class DistributionPlan:
 def expected_tv(
     study: Study | Axis, n: int, *, prior: PriorLike = "flat", population: bool = True
 ) -> DistributionPlan:
-    """The error of all shares together that n people would give.
+    """The expected error of all shares together.
 
     Args:
         study: A study, or an axis by itself.
         n: Number of people.
         prior: Where people are expected to be.
-        population: Whether the truth is that of the population people are drawn from, as in the
-            paper, or that of the people themselves.
+        population: Whether the truth is that of the population from which people are drawn, as in
+            the paper, or that of the people themselves.
 
     Example:
         >>> import sfumato as sf
@@ -103,14 +100,14 @@ def people_for_tv(
     population: bool = True,
     proved: bool = False,
 ) -> int:
-    """How many people bring the distribution within a total variation distance, on average.
+    """How many people give a wanted total variation distance, on average.
 
     Args:
         study: A study, or an axis by itself.
         wanted: The distance, between 0 and 1.
         prior: Where people are expected to be.
-        population: Whether the truth is that of the population people are drawn from.
-        proved: Take the paper's bound, which holds for every population, and not the prediction.
+        population: Whether the truth is that of the population from which people are drawn.
+        proved: Use the paper's bound, which holds for every population, not the prediction.
 
     Raises:
         StudyError: If no number of people up to 10^15 is enough, or nothing is proved.
@@ -146,6 +143,10 @@ def people_for_tv(
 def tv_bound(metric: CellMetric, n: int) -> float | None:
     """The paper's bound on the expected total variation under Hadamard response, or None.
 
+    Args:
+        metric: E between cells.
+        n: Number of people.
+
     References:
         Acharya et al. 2020, (17) for sensitive cells and (20) for blocks, of which plain local
         privacy is one.
@@ -164,18 +165,17 @@ def tv_bound(metric: CellMetric, n: int) -> float | None:
 
 
 def _bound(study: Study, n: int) -> float | None:
-    """The bound, where the paper speaks of this study."""
-    channels = study.channels
-    if len(channels) != 1 or channels[0].id != "hadamard":
+    """The bound, where the paper covers this study."""
+    if len(study.blocks) != 1 or study.blocks[0].channel.id != "hadamard":
         return None
-    return tv_bound(channels[0].metric, n)
+    return tv_bound(study.blocks[0].channel.metric, n)
 
 
 def _variances(study: Study, law: Floats, population: bool) -> Floats:
-    """The variance a person of every cell's share."""
-    channels = study.channels
+    """The variance, per person, of every cell's share."""
     table = law.reshape([block.size for block in study.blocks])
-    for place, channel in enumerate(channels):
+    for place, block in enumerate(study.blocks):
+        channel = block.channel
         if channel.layout.kind != "symbols":
             raise StudyError(
                 f"the {channel.id} channel sends bits, and the error of all its cells together is "
@@ -189,10 +189,8 @@ def _variances(study: Study, law: Floats, population: bool) -> Floats:
 
 
 def _study(given: Any) -> Study:
-    """A study, of an axis alone if that is given."""
-    from sfumato.study.study import Study as Made
-
-    made = Made(given.name, [given]) if isinstance(given, Axis) else given
-    if not isinstance(made, Made):
+    """A study; of an axis alone if that is given."""
+    made = Study(given.name, [given]) if isinstance(given, Axis) else given
+    if not isinstance(made, Study):
         raise StudyError(f"study must be a Study or an axis, got {type(given).__name__}")
     return made
