@@ -13,6 +13,8 @@ from helpers_statistics import exact_variance
 from numpy.typing import ArrayLike, NDArray
 
 import sfumato as sf
+from sfumato.channels.base import Choice
+from sfumato.study.axis import Together
 from sfumato.study.choose import choose_channel
 
 ROOT = Path(__file__).parents[1]
@@ -109,7 +111,7 @@ def label(name: str, size: int, channel: Any) -> sf.Axis:
     return sf.categories(name, labels, protect=sf.Uniform(1.2), channel=channel)
 
 
-def plane(channel: Any = None) -> sf.Together:
+def plane(channel: Choice | None = None) -> Together:
     """Two axes under one guarantee."""
     axes = [sf.integers("a", 0, 3), sf.integers("b", 0, 2)]
     return sf.together(axes, protect=sf.Uniform(1.5), channel=channel)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 
-from helpers_planning import label
+from helpers_planning import STUDIES, label, line, people_of, plane
+from helpers_statistics import histogram
 
 import sfumato as sf
 
@@ -33,3 +34,21 @@ def test_comparison_lists_what_fits_and_marks_the_best() -> None:
     assert (exact.bits, exact.how) == (5, "exact")
     assert json.loads(json.dumps(found.to_dict()))["rows"][0]["axis"] == "a"
     assert "chosen, best" in str(found)
+
+
+def test_blocks_are_compared_one_by_one() -> None:
+    mixed = STUDIES["mixed"]()
+    law = histogram(mixed, people_of(mixed, 300, 2))
+    found = mixed.compare(500, prior=law, methods=["unbiased"])
+    alone = [
+        sf.Study("s", [plane()]).compare(500, prior=law.sum(axis=2), methods=["unbiased"]),
+        sf.Study("s", [line("c", 5, sf.Geometric())]).compare(
+            500, prior=law.sum(axis=(0, 1)), methods=["unbiased"]
+        ),
+    ]
+    assert found.rows == (*alone[0].rows, *alone[1].rows)
+    assert {row.axis for row in found} == {"a × b", "c"}
+    for one in alone:
+        assert [row.chosen for row in one].count(True) == 1
+    exact = next(row for row in found if row.axis == "c" and row.chosen)
+    assert exact.stderr == mixed.expected_error(500, prior=law)["c: a random range"].stderr

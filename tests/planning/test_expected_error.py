@@ -24,7 +24,9 @@ from helpers_statistics import LIMIT, collections, exact_variance, histogram, va
 import sfumato as sf
 from benchmarks import choice
 from sfumato.estimation.unbiased import UnbiasedEstimate
+from sfumato.planning.expected_error import own, typical_of
 from sfumato.planning.priors import Prior, prior_of
+from sfumato.planning.simulate import simulate
 from sfumato.planning.variances import Terms, variance
 from sfumato.questions.language import weights
 from sfumato.questions.lines import Ranges
@@ -109,6 +111,12 @@ def check_ranges(study: sf.Study, counts: Any) -> None:
         total.append(exact_variance([channel], [w], counts) + more)
     plan = study.expected_error(int(counts.sum()), prior=counts)
     assert plan["a: a random range"].stderr == pytest.approx(math.sqrt(np.mean(total)))
+
+
+def test_channels_are_named_once_per_block() -> None:
+    plan = STUDIES["mixed"]().expected_error(10, "a=1, c=2")
+    assert plan["a: one cell"].channel == plan["a × b: a random range of both"].channel == "comb"
+    assert plan["a=1, c=2"].channel == "comb, geometric"
 
 
 def test_joint_ranges_are_the_mean_over_pairs_of_ranges() -> None:
@@ -247,6 +255,38 @@ def test_likelihood_plan_covers_bits_and_two_axes() -> None:
     assert shares[-1] == 1.0
     with pytest.raises(sf.StudyError, match="runs must be at least 1"):
         study.expected_error(300, method="likelihood", runs=0)
+
+
+@pytest.mark.parametrize("name", ["mixed", "mixed bits"])
+def test_likelihood_answers_about_one_block_are_planned_as_if_it_were_alone(name: str) -> None:
+    study = STUDIES[name]()
+    prior = prior_of(study, histogram(study, people_of(study, 300, 2)))
+    for block, part in zip(study.blocks, study.parts, strict=True):
+        alone = sf.Study("s", [part])
+        found = [
+            simulate(made, [typical_of(made, axes).workloads], law, 200, runs=1, seed=3)[0]
+            for made, axes, law in (
+                (study, block.axes, prior),
+                (alone, range(len(block.axes)), prior.on(block.axes)),
+            )
+        ]
+        assert found[0].stderr == pytest.approx(found[1].stderr)
+        assert found[0].reported == pytest.approx(found[1].reported)
+
+
+def test_a_likelihood_plan_of_a_mixed_study_is_what_answers_report() -> None:
+    study = STUDIES["mixed"]()
+    law = histogram(study, people_of(study, 2_000, 2))
+    prior = prior_of(study, law)
+    (asked,) = own(study, "a=1..2, c=1..3")
+    (planned,) = simulate(study, [asked.workloads], prior, 2_000, runs=0, seed=0)
+    told = [
+        study.simulate_counts(law, seed=seed).estimate("likelihood").count(asked.text).stderr
+        for seed in range(4)
+    ]
+    assert planned.how == "reported"
+    # What is reported at the expected tally is about what is reported at those that come.
+    assert abs(math.log(planned.stderr / math.sqrt(np.mean(np.square(told))))) < math.log(1.5)
 
 
 # Bad input

@@ -6,16 +6,17 @@ import math
 from typing import Any
 
 import pytest
-from helpers_planning import STUDIES, label, line
+from helpers_planning import QUESTIONS, STUDIES, label, line
 
 import sfumato as sf
 from benchmarks import choice
 from sfumato.planning.inverse import scaled
 
 
-def test_people_needed_are_the_fewest_that_are_enough() -> None:
-    study = STUDIES["two"]()
-    question = "a=2..4, b=1..3"
+@pytest.mark.parametrize("name", ["two", "records", "mixed", "mixed bits"])
+def test_people_needed_are_the_fewest_that_are_enough(name: str) -> None:
+    study = STUDIES[name]()
+    question = QUESTIONS[name]
     for wanted in (0.2, 0.01, 0.0007):
         n = sf.people_for(study, wanted, question)
         assert study.expected_error(n, question)[question].share <= wanted
@@ -98,3 +99,25 @@ def test_search_for_epsilon_keeps_the_number_of_people() -> None:
     assert scaled(sf.Study("s", [axis], people=1_000), 2.0).people == 1_000
     assert scaled(sf.Study("s", [axis], people=1_000), 2.0).blocks[0].choice == sf.Geometric()
     assert scaled(sf.Study("s", [axis]), 2.0).blocks[0].choice == sf.Thermometer()
+
+
+def test_left_out_the_question_is_the_block_with_the_largest_error() -> None:
+    mixed = STUDIES["mixed"]()
+    parts = [sf.Study("s", [part]) for part in mixed.parts]
+    assert sf.people_for(mixed, 0.01) == max(sf.people_for(part, 0.01) for part in parts)
+    assert len({sf.people_for(part, 0.01) for part in parts}) == 2
+
+
+def test_a_factor_multiplies_the_epsilon_of_every_group() -> None:
+    mixed = STUDIES["mixed"]()
+    question = QUESTIONS["mixed"]
+    twice = scaled(mixed, 2.0)
+    assert [group.protect for group in twice.schema.groups] == [sf.Uniform(3), sf.Distance(1.6)]
+    factor = sf.epsilon_for(mixed, 2_000, 0.03, question)
+    share = [
+        scaled(mixed, f).expected_error(2_000, question)[question].share
+        for f in (factor, 0.999 * factor)
+    ]
+    assert share[0] is not None
+    assert share[1] is not None
+    assert share[0] <= 0.03 < share[1]
