@@ -17,7 +17,6 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 import sfumato as sf  # noqa: E402
-from reproduction import xiang  # noqa: E402
 from sfumato.bitcolumns import BitColumns  # noqa: E402
 from sfumato.channels.base import signs  # noqa: E402
 from sfumato.channels.odds import Findings  # noqa: E402
@@ -32,19 +31,14 @@ from sfumato.errors import (  # noqa: E402
 )
 from sfumato.metrics.cells import CellMetric, TableMetric  # noqa: E402
 from sfumato.metrics.distance import LineMetric  # noqa: E402
-from sfumato.metrics.edges import edges_of  # noqa: E402
 from sfumato.metrics.labelled import BlockMetric  # noqa: E402
 from sfumato.metrics.uniform import UniformMetric  # noqa: E402
-from sfumato.noise.allocate import check  # noqa: E402
 from sfumato.noise.search import search  # noqa: E402
 from sfumato.noise.strategies import (  # noqa: E402
-    fit,
-    squares_of,
     variances,
 )
 from sfumato.questions.lines import (  # noqa: E402
     Identity,
-    Ranges,
 )
 
 HALF = Fraction(1, 2)
@@ -243,38 +237,12 @@ def test_an_audit_by_structure_agrees_and_sees_a_single_word() -> None:
 # Strategies that are searched for
 
 
-def test_a_search_is_never_worse_than_what_it_starts_from() -> None:
-    metric, asked = xiang.searches(8)["points in the plane, cells"]
-    found = search(asked, metric, bits=True)
-    assert found.best.error <= min(found.fixed.values())
-    assert found.gain > 2  # places on a map have no order, and single cells cost much
-    assert check(found.best.lattice, metric, found.best.rates)
-    line = LineMetric.equal(HALF, 7)
-    prefixes = search(Ranges(7), line, bits=True)
-    assert prefixes.gain == pytest.approx(1, abs=1e-6)
-    assert prefixes.best.error == pytest.approx(prefixes.fixed["prefix"])
-
-
 def test_the_error_that_a_search_states_is_that_of_the_channel() -> None:
     metric = towns()
     found = search(Identity(7), metric, bits=True)
     channel = sf.MatrixResponse(workload="cells").bind(metric)
     variance = channel.second_moment(np.eye(7)) - np.eye(7)
     assert variance[:, 0].sum() == pytest.approx(found.best.error, rel=1e-9)
-
-
-def test_taking_turns_lowers_the_error_and_suits_the_flips() -> None:
-    """With rates this large the noise falls faster than 1/rate²: it pays to take that in."""
-    apart = 24 - 12 * np.eye(4, dtype=int)
-    apart[0] = apart[:, 0] = 12
-    np.fill_diagonal(apart, 0)
-    metric, rows, gram = TableMetric(apart, 1, 4), np.eye(4), np.eye(4)
-    made = fit(rows, gram, edges_of(metric), bits=True)
-    rates = sf.allocate(rows, metric).rates
-    speed = np.array([float(rate or 0) for rate in rates])
-    noise = variances(speed, np.ones(4), bits=True)
-    plain = float(squares_of(rows, noise, gram) @ noise)
-    assert made.error < 0.9 * plain
 
 
 # Files and refusals

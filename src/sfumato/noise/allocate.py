@@ -1,8 +1,8 @@
-"""Shares of a guarantee for several queries: the least noise that keeps every pair's distance.
+"""Noise allocation: the least Laplace noise on several queries that keeps a guarantee E.
 
 Minimise Σ w_k/u_k² subject to Σ_k u_k·|Q_ki − Q_kj| ≤ d_ij for all cells i, j, with u_k = 1/scale
-of the Laplace noise on query k. Choosing s in Xiang et al. 2020 §3.1 and c in Kamalaruban et al.
-2020 §4.2 are this one problem, which is convex.
+of the Laplace noise on query k. The choice of s in Xiang et al. 2020, §3.1, and of c in Kamalaruban
+et al. 2020, §4.2, are this one convex problem.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ _METHODS = ("exact", *_PUBLISHED)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Allocation:
-    """A rate for every query, for which every pair of cells holds exactly.
+    """The rate of the noise on each query; every pair of cells keeps its distance exactly.
 
     Attributes:
-        rates: 1/scale of the noise on each query; None where no noise is needed, since the query
+        rates: 1/scale of the noise on each query; None where no noise is needed, because the query
             is constant or differs only between cells at an infinite distance; 0 where the query
-            has no weight and is not to be asked.
-        scales: Scales of Laplace noise, 0 where none is needed, infinite where not to be asked.
-        units: The lattice step of every query: rates times units are rates per step.
+            has no weight and must not be asked.
+        scales: Scales of the Laplace noise: 0 where none is needed, infinite where the query must
+            not be asked.
+        units: The lattice step of each query: rates times units are rates per step.
         objective: Σ w_k·scale_k².
-        gap: How far, relatively, the objective can at most be above the least possible, proved
-            from multipliers without trust in the solver; None for a method that is no optimum.
-        constraints: How many pairs were handed to the solver.
-        pairs: How many pairs imply all others.
-        rounds: How often pairs were generated.
+        gap: An upper bound on how far the objective is above the optimum, relatively. It is proved
+            from multipliers, independently of the solver; None for a method that is not optimal.
+        constraints: Number of pairs given to the solver.
+        pairs: Number of pairs that imply all others.
+        rounds: Number of rounds in which pairs were generated.
         binding: Pairs of cells that spend all but a millionth of their distance, at most 1,000.
         method: How the rates were chosen.
     """
@@ -63,14 +64,14 @@ class Allocation:
 
     @property
     def step_rates(self) -> tuple[Fraction | None, ...]:
-        """Rates of noise in whole lattice steps, for `sampling.discrete_laplace`."""
+        """Rates of the noise per lattice step, as `randomness.laplace.discrete_laplace` takes."""
         return tuple(
             None if rate is None else rate * unit
             for rate, unit in zip(self.rates, self.units, strict=True)
         )
 
     def __str__(self) -> str:
-        """The gist in one line."""
+        """A summary in one line."""
         noisy = sum(rate is not None for rate in self.rates)
         near_ = "" if self.gap is None else f", within {self.gap:.1e} of the least possible"
         return (
@@ -89,26 +90,26 @@ def allocate(
     progress: Callable[[float], None] | None = None,
     cells: Sequence[str] | None = None,
 ) -> Allocation:
-    """Choose the noise of every query so that all together keep every pair's distance.
+    """Choose the noise on each query so that all answers together keep every pair's distance.
 
     Guarantee:
         With Laplace noise of scale 1/rate on every query, discrete on its lattice or continuous,
         the odds of any answers change by at most e^d(i, j) when one record moves from cell i to
-        cell j. It is checked in exact arithmetic for every pair before anything is returned.
+        cell j. This is checked in exact arithmetic for every pair before anything is returned.
 
     Args:
-        queries: A `Lattice`, a `Workload`, or a matrix with a row for every query.
+        queries: A `Lattice`, a `Workload`, or a matrix with one row per query.
         distances: `Edges`, a metric of cells, or a square array; zeros and infinities are allowed,
-            and what is not closed under shortest paths is closed first.
-        weights: How much the variance of every query counts, 1 unless given; 0 leaves it out.
+            and distances that are not closed under shortest paths are closed first.
+        weights: How much the variance of each query counts; 1 by default. 0 leaves it out.
         method: "exact" for the optimum; "equal", "shared" and "psa" for strategies 1, 2 and 3 of
-            Kamalaruban et al. 2020 (corrected where they divide 0 by 0), to compare.
-        tolerance: Relative gap to the least possible at which "exact" stops.
-        progress: Called with the share done.
-        cells: What to call the cells in an error.
+            Kamalaruban et al. 2020 (corrected where they divide 0 by 0), for comparison.
+        tolerance: Relative gap to the optimum at which "exact" stops.
+        progress: Called with the share of the work done.
+        cells: Names of the cells, for error messages.
 
     Raises:
-        StudyError: If a query tells apart two cells at distance 0, or shapes do not fit.
+        StudyError: If a query distinguishes two cells at distance 0, or shapes do not match.
 
     Example:
         >>> both = allocate([[1, 0, 0], [0, 1, 0]], [[0, 1, 1], [1, 0, 1], [1, 1, 0]])
@@ -161,15 +162,15 @@ def check(
     distances: Edges | CellMetric | ArrayLike,
     rates: Sequence[Fraction | None],
 ) -> Check:
-    """Whether noise at given rates keeps every pair's distance, decided in exact arithmetic.
+    """Check in exact arithmetic whether noise at given rates keeps every pair's distance.
 
     Xiang et al. 2020, Proposition 2, and Kamalaruban et al. 2020, Theorem 2: the guarantee holds
-    exactly when Σ_k u_k·|Q_ki − Q_kj| ≤ d_ij for every pair.
+    if and only if Σ_k u_k·|Q_ki − Q_kj| ≤ d_ij for every pair.
 
     Args:
-        queries: A `Lattice`, a `Workload`, or a matrix with a row for every query.
+        queries: A `Lattice`, a `Workload`, or a matrix with one row per query.
         distances: As in `allocate`.
-        rates: 1/scale of every query; None where it is answered without noise.
+        rates: 1/scale of each query; None where it is answered without noise.
 
     Example:
         >>> flat = [[0, 1, 1], [1, 0, 1], [1, 1, 0]]
@@ -194,7 +195,13 @@ def check(
 def read(
     queries: Any, distances: Edges | CellMetric | ArrayLike, cells: Sequence[str] | None
 ) -> Problem:
-    """Queries and distances in any of their forms as one problem."""
+    """Queries and distances in any of their forms as one problem.
+
+    Args:
+        queries: As in `allocate`.
+        distances: As in `allocate`.
+        cells: Names of the cells, for error messages.
+    """
     lattice = Lattice.of(queries)
     names = getattr(queries, "labels", None)
     return read_problem(lattice, read_edges(distances), names, cells)
@@ -208,7 +215,7 @@ def _scale(rate: Fraction | None) -> float:
 
 
 def _read_weights(weights: ArrayLike | None, queries: int) -> Floats:
-    """One nonnegative number a query."""
+    """One nonnegative number per query."""
     if weights is None:
         return np.ones(queries)
     counts = np.asarray(weights, dtype=np.float64)

@@ -1,7 +1,8 @@
-"""Rates as rationals for which every pair holds exactly, and the check that says so.
+"""Rational rates under which every pair keeps its distance, and the exact check of that.
 
-Doubles only sort out pairs that hold by more than any rounding could hide; every other pair is
-decided in integers.
+The solver returns doubles. They become rationals, simple ones where the optimum has them, and
+Σ_k v_k·|steps_ki − steps_kj| ≤ d_ij is then verified for every pair: in doubles where the margin is
+larger than all rounding errors, and in integers otherwise.
 """
 
 from __future__ import annotations
@@ -22,16 +23,23 @@ from sfumato.noise.solve import overspent
 
 _EPS = 2.0**-52
 _EXACT = 1 << 52  # integers below it, and their sums, are exact as doubles
-_WIDEST = 48  # bits of a sum of steps that 64-bit arithmetic has room for
-_UNDECIDED = 1 << 14  # pairs taken to integers at a time
+_WIDEST = 48  # bits of a sum of steps up to which 64-bit arithmetic is used
+_UNDECIDED = 1 << 14  # pairs that are decided in integers at a time
+
+RATE_BITS = 30  # of a rate that is not a simple fraction: few enough for exact samplers
+_LARGEST = 1 << 31, 1 << 62  # numerator and denominator of a simple rate
+_ALIKE = 1e-5  # relative: the error of a rate is of the order of the root of the solver's gap
+_SIMPLE = ((64, _ALIKE), (4096, 1e-10))  # largest denominator, and the relative distance allowed
+_MOST_RETREATS = 8
+_LOST = 4e-9  # relative: how much rounding to `RATE_BITS` may add to the total variance
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Whether every pair of cells keeps its distance, decided exactly; true where all do.
+    """Whether every pair of cells keeps its distance, decided exactly.
 
     Attributes:
-        holds: Whether all pairs keep it.
+        holds: Whether all pairs do; also the truth value of the object.
         pair: The first pair found that does not.
     """
 
@@ -67,19 +75,23 @@ def verify(problem: Problem, rates: Sequence[Fraction | None]) -> Check:
 
 
 class RationalSums:
-    """Σ_k v_k·n_k over whole numbers n_k: as doubles with a bound on the error, or exactly."""
+    """Σ_k v_k·n_k over whole numbers n_k: in doubles with an error bound, or exactly.
+
+    Args:
+        rates: The rationals v_k.
+    """
 
     def __init__(self, rates: Sequence[Fraction]) -> None:
-        """Bring the rates over one denominator."""
+        """Put the rates over a common denominator."""
         self.denominator = math.lcm(*(rate.denominator for rate in rates))
         self.numerators = [int(rate * self.denominator) for rate in rates]
         self.floats = np.array([float(rate) for rate in rates])
-        self.error = (len(rates) + 8) * _EPS  # relative, of a sum of terms of one sign
+        self.error = (len(rates) + 8) * _EPS  # relative error of a sum of terms of one sign
 
     def exactly(self, apart: Any) -> list[int]:
-        """Sums over rows of whole numbers, times the denominator.
+        """The sum for each row of whole numbers, times the denominator.
 
-        Numerators are cut into digits so small that sums over them fit 64 bits.
+        The numerators are split into digits small enough for each partial sum to fit 64 bits.
         """
         widest = int(np.asarray(apart.sum(axis=1)).max(initial=0)).bit_length()
         if widest > _WIDEST:
@@ -96,7 +108,7 @@ class RationalSums:
         return totals
 
     def as_doubles(self, spread: Floats) -> Floats | None:
-        """The numerators as doubles, if all sums over steps so far apart are exact in them."""
+        """The numerators as doubles, if all sums over differences up to `spread` are exact."""
         total = sum(n * int(most) for n, most in zip(self.numerators, spread, strict=True))
         return np.array(self.numerators, dtype=np.float64) if 4 * total < _EXACT else None
 
@@ -117,12 +129,12 @@ def _listed(problem: Problem, sums: RationalSums) -> Check:
 
 
 def _grouped(problem: Problem, sums: RationalSums) -> Check:
-    """Check the pairs of groups, block by block."""
+    """Check the pairs within groups, block by block."""
     whole = sums.as_doubles(problem.spread(np.arange(problem.edges.size)))
     weighted = Weighted.of(problem, sums.floats if whole is None else whole)
     for group in problem.edges.groups:
         for part, cells, spent in weighted.tiles(group):
-            if whole is not None:  # integers without any rounding, so that this decides
+            if whole is not None:  # integers without rounding: this decides
                 a, b = np.nonzero(spent > min(_EXACT, math.floor(group.length * sums.denominator)))
             else:
                 sizes = weighted.sums[part][:, None] + weighted.sums[cells]
@@ -145,7 +157,7 @@ def _beyond(sums: RationalSums, apart: Any, lengths: Sequence[Fraction]) -> int 
 
 
 def _constant(problem: Problem) -> Check:
-    """Whether no pair at a finite distance is told apart at all."""
+    """Check that the queries distinguish no two cells at a finite distance."""
     for i, j, _, apart in problem.listed():
         rows = apart.nonzero()[0]
         if len(rows):
@@ -160,16 +172,14 @@ def _constant(problem: Problem) -> Check:
     return HOLDS
 
 
-RATE_BITS = 30  # of a rate that is no simple fraction: small enough for exact samplers
-_LARGEST = 1 << 31, 1 << 62  # numerator and denominator of a simple one
-_ALIKE = 1e-5  # relative; rates are as sure as the root of the gap that the solver proves
-_SIMPLE = ((64, _ALIKE), (4096, 1e-10))  # largest denominator, and how near it must be
-_MOST_RETREATS = 8
-_LOST = 4e-9  # of the total variance: what rounding down to `RATE_BITS` may cost
-
-
 def exact_caps(problem: Problem, first: Indices, second: Indices) -> list[Fraction]:
-    """The most each query could have alone, from the pair that binds it, as a rational."""
+    """The largest rate each query could have alone, as a rational.
+
+    Args:
+        problem: Queries and distances.
+        first: The first cell of the pair that limits each query.
+        second: The second cell.
+    """
     lengths = Lookup(problem.edges).exact(first, second)
     steps = problem.steps
     found = []
@@ -181,9 +191,15 @@ def exact_caps(problem: Problem, first: Indices, second: Indices) -> list[Fracti
 
 
 def even_out(problem: Problem, rates: Floats, caps: Floats, weights: Floats) -> Floats:
-    """Rates with those that differ by no more than the solver's error made equal.
+    """Make rates equal that differ by no more than the solver's error, to restore symmetry.
 
-    What is gained by symmetry is kept only if the total variance does not rise by more than 1e-9.
+    The result is used only if the total variance rises by at most 1e-9, relatively.
+
+    Args:
+        problem: Queries and distances.
+        rates: Rates per step from the solver.
+        caps: The largest rate each query could have alone.
+        weights: How much the variance of each query counts.
     """
     shares = rates / caps
     order = np.argsort(shares)
@@ -201,17 +217,20 @@ def even_out(problem: Problem, rates: Floats, caps: Floats, weights: Floats) -> 
 def certify(
     problem: Problem, rates: Floats, caps: Sequence[Fraction], weights: Floats | None = None
 ) -> tuple[Fraction, ...]:
-    """Rationals as good as given rates per step, but for rounding, for which every pair holds.
+    """Rational rates per step close to given ones, under which every pair keeps its distance.
 
-    Rates close to a simple multiple of what the query could have alone are tried as that; where
-    pairs then overspend or the total variance rises, and for all others, `RATE_BITS` bits are kept
-    and rounded down.
+    A rate close to a simple multiple of its cap is replaced by that multiple. Where pairs then
+    overspend or the total variance rises, and for all other rates, the rate is rounded down to
+    `RATE_BITS` bits.
 
     Args:
         problem: Queries that all need noise.
-        rates: Rates that hold up to rounding.
-        caps: The most each could have alone.
-        weights: How much the variance of every query counts, in steps; left out, all alike.
+        rates: Rates per step that hold up to rounding.
+        caps: The largest rate each query could have alone.
+        weights: How much the variance of each query counts, in steps; all the same by default.
+
+    Raises:
+        ArithmeticError: If the given rates are far from keeping the distances.
     """
     counts = np.ones(len(rates)) if weights is None else weights
     most = (1 + _LOST) * float((counts / rates**2).sum())
@@ -237,7 +256,11 @@ def certify(
 
 
 def round_down(rate: float, bits: int = RATE_BITS) -> Fraction:
-    """The largest rational of so many binary digits that is not above a double.
+    """The largest rational with a given number of binary digits that is not above a double.
+
+    Args:
+        rate: The double.
+        bits: Number of digits.
 
     Example:
         >>> round_down(0.3, 4)
@@ -248,7 +271,7 @@ def round_down(rate: float, bits: int = RATE_BITS) -> Fraction:
 
 
 def _simple(rate: float, cap: Fraction) -> Fraction | None:
-    """A simple multiple of the cap close to a rate, small enough for samplers."""
+    """A simple multiple of the cap close to a rate, with few enough digits for samplers."""
     share = rate / float(cap)
     for most, near in _SIMPLE:
         parts = Fraction(share).limit_denominator(most)
@@ -262,7 +285,7 @@ def _simple(rate: float, cap: Fraction) -> Fraction | None:
 def _retreat(
     problem: Problem, simple: list[Fraction | None], values: Floats, rates: Floats
 ) -> list[Fraction | None]:
-    """Give up simple rates above the given ones that take part in a pair that overspends."""
+    """Drop simple rates above the given ones that contribute to a pair that overspends."""
     _, i, j = overspent(problem, values * (1 + 1e-12), per_cell=problem.edges.size)
     apart = problem.differences(i, j)
     parts = np.asarray(apart.sum(axis=0)).reshape(-1) > 0

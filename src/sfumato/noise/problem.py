@@ -1,4 +1,4 @@
-"""Queries on a lattice, the pairs of cells that bind them, and passes over all those pairs."""
+"""The allocation problem: queries on a lattice, and the pairs of cells that constrain them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Problem:
     """Minimise Σ w_k/u_k² subject to Σ_k u_k·|Q_ki − Q_kj| ≤ d_ij for every pair.
 
     Args:
-        steps: Whole numbers below 2^52, held as doubles, in full or as a `csr_array`, of shape
+        steps: Whole numbers below 2^52, stored as doubles, dense or as a `csr_array`, of shape
             (cells, queries): Q_ki is steps[i, k] times unit k.
-        units: The step of every query.
-        edges: The pairs that imply all.
-        names: What to call a query in an error.
-        cells: What to call a cell.
+        units: The lattice step of each query.
+        edges: Pairs of cells whose constraints imply all others.
+        names: Names of the queries, for error messages.
+        cells: Names of the cells, for error messages.
     """
 
     steps: Any
@@ -51,13 +51,13 @@ class Problem:
 
     @property
     def width(self) -> int:
-        """How many queries differ on a pair, at most or on average."""
+        """The number of queries that differ on a pair: at most, or on average if sparse."""
         if not is_sparse(self.steps):
             return self.queries
         return 1 + 2 * int(self.steps.nnz) // int(self.steps.shape[0])
 
     def only(self, chosen: Indices) -> Problem:
-        """The same with some of the queries."""
+        """The same problem with some of the queries."""
         if len(chosen) == self.queries:
             return self
         names = None if self.names is None else [self.names[k] for k in chosen]
@@ -65,30 +65,35 @@ class Problem:
         return Problem(self.steps[:, chosen], units, self.edges, names, self.cells)
 
     def query(self, k: int) -> str:
-        """A query in words."""
+        """The name of a query, for error messages."""
         return f"query {k}" if self.names is None else f"query {self.names[k]!r}"
 
     def cell(self, i: int) -> str:
-        """A cell in words."""
+        """The name of a cell, for error messages."""
         return f"cell {i}" if self.cells is None else repr(self.cells[i])
 
     def differences(self, first: Indices, second: Indices) -> Any:
-        """|steps of one cell − steps of the other|, shape (pairs, queries), exactly."""
+        """|steps of one cell − steps of the other|, exact, of shape (pairs, queries).
+
+        Args:
+            first: The first cell of each pair.
+            second: The second cell of each pair.
+        """
         return abs(self.steps[first] - self.steps[second])
 
     def listed(self) -> Iterator[tuple[Indices, Indices, NDArray[Any], Any]]:
-        """The listed pairs with their lengths and differences, so many at a time."""
+        """The listed pairs with their lengths and differences, in blocks of limited size."""
         for first, second, lengths in self.edges.chunks(max(64, _ENTRIES // self.width)):
             yield first, second, lengths, self.differences(first, second)
 
     def spread(self, cells: Indices) -> Floats:
-        """The largest difference of every query between any two of some cells."""
+        """The largest difference of each query between any two of some cells."""
         some = self.steps[cells]
         return as_row(some.max(axis=0)) - as_row(some.min(axis=0))
 
 
 def as_row(values: Any) -> Floats:
-    """A row that may be sparse, in full."""
+    """A dense row from one that may be sparse."""
     full = values.toarray() if is_sparse(values) else values
     found: Floats = np.asarray(full, dtype=np.float64).reshape(-1)
     return found
@@ -98,12 +103,12 @@ def as_row(values: Any) -> Floats:
 class Weighted:
     """Steps times rates, for Σ_k v_k·|steps_ki − steps_kj| between any two cells.
 
-    Where every step is 0 or 1, |a − b| = a + b − 2ab and a product of matrices does it.
+    Where every step is 0 or 1, |a − b| = a + b − 2ab, so the sums are one matrix product.
 
     Args:
-        values: Steps times rates, shape (cells, queries), centred unless `plain`.
-        plain: The steps, where all are 0 or 1.
-        sums: Bounds of the absolute values of every row, summed.
+        values: Steps times rates, of shape (cells, queries); centred if `plain` is None.
+        plain: The steps, if all are 0 or 1.
+        sums: For each row, the sum of the absolute values.
     """
 
     values: Any
@@ -112,7 +117,12 @@ class Weighted:
 
     @classmethod
     def of(cls, problem: Problem, rates: Floats) -> Weighted:
-        """Weigh the steps."""
+        """Multiply the steps of a problem by rates.
+
+        Args:
+            problem: The problem.
+            rates: The rate per step of each query.
+        """
         steps = problem.steps
         if steps.min() >= 0 and steps.max() <= 1:
             if is_sparse(steps):
@@ -132,7 +142,7 @@ class Weighted:
         return cls(centred * rates, None, np.abs(centred) @ rates)
 
     def tiles(self, group: Group) -> Iterator[tuple[Indices, Indices, Floats]]:
-        """The sums between cells of a group, block by block, every pair at least once."""
+        """The sums between the cells of a group, block by block; each pair at least once."""
         for cells in group.members():
             values = self.values[cells]
             plain = None if self.plain is None else self.plain[cells]
@@ -152,11 +162,22 @@ class Weighted:
 def read_problem(
     lattice: Any, edges: Edges, names: Sequence[str] | None, cells: Sequence[str] | None
 ) -> Problem:
-    """A lattice of queries with distances of its cells."""
+    """The problem of a lattice of queries with the distances between its cells.
+
+    Args:
+        lattice: The queries.
+        edges: The distances.
+        names: Names of the queries, for error messages.
+        cells: Names of the cells, for error messages.
+
+    Raises:
+        StudyError: If they are about different numbers of cells.
+        TooLargeError: If a query has more than 2^52 steps.
+    """
     steps = lattice.steps
     if steps.shape[1] != edges.size:
         raise StudyError(
-            f"queries and distances must speak of the same cells, got {steps.shape[1]} and "
+            f"queries and distances must be about the same cells, got {steps.shape[1]} and "
             f"{edges.size} of them"
         )
     if max(abs(int(steps.max())), abs(int(steps.min()))) > _FARTHEST:
@@ -175,19 +196,20 @@ def read_problem(
 
 
 def caps(problem: Problem) -> tuple[Floats, Indices, Indices]:
-    """The largest rate per step each query could have alone, and the pair that holds it there.
+    """The largest rate per step that each query could have alone, and the pair that limits it.
 
-    Infinite where no pair at a finite distance tells its cells apart.
+    For one query it is the minimum over pairs of d_ij/|Q_i − Q_j| (Kamalaruban et al. 2020, §4.1).
+    It is infinite where the query does not distinguish any two cells at a finite distance.
 
     Raises:
-        StudyError: If a query tells apart two cells at distance 0.
+        StudyError: If a query distinguishes two cells at distance 0.
     """
     most = np.zeros(problem.queries)  # the largest difference over distance
     first = np.zeros(problem.queries, dtype=np.intp)
     second = first.copy()
 
     def raise_to(top: Floats, i: Indices, j: Indices) -> None:
-        """Take what is larger."""
+        """Update the maxima."""
         better = top > most
         most[better], first[better], second[better] = top[better], i[better], j[better]
 
@@ -195,7 +217,7 @@ def caps(problem: Problem) -> tuple[Floats, Indices, Indices]:
         zero = np.flatnonzero(lengths == 0)
         if len(zero):
             _refuse_zeros(problem, i[zero], j[zero], apart[zero])
-        # What is at distance 0 does not differ, so any length will do.
+        # Cells at distance 0 do not differ on any query, so any positive length will do.
         d = np.where(lengths == 0, 1.0, as_floats(lengths, problem.edges.unit))
         if is_sparse(apart):
             ratio = sparse.csc_array(sparse.diags_array(1 / d) @ apart)
@@ -220,7 +242,7 @@ def caps(problem: Problem) -> tuple[Floats, Indices, Indices]:
 
 
 def _refuse_zeros(problem: Problem, first: Indices, second: Indices, apart: Any) -> None:
-    """Refuse a query that tells apart what must look the same."""
+    """Refuse a query that distinguishes cells at distance 0."""
     rows, columns = apart.nonzero()
     if len(rows):
         i, j, k = int(first[rows[0]]), int(second[rows[0]]), int(columns[0])

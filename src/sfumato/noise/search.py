@@ -1,4 +1,9 @@
-"""The best rows among many for some questions under a metric."""
+"""The search for a strategy: the best rows among many for some questions under a metric.
+
+Alternating between rates and reading (`strategies.turns`) drives the weight of useless rows to 0,
+so that it selects among many rows. The problem is not convex: it is started from several places,
+and the result is never worse than the best fixed strategy.
+"""
 
 from __future__ import annotations
 
@@ -33,18 +38,18 @@ Progress = Callable[[float], None]
 CANDIDATES = (*FIXED, "balls")
 MOST_CANDIDATES = 1024
 
-_MOST_LISTED = 1 << 14  # pairs that are handed to the solver at once
-_STARTS = 4  # places from which rows are chosen, the first with all alike
-_SEED = 6  # of the others
+_MOST_LISTED = 1 << 14  # pairs up to which all are given to the solver at once
+_STARTS = 4  # starting points of the selection; the first has the same noise on all rows
+_SEED = 6  # of the other starting points
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Searched:
-    """The best strategy found, beside the fixed ones.
+    """The best strategy found, and the errors of the fixed ones.
 
     Attributes:
         best: Rows and rates.
-        fixed: The error of every fixed strategy that can answer.
+        fixed: The error of each fixed strategy that can answer the questions.
     """
 
     best: Fitted
@@ -52,7 +57,7 @@ class Searched:
 
     @property
     def gain(self) -> float:
-        """By which factor the error is below that of the best fixed strategy, if any can answer."""
+        """The error of the best fixed strategy that can answer, divided by the error found."""
         least = min(self.fixed.values(), default=math.inf)
         return least / self.best.error if self.best.error else 1.0
 
@@ -65,14 +70,15 @@ def search(
     bits: bool = False,
     progress: Progress | None = None,
 ) -> Searched:
-    """The best strategy found for some questions under a metric, beside the fixed ones.
+    """Search for a strategy for some questions under a metric, and compare it with the fixed ones.
 
     Args:
         questions: What will be asked: a workload, or a matrix of weights.
         distances: E.
-        candidates: Where rows are taken from: names of fixed strategies, "balls", and matrices.
-        bits: Whether rows must be 0 or 1 and are flipped, or have discrete Laplace noise.
-        progress: Called with the share done.
+        candidates: The sources of rows: names of fixed strategies, "balls", and matrices.
+        bits: Whether rows are bits that are flipped, rather than numbers with discrete Laplace
+            noise.
+        progress: Called with the share of the work done.
 
     Example:
         >>> from fractions import Fraction
@@ -96,7 +102,15 @@ def search_gram(
     bits: bool = False,
     progress: Progress | None = None,
 ) -> Searched:
-    """The same from the Gram matrix of the questions."""
+    """The same from the Gram matrix of the questions.
+
+    Args:
+        gram: WᵀW.
+        edges: E, as pairs that imply all.
+        candidates: As in `search`.
+        bits: As in `search`.
+        progress: As in `search`.
+    """
     if edges.pairs <= _MOST_LISTED:
         edges = edges.listed()
     parts = _parts(edges, candidates, bits)
@@ -110,7 +124,7 @@ def search_gram(
         try:
             found.append(fit(rows, gram, edges, bits=bits))
         except StudyError:
-            continue  # this one alone cannot answer: its rows may still be of use
+            continue  # it cannot answer alone, but its rows may still be useful
         fixed[name] = found[-1].error
     draw = np.random.Generator(np.random.PCG64(_SEED))
     even = squares_of(every, np.ones(len(every)), gram)
@@ -128,7 +142,7 @@ def search_gram(
 
 
 def _parts(edges: Edges, candidates: Sequence[str | ArrayLike], bits: bool) -> dict[str, Floats]:
-    """Rows to choose from, by where they come from."""
+    """The candidate rows, by source."""
     parts: dict[str, Floats] = {}
     for place, candidate in enumerate(candidates):
         if not isinstance(candidate, str):
@@ -142,12 +156,12 @@ def _parts(edges: Edges, candidates: Sequence[str | ArrayLike], bits: bool) -> d
 
 
 def _chosen(rows: Lattice, start: Floats, task: Task) -> Fitted | None:
-    """The rows that are left when those of little use fall out."""
+    """The rows that are left after those of little use have been dropped."""
     return turns(rows, start, replace(task, drop=True))
 
 
 def _widened(best: Fitted, every: Lattice, task: Task) -> Fitted:
-    """Begin once more with the best rows so far and all others, these with little weight."""
+    """Start again from the best rows so far, with a little weight on all others."""
     squares = dict(zip(map(bytes, canonical(best.rows)), best.squares.tolist(), strict=True))
     little = float(np.median(best.squares)) / 4
     start = [squares.get(key, little) for key in map(bytes, canonical(as_dense(every.matrix())))]
@@ -160,14 +174,14 @@ def _gram(questions: ArrayLike) -> Floats:
     matrix = np.asarray(questions, dtype=np.float64)
     if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
         raise StudyError(
-            "questions must be a workload or a matrix of finite weights, one row a question and "
-            f"one column a cell, got shape {matrix.shape}"
+            "questions must be a workload or a matrix of finite weights, one row per question and "
+            f"one column per cell, got shape {matrix.shape}"
         )
     result: Floats = np.matmul(matrix.T, matrix)
     return result
 
 
 def _tell(progress: Progress | None, share: float) -> None:
-    """Tell how far it is."""
+    """Report progress."""
     if progress is not None:
         progress(share)

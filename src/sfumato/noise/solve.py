@@ -1,7 +1,8 @@
-"""The least total variance over all pairs: constraints are generated until none is violated.
+"""The least total variance under all pairs, by constraint generation; and published strategies.
 
-The problem is scaled so that every query alone could have the rate 1: v_k = cap_k·x_k, and
-minimise Σ a_k/x_k² subject to G·x ≤ 1.
+The problem is scaled so that each query alone could have the rate 1: v_k = cap_k·x_k, and minimise
+Σ a_k/x_k² subject to G·x ≤ 1. Pairs are added to G until none is violated. The three strategies of
+Kamalaruban et al. 2020, §4.2, are there for comparison.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from sfumato.noise.problem import Problem, Weighted, as_row
 from sfumato.questions.workload import is_sparse
 
 _MOST_ROUNDS = 200
-_LISTED = 1 << 21  # entries of a constraint matrix that is handed over whole
+_LISTED = 1 << 21  # entries of a constraint matrix up to which all pairs are given at once
 _PER_CELL = 4  # pairs of one cell that are added in one round
-_JITTER = 1e-9  # breaks ties, of which regular problems have many, in no particular direction
-_INNER = 0.25  # share of the tolerance that each round may leave
+_JITTER = 1e-9  # breaks ties at random, of which regular problems have many
+_INNER = 0.25  # share of the tolerance to which each round is solved
 
 Progress = Callable[[float], None]
 
@@ -51,12 +52,12 @@ def solve(
     """Minimise Σ w_k/v_k² over rates per step v, to a relative gap that is proved.
 
     Args:
-        problem: Queries that all differ on some pair.
-        caps: The most each could have alone.
-        pairs: The pair that binds each alone.
-        weights: Positive, one a query, for rates per step.
+        problem: Queries each of which differs on some pair.
+        caps: The largest rate each could have alone.
+        pairs: The pair that limits each alone.
+        weights: Positive, one per query, for rates per step.
         tolerance: Relative gap at which to stop.
-        progress: Called with the share done.
+        progress: Called with the share of the work done.
     """
     if len(caps) == 1:  # alone, a query has its cap: Kamalaruban et al. 2020, §4.1
         return Solved(caps, float((weights / caps**2).sum()), 1, 0)
@@ -86,17 +87,27 @@ def solve(
 
 
 class Constraints:
-    """Rows of G that were generated so far, each pair once."""
+    """The rows of G generated so far, one per pair.
+
+    Args:
+        problem: Queries and distances.
+        caps: The largest rate each query could have alone.
+    """
 
     def __init__(self, problem: Problem, caps: Floats) -> None:
-        """Start with none."""
+        """Start without constraints."""
         self.problem, self.caps = problem, caps
         self._known = np.zeros(0, dtype=np.intp)
         self._parts: list[Any] = []
         self._lengths = Lookup(problem.edges)
 
     def add(self, first: Indices, second: Indices) -> bool:
-        """Add pairs; whether any was new."""
+        """Add pairs, and say whether any was new.
+
+        Args:
+            first: The first cell of each pair.
+            second: The second cell of each pair.
+        """
         size = self.problem.edges.size
         keys = np.minimum(first, second) * size + np.maximum(first, second)
         new = np.setdiff1d(keys, self._known)
@@ -122,21 +133,26 @@ class Constraints:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of constraints."""
         return sum(part.shape[0] for part in self._parts)
 
 
 def overspent(
     problem: Problem, rates: Floats, per_cell: int = _PER_CELL
 ) -> tuple[float, Indices, Indices]:
-    """The largest share of its distance that any pair spends, and pairs that overspend most.
+    """The largest share of its distance that any pair spends, and the pairs that overspend most.
 
-    Of every cell only the worst pairs are named, since near ones say nearly the same.
+    Of each cell only the worst pairs are returned, because nearby pairs give similar constraints.
+
+    Args:
+        problem: Queries and distances.
+        rates: The rate per step of each query.
+        per_cell: Largest number of pairs per cell.
     """
     worst = 0.0
     none = np.zeros(0, dtype=np.intp)
     kept: list[tuple[Floats, Indices, Indices]] = [(np.zeros(0), none, none)]
-    rng = np.random.default_rng(0)  # for breaking ties alone
+    rng = np.random.default_rng(0)  # only to break ties
     for i, j, lengths, apart in problem.listed():
         d = np.where(lengths == 0, np.inf, as_floats(lengths, problem.edges.unit))
         share = (apart @ rates) / d
@@ -161,7 +177,14 @@ def overspent(
 def binding_pairs(
     problem: Problem, rates: Floats, share: float = 1e-6, most: int = 1000
 ) -> tuple[tuple[int, int], ...]:
-    """Pairs that spend all but a small share of their distance, some of every cell's."""
+    """Pairs that spend all but a small share of their distance.
+
+    Args:
+        problem: Queries and distances.
+        rates: The rate per step of each query.
+        share: The share that may be left.
+        most: Largest number of pairs returned.
+    """
     _, i, j = overspent(problem, rates / (1 - share))
     pairs = sorted({(min(a, b), max(a, b)) for a, b in zip(i.tolist(), j.tolist(), strict=True)})
     return tuple(pairs[:most])
@@ -170,7 +193,7 @@ def binding_pairs(
 def _worst_of_rows(
     share: Floats, rows: Indices, columns: Indices, per_row: int
 ) -> tuple[Floats, Indices, Indices]:
-    """The pairs of every row of a table that overspend most."""
+    """The pairs of each row of a table that overspend most."""
     keep = min(per_row, share.shape[1])
     b = np.argpartition(share, -keep, axis=1)[:, -keep:].reshape(-1)
     a = np.repeat(np.arange(len(rows)), keep)
@@ -192,7 +215,7 @@ def _worst_of_cells(
 
 
 def _rank(values: Indices) -> Indices:
-    """How often each value has come before."""
+    """How often each value has occurred before its place."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(values) else order
@@ -206,22 +229,48 @@ _EXHAUSTED = 1e-12  # share of a pair's distance below which nothing is left of 
 
 
 def equal(problem: Problem, caps: Floats, units: Floats) -> tuple[Floats, int]:
-    """Strategy 1: every query gets 1/K of every distance."""
+    """Strategy 1: each of the K queries may spend 1/K of each distance.
+
+    Args:
+        problem: Queries that all need noise.
+        caps: The largest rate per step each could have alone.
+        units: The lattice step of each query.
+
+    Returns:
+        Rates per step, and the number of rounds.
+    """
     return caps / problem.queries, 1
 
 
 def shared(problem: Problem, caps: Floats, units: Floats) -> tuple[Floats, int]:
-    """Strategy 2: one scale for all queries, in their own units."""
+    """Strategy 2: one scale for all queries, in their own units.
+
+    Args:
+        problem: Queries that all need noise.
+        caps: The largest rate per step each could have alone.
+        units: The lattice step of each query.
+
+    Returns:
+        Rates per step, and the number of rounds.
+    """
     return units / overspent(problem, units)[0], 1
 
 
 def psa(problem: Problem, caps: Floats, units: Floats) -> tuple[Floats, int]:
-    """Strategy 3, Algorithm 3: shares by need, again and again on what is left.
+    """Strategy 3 (PSA, Algorithm 3): shares by need, repeated on what is left of each distance.
 
-    Pairs on which no query differs, or only exhausted ones, are left out, where the paper divides
-    0 by 0; a pair counts as used up within 10^-12 of its distance. It runs over the pairs that
-    imply all others: what fits each of them fits their sums. For points in general position these
-    are all pairs, as in the paper.
+    Corrected: pairs on which no query differs, or only exhausted queries do, are left out, where
+    the paper divides 0 by 0; a pair is exhausted within 10^-12 of its distance. It runs over the
+    pairs that imply all others: rates that respect these respect their sums. For points in general
+    position these are all pairs, as in the paper.
+
+    Args:
+        problem: Queries that all need noise.
+        caps: The largest rate per step each could have alone.
+        units: The lattice step of each query.
+
+    Returns:
+        Rates per step, and the number of rounds.
     """
     listed = Problem(problem.steps, problem.units, problem.edges.listed())
     start = as_floats(listed.edges.numerators, listed.edges.unit)
@@ -243,9 +292,9 @@ def psa(problem: Problem, caps: Floats, units: Floats) -> tuple[Floats, int]:
 
 
 def _least(problem: Problem, left: Floats, rates: Floats | None) -> Floats:
-    """For every query the least, over pairs on which it differs, of what is left over its need.
+    """For each query, the minimum over pairs on which it differs of (what is left) / (its need).
 
-    The need is the query's own difference, or with rates what all queries together would spend.
+    The need is the query's own difference, or, with rates, what all queries together would spend.
     """
     least = np.full(problem.queries, np.inf)
     at = 0

@@ -31,16 +31,16 @@ from sfumato.questions.workload import Given, Workload, as_dense
 
 FIXED = ("identity", "prefix", "hierarchical", "haar")
 
-ROUGH = 1e-3  # tolerance, and change at which turns end, while rows are still being chosen
+ROUGH = 1e-3  # tolerance, and change at which to stop, while rows are still being chosen
 
 _ROUNDS = 40  # of alternation, at most
-_SETTLED = 1e-6  # relative change at which turns end
-_EXACT = 1e-8  # tolerance of the allocation that is used
-_FURTHEST = 2.0  # steps further than a turn goes by itself
-_USELESS = 1e-4  # share of the error below which a row says too little to be kept
-_LOST = 1e-10  # share of the questions' squares that may be rounding
+_SETTLED = 1e-6  # relative change of the error at which alternation stops
+_EXACT = 1e-8  # tolerance of the final allocation
+_FURTHEST = 2.0  # largest extrapolation, in steps of the alternation
+_USELESS = 1e-4  # share of the error below which a row is dropped
+_LOST = 1e-10  # share of the questions' squares that counts as rounding
 _LEAST_NOISE = 1e-300
-_LEAST_WEIGHT = 1e-8  # relative: with less the solver has trouble
+_LEAST_WEIGHT = 1e-8  # relative to the largest: the solver is unstable with smaller ones
 
 
 def strategy(name: str, values: int, *, size: int | None = None, branching: int = 2) -> Workload:
@@ -106,7 +106,11 @@ def over_axes(name: str, axes: Sequence[AxisLike]) -> Workload:
 
 
 def balls(edges: Edges, most: int = 1024) -> Floats:
-    """Cells within each distance of each cell: what prefixes are on a line, for any E.
+    """Balls: the cells within each distance of each cell. On a line these include the prefixes.
+
+    Args:
+        edges: E, as pairs that imply all.
+        most: Largest number of rows, roughly; at least one per cell.
 
     Example:
         >>> from fractions import Fraction
@@ -120,7 +124,7 @@ def balls(edges: Edges, most: int = 1024) -> Floats:
     found = []
     for row in distance:
         levels = np.unique(row[np.isfinite(row)])
-        if len(levels) > each:  # the cell alone is at hand anyway; small ones say most
+        if len(levels) > each:  # more small radii than large ones, without the cell alone
             levels = levels[np.unique(np.geomspace(2, len(levels), each).astype(int)) - 1]
         found.append(row <= levels[:, None])
     return distinct(telling(np.concatenate(found).astype(np.float64)))
@@ -133,7 +137,10 @@ def telling(rows: Floats) -> Floats:
 
 
 def canonical(rows: Floats) -> Floats:
-    """Rows up to what the number of people tells anyway: shifted, scaled and turned."""
+    """Rows in a form shared by all that are equal up to a constant, a factor and a sign.
+
+    With the number of people known, such rows give the same information.
+    """
     moved = rows - rows[:, :1]
     first = moved[np.arange(len(rows)), (moved != 0).argmax(axis=1)]
     result: Floats = moved / first[:, None] + 0.0
@@ -141,26 +148,26 @@ def canonical(rows: Floats) -> Floats:
 
 
 def distinct(rows: Floats) -> Floats:
-    """Rows without those that say the same as an earlier one."""
+    """Rows without those that give the same information as an earlier one."""
     _, places = np.unique(canonical(rows), axis=0, return_index=True)
     return rows[np.sort(places)]
 
 
 def units_of(lattice: Lattice) -> Floats:
-    """The lattice's unit of every row, as doubles."""
+    """The unit of each row of a lattice, as doubles."""
     return np.array([float(unit) for unit in lattice.units])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fitted:
-    """Rows with the rates and the reading that suit some questions.
+    """A strategy with the rates and the reading that fit some questions.
 
     Attributes:
-        lattice: The strategy A, one row a measurement and one column a cell.
-        rates: 1/scale of every row's noise, exact; None where it needs none.
-        noise: The variance of each row's noise, for one report.
-        error: Σ over all questions of the variance of one report's answer.
-        squares: Σ over all questions of B², for every row.
+        lattice: The strategy A, one row per measurement and one column per cell.
+        rates: 1/scale of the noise on each row, exact; None where no noise is needed.
+        noise: The variance of the noise on each row, for one report.
+        error: The sum over all questions of the variance of one report's answer.
+        squares: Σ_q B_qk², over all questions q, for each row k.
     """
 
     lattice: Lattice
@@ -181,12 +188,15 @@ class Fitted:
 
 
 def variances(rates: Floats, units: Floats, *, bits: bool) -> Floats:
-    """The variance of every row's noise: flips of bits, or discrete Laplace noise on a lattice.
+    """The variance of the noise on each row: flipped bits, or discrete Laplace noise on a lattice.
+
+    Discrete Laplace noise at rate u on a lattice of unit h has variance h²/(2·sinh²(u·h/2)); a bit
+    flipped with odds e^u and read without bias has half of that (docs/mathematics.md, "Bits").
 
     Args:
         rates: 1/scale, infinite where there is no noise.
-        units: The lattice's unit of every row.
-        bits: Whether rows are bits that are flipped, which has half the variance.
+        units: The lattice unit of each row.
+        bits: Whether the rows are bits that are flipped.
     """
     with np.errstate(over="ignore"):
         found: Floats = units**2 / (4 * np.sinh(rates * units / 2) ** 2)
@@ -202,30 +212,32 @@ def fit(
     start: Floats | None = None,
     method: str = "exact",
 ) -> Fitted:
-    """Rates and reading for given rows, by turns until neither changes.
+    """Rates and reading for given rows, alternately until neither changes.
 
     Args:
         rows: The strategy A.
         gram: WᵀW of the questions.
-        edges: E, as the pairs that imply all.
-        bits: Whether rows are bits, flipped.
-        start: Importance of every row to begin with; left out, as if all had the same noise.
-        method: How rates are allocated; only "exact" takes turns.
+        edges: E, as pairs that imply all.
+        bits: Whether the rows are bits that are flipped.
+        start: Initial weight of each row; by default the weights if all rows had the same noise.
+        method: How rates are allocated; only "exact" alternates.
 
     Raises:
-        StudyError: If the rows do not tell all cells apart.
+        StudyError: If the rows cannot express the questions.
     """
     lattice = Lattice.of(rows)
     weights = squares_of(lattice, np.ones(len(lattice)), gram) if start is None else start
     found = turns(lattice, weights, Task(gram, edges, bits, method, _EXACT, _SETTLED))
     if found is None:
-        raise SfumatoError("no rates were found for this strategy: its rows are too unlike")
+        raise SfumatoError(
+            "no rates were found for this strategy: its rows differ too much in size"
+        )
     return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """What all turns have in common, and how exactly they are taken."""
+    """The questions, the metric and the accuracy of an alternation."""
 
     gram: Floats
     edges: Edges
@@ -237,10 +249,20 @@ class Task:
 
 
 def turns(lattice: Lattice, weights: Floats, task: Task) -> Fitted | None:
-    """Rates for weights, a reading for rates, weights for the reading, and so on; the best of all.
+    """Alternate: rates for weights, a reading for rates, weights for the reading; keep the best.
 
-    Where the error falls the next weights go further in the same direction, since rows that are of
-    no use lose their weight slowly.
+    For given weights w_k the allocation minimises Σ_k w_k/u_k²; for given noise the reading B is
+    weighted least squares, and w_k = Σ_q B_qk² (corrected by `_steepness`) for the next allocation.
+    While the error falls, the step in log w is extrapolated, because useless rows lose their weight
+    slowly.
+
+    Args:
+        lattice: The rows.
+        weights: The initial weight of each row.
+        task: Questions, metric and accuracy.
+
+    Returns:
+        The best rates and reading; None where the solver fails at once.
     """
     best: Fitted | None = None
     further = 0.0
@@ -251,7 +273,7 @@ def turns(lattice: Lattice, weights: Floats, task: Task) -> Fitted | None:
         except StudyError:
             if best is None:
                 raise
-            break  # too many rows fell out
+            break  # too many rows were dropped
         if found is None:
             break
         fell = best is None or found.error < best.error * (1 - task.settled)
@@ -288,7 +310,12 @@ def _round(lattice: Lattice, weights: Floats, task: Task) -> Fitted | None:
 
 
 def squares_of(rows: Lattice | Floats, noise: Floats, gram: Floats) -> Floats:
-    """Σ over all questions of B², for every row: how much the noise of each matters.
+    """Σ_q B_qk² over all questions q, for each row k: how much the noise of the row matters.
+
+    Args:
+        rows: The strategy.
+        noise: The variance of the noise on each row.
+        gram: WᵀW of the questions.
 
     Raises:
         StudyError: If the rows cannot express the questions.
@@ -303,11 +330,11 @@ def squares_of(rows: Lattice | Floats, noise: Floats, gram: Floats) -> Floats:
 
 
 def _steepness(steps: Floats) -> Floats:
-    """How much faster the noise falls with its rate than 1/rate² does, relative to that.
+    """The slope of the lattice noise's variance in its rate, relative to that of 1/rate².
 
-    The allocation lowers Σ w_k/u_k², while noise on a lattice has the variance 1/4sinh²(u/2) up to
-    a factor: with the weight times x³·cosh(x/2)/(8·sinh³(x/2)), x = rate·unit, both have the same
-    slope, so that what settles is best for the noise there is.
+    The allocation minimises Σ w_k/u_k², but noise on a lattice has variance ∝ 1/sinh²(u/2). With
+    weights multiplied by z³·cosh(z)/sinh³(z), z = rate·unit/2, both have the same derivative, so a
+    fixed point of the alternation is optimal for the noise on the lattice.
     """
     x = np.minimum(steps, 60.0) / 2
     with np.errstate(invalid="ignore", divide="ignore"):

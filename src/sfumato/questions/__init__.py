@@ -1,7 +1,7 @@
 """Workloads: many linear questions at once, as operators that never need to be written out.
 
-Rows are questions, columns are cells in C order of a study's axes. `parse` makes one of questions
-in a study's own words; the kinds by themselves serve as strategies.
+Rows are questions, columns are cells in C order of a study's axes. `parse` builds a workload from
+questions in a study's own words. The kinds of workload also serve as strategies.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""The language of questions: which people to count, axis by axis.
+"""The language of questions: which people to count, as conditions on axes.
 
 A question is a conjunction over axes; on each axis it is a union of closed intervals, points,
 labels and "no answer". As text: ``age=18..30|65.., region=north|'St. Gallen'``.
@@ -23,7 +23,7 @@ _FORM = "write a question as age=18..30, region=north|south"
 
 
 class AxisLike(Protocol):
-    """What a question needs to know of an axis; "no answer" is its last cell."""
+    """What a question needs to know about an axis; "no answer" is its last cell."""
 
     @property
     def name(self) -> str:
@@ -44,13 +44,13 @@ class AxisLike(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """A question ready to be answered.
+    """A conjunctive question, as weights on the cells of each axis.
 
     Attributes:
-        weights: For each axis the weight of each of its cells, in [0, 1]; None for an axis that
+        weights: For each axis, the weight of each of its cells, in [0, 1]; None for an axis that
             is not mentioned, where everyone counts, "no answer" included.
         prorated: Names of the axes on which the question cuts a bin.
-        text: The question in canonical form, which asks for the same weights.
+        text: The question in canonical form; read again, it gives the same weights.
     """
 
     weights: tuple[NDArray[np.float64] | None, ...]
@@ -110,7 +110,7 @@ def weights(
 
 @dataclass(slots=True)
 class _Union:
-    """What is asked of one axis: spans in base units, labels and "no answer"."""
+    """The conditions on one axis: a union of spans in base units, labels and "no answer"."""
 
     axis: AxisLike
     spans: list[Span] = field(default_factory=list)
@@ -128,7 +128,7 @@ class _Union:
         return union
 
     def _add(self, choice: Any) -> None:
-        """Take up one interval, point, label or "no answer"."""
+        """Add one interval, point, label or "no answer"."""
         name, domain = self.axis.name, self.axis.domain
         if choice is None or (isinstance(choice, str) and choice == NO_ANSWER):
             if not self.axis.optional:

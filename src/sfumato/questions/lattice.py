@@ -1,8 +1,8 @@
-"""Linear questions on a lattice: whole multiples of a unit, so that exact integers carry them.
+"""Linear questions on a lattice: coefficients that are whole multiples of a unit.
 
-Noise is drawn in whole steps of a unit, and privacy is proved for the steps. A workload of rational
-coefficients is on such a lattice as it stands; where its steps would be too many, coefficients are
-rounded first, and `off` says by how much at most.
+Noise is drawn in whole steps of the unit, and privacy is proved in integers for these steps. A
+workload of rational coefficients lies on such a lattice as it is. Where that would need too many
+steps, coefficients are rounded first, and `off` states the largest rounding error.
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ class Lattice:
     """Rows of whole steps: row k of the questions is ``steps[k] * units[k]``.
 
     Attributes:
-        steps: Whole numbers, a row a question and a column a cell; an int64 array, or a
-            `scipy.sparse.csr_array` of them where most are zero and there are many.
-        units: The size of a step of every row, exactly.
-        off: How far the coefficients of a row may be from the questions as given; 0 where they
-            are exactly these.
+        steps: Whole numbers, one row per question and one column per cell: an int64 array, or a
+            `scipy.sparse.csr_array` where there are many and most are zero.
+        units: The exact size of a step of each row.
+        off: The largest rounding error of a coefficient of each row; 0 where none was rounded.
 
     Example:
         >>> import sfumato as sf
@@ -55,10 +54,10 @@ class Lattice:
     off: Floats
 
     def __post_init__(self) -> None:
-        """Make sure that nobody can change what was checked."""
+        """Check the lengths, and make the arrays read-only."""
         rows = self.steps.shape[0]
         if len(self.units) != rows or self.off.shape != (rows,):
-            raise ValueError("a lattice needs one unit and one number in off a row")
+            raise ValueError("a lattice needs one unit and one number in off per row")
         for array in (self.steps.data if self.is_sparse else self.steps, self.off):
             array.setflags(write=False)
 
@@ -68,13 +67,13 @@ class Lattice:
 
         Args:
             queries: A `Workload`, a dense or sparse matrix, or rows of exact numbers.
-            granularity: The unit of every row, to which coefficients are rounded; left out, the
-                greatest common divisor of a row, or where this needs more than 2^24 steps, the
-                2^20th part of what the row spans.
+            granularity: The unit of each row, to which coefficients are rounded. By default it is
+                the greatest common divisor of the row, or, where that needs more than 2^24 steps,
+                the 2^20th part of the row's range.
 
         Raises:
-            QuestionError: If there are numbers that are not finite.
-            TooLargeError: If there are too many entries, or steps for a whole number to hold.
+            QuestionError: If some numbers are not finite.
+            TooLargeError: If there are too many entries, or a coefficient has too many steps.
         """
         if isinstance(queries, Lattice):
             return queries
@@ -135,21 +134,22 @@ class Lattice:
         return self.steps * sizes[:, None]
 
     def totals(self, counts: Any) -> Integers:
-        """Steps summed over people: exact whole numbers, as noise is added to.
+        """The sum of steps over all people, in exact integers; noise is added to these.
 
         Args:
-            counts: People in each cell, whole numbers.
+            counts: Number of people in each cell.
         """
         held = np.asarray(counts)
         if not np.issubdtype(held.dtype, np.integer) or held.shape != (self.shape[1],):
             raise QuestionError(
-                f"counts must be {self.shape[1]} whole numbers, one a cell, got shape {held.shape}"
+                f"counts must be {self.shape[1]} whole numbers, one per cell, got shape "
+                f"{held.shape}"
             )
         most = int(abs(self.steps).max())
         if most * int(np.abs(held).sum(dtype=object)) >= 2**63:
             raise TooLargeError(
-                f"sums of up to {most:,} steps a person do not fit whole numbers of 64 bits for so "
-                "many people; give a coarser granularity"
+                f"sums of up to {most:,} steps per person do not fit 64-bit integers for this "
+                "number of people; give a coarser granularity"
             )
         return np.asarray(self.steps @ held.astype(np.int64), dtype=np.int64)
 
@@ -176,14 +176,14 @@ def _matrix_of(queries: Any) -> Any:
         matrix = matrix.astype(object) if matrix.dtype.kind == "U" else matrix
     if matrix.ndim != 2 or 0 in matrix.shape or matrix.dtype.kind not in "biufO":
         raise QuestionError(
-            "queries must be a matrix of numbers with a row a question and a column a cell, "
-            f"got {type(queries).__name__}"
+            "queries must be a matrix of numbers with one row per question and one column per "
+            f"cell, got {type(queries).__name__}"
         )
     return matrix
 
 
 def _whole(matrix: NDArray[Any]) -> tuple[Integers, list[Fraction]] | None:
-    """Rows of small whole numbers in units of their greatest common divisors; None if not such."""
+    """Rows of small whole numbers in units of their common divisors; None for other numbers."""
     if matrix.dtype == object:
         return None
     with np.errstate(invalid="ignore"):
@@ -201,7 +201,7 @@ def _whole(matrix: NDArray[Any]) -> tuple[Integers, list[Fraction]] | None:
 
 
 def _row(row: NDArray[Any], unit: Fraction | None, number: int) -> tuple[Integers, Fraction, float]:
-    """Steps, unit and error of one row of any numbers."""
+    """Steps, unit and rounding error of one row of any numbers."""
     if row.dtype == object:
         exact = [rational(value, f"row {number}") for value in row]
         places: Any = range(len(exact))
@@ -217,7 +217,7 @@ def _row(row: NDArray[Any], unit: Fraction | None, number: int) -> tuple[Integer
 def _steps(
     exact: list[Fraction], unit: Fraction | None, number: int
 ) -> tuple[list[int], Fraction, float]:
-    """Steps, unit and error of given numbers."""
+    """Steps, unit and rounding error of given numbers."""
     if unit is None:
         unit = _common_unit(exact)
         steps = [int(value / unit) for value in exact]
@@ -235,14 +235,14 @@ def _steps(
 
 
 def _common_unit(exact: list[Fraction]) -> Fraction:
-    """The largest number of which all are whole multiples; 1 for zeros."""
+    """The largest unit of which all numbers are whole multiples; 1 if all are 0."""
     below = math.lcm(*(value.denominator for value in exact))
     above = math.gcd(*(int(value * below) for value in exact))
     return Fraction(above, below) if above else Fraction(1)
 
 
 def _of_sparse(matrix: Any, unit: Fraction | None) -> Lattice:
-    """The same for a sparse matrix, row by row over what is not zero."""
+    """The same for a sparse matrix, row by row over the nonzero entries."""
     if matrix.nnz > MOST_ENTRIES:
         raise TooLargeError(
             f"queries have {matrix.nnz:,} entries that are not zero; the limit is {MOST_ENTRIES:,}"
@@ -257,7 +257,7 @@ def _of_sparse(matrix: Any, unit: Fraction | None) -> Lattice:
         for number in range(count):
             part = slice(starts[number], starts[number + 1])
             if part.start < part.stop:
-                row = np.append(matrix.data[part], 0)  # other cells have none
+                row = np.append(matrix.data[part], 0)  # for the cells that are not stored
                 steps, units[number], off[number] = _row(row, unit, number)
                 data[part] = steps[:-1]
     whole = sparse.csr_array((data, matrix.indices.copy(), starts.copy()), shape=matrix.shape)

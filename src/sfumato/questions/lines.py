@@ -1,4 +1,9 @@
-"""Questions about one axis in words: the study's own where there is one, else numbers of cells."""
+"""Workloads over the cells of one axis: each cell, all cells, prefixes, and every range.
+
+Kinds that need cells in a row take `size` besides the number m of cells that hold values: further
+cells, such as "no answer", come last, and no question counts them. `Words` name the questions, in
+the study's own language where there is one.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +25,25 @@ EVERYONE = "everyone"
 
 
 class Words(Protocol):
-    """How cells and runs of cells of one axis are called."""
+    """Names of the cells and runs of cells of one axis."""
 
     def cell(self, place: int) -> str:
         """One cell."""
 
     def span(self, first: int, last: int) -> str:
-        """All cells from the first to the last."""
+        """All cells from the first to the last.
+
+        Args:
+            first: Number of the first cell.
+            last: Number of the last cell.
+        """
 
     def upto(self, last: int) -> str:
         """All cells up to the last."""
 
 
 class Numbers:
-    """Cells by number.
+    """Names of cells by number.
 
     Example:
         >>> words = Numbers()
@@ -46,7 +56,12 @@ class Numbers:
         return f"cell {place}"
 
     def span(self, first: int, last: int) -> str:
-        """All cells from the first to the last."""
+        """All cells from the first to the last.
+
+        Args:
+            first: Number of the first cell.
+            last: Number of the last cell.
+        """
         return self.cell(first) if first == last else f"cells {first}..{last}"
 
     def upto(self, last: int) -> str:
@@ -55,7 +70,10 @@ class Numbers:
 
 
 class AxisWords:
-    """Cells in the language of questions, so that a label can be asked again.
+    """Names of cells in the language of questions, so that a label can be asked again.
+
+    Args:
+        axis: The axis they are cells of.
 
     Example:
         >>> import sfumato as sf
@@ -71,7 +89,7 @@ class AxisWords:
         self._labels = labels if axis.domain.ordered else [quoted(label) for label in labels]
         ends = [label.split("..") for label in labels]
         self._lows, self._highs = [end[0] for end in ends], [end[-1] for end in ends]
-        # Between grid points an interval is prorated, so that runs of them are named one by one.
+        # Between grid points an interval would be prorated, so runs of them are named one by one.
         self._grid = axis.domain.rounding_bits > 0
 
     def cell(self, place: int) -> str:
@@ -80,7 +98,12 @@ class AxisWords:
         return f"{self._name}={label}"
 
     def span(self, first: int, last: int) -> str:
-        """All cells from the first to the last."""
+        """All cells from the first to the last.
+
+        Args:
+            first: Number of the first cell.
+            last: Number of the last cell.
+        """
         if first == last:
             return self.cell(first)
         if self._grid:
@@ -95,11 +118,11 @@ class AxisWords:
 
 
 class Identity(Workload):
-    """Every cell by itself.
+    """The identity workload: each cell by itself.
 
     Args:
         m: Number of cells.
-        words: How cells are called; left out, by number.
+        words: Names of the cells; numbers by default.
 
     Example:
         >>> import sfumato as sf
@@ -133,7 +156,7 @@ class Identity(Workload):
 
 
 class Total(Workload):
-    """Everyone, as one question.
+    """The total: one question that counts everyone.
 
     Args:
         m: Number of cells.
@@ -164,7 +187,13 @@ class Total(Workload):
 
 
 class RowOfCells(Workload, ABC):
-    """Questions about cells in a row, with others behind them that no question counts."""
+    """Workloads over cells in a row, followed by cells that no question counts.
+
+    Args:
+        values: Number of cells in the row.
+        size: Number of all cells.
+        labels: The questions in words.
+    """
 
     def __init__(self, values: int, size: int, labels: Labels) -> None:
         super().__init__(len(labels), (size,), labels)
@@ -198,7 +227,15 @@ class RowOfCells(Workload, ABC):
 
 
 def checked_row(m: Any, size: Any) -> tuple[int, int]:
-    """Number of cells that count, and of all."""
+    """The number of cells that count and the number of all cells, checked.
+
+    Args:
+        m: Number of cells that count.
+        size: Number of all cells, or None for m.
+
+    Raises:
+        StudyError: If one of them is no whole number, or size is below m.
+    """
     m = checked_size(m, "m")
     size = m if size is None else checked_size(size, "size")
     if size < m:
@@ -207,18 +244,24 @@ def checked_row(m: Any, size: Any) -> tuple[int, int]:
 
 
 def runs(first: NDArray[np.intp], last: NDArray[np.intp], size: int) -> Floats:
-    """A row for every run of cells: one from its first to its last, zero elsewhere."""
+    """One row per run of cells: 1 from its first cell to its last, 0 elsewhere.
+
+    Args:
+        first: The first cell of each run.
+        last: The last cell of each run.
+        size: Number of all cells.
+    """
     place = np.arange(size)
     return ((place >= first[:, None]) & (place <= last[:, None])).astype(np.float64)
 
 
 class Prefixes(RowOfCells):
-    """All cells up to each one: the lower triangle L_m, whose last row counts every value.
+    """Prefix sums: all cells up to each one, the lower triangle L_m of Xiang et al. 2020, §3.3.
 
     Args:
         m: Number of cells in a row.
-        size: Number of all cells; left out, m.
-        words: How cells are called; left out, by number.
+        size: Number of all cells; m by default.
+        words: Names of the cells; numbers by default.
 
     Example:
         >>> import sfumato as sf
@@ -254,7 +297,7 @@ class Ranges(RowOfCells):
     Args:
         m: Number of cells in a row.
         size: Number of all cells; m by default.
-        words: How cells are called; by number by default.
+        words: Names of the cells; numbers by default.
         ends: Only ranges between this many evenly spaced boundaries; all m + 1 by default.
 
     Example:

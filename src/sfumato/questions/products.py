@@ -1,4 +1,4 @@
-"""Workloads made of others: over several axes, one after the other, and marginals of all kinds."""
+"""Workloads over several axes: Kronecker products, stacks, marginals and conjunctions."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from sfumato.questions.workload import (
 
 
 class Kronecker(Workload):
-    """Every combination of questions about different axes: the product of their weights.
+    """The Kronecker product of workloads: every combination of questions about different axes.
 
     Args:
-        factors: A workload for every axis, or for several axes at once, in order.
+        factors: One workload per axis, or per group of neighbouring axes, in order.
 
     Example:
         >>> import numpy as np
@@ -65,7 +65,7 @@ class Kronecker(Workload):
         return self._along(X, True)
 
     def _along(self, X: Any, back: bool) -> Floats:
-        """Each factor, or its transpose, on its own axis: first those that leave least."""
+        """Apply each factor, or its transpose, along its axis; those that shrink it most first."""
         table = np.asarray(X, dtype=np.float64)
         columns = table.shape[1]
         sizes = [f.questions if back else f.cells for f in self.factors]
@@ -113,17 +113,17 @@ class Kronecker(Workload):
 
 
 def _growth(factor: Workload, back: bool) -> float:
-    """By how much a factor lengthens its axis."""
+    """The factor by which an axis becomes longer."""
     ratio = factor.questions / factor.cells
     return 1 / ratio if back else ratio
 
 
 class Stacked(Workload):
-    """Several workloads about the same cells, one after the other.
+    """Several workloads about the same cells, stacked row by row.
 
     Args:
         parts: The workloads.
-        weights: What the rows of each part are multiplied by; left out, 1.
+        weights: Factors for the rows of each part; 1 by default.
 
     Example:
         >>> import sfumato as sf
@@ -195,13 +195,13 @@ class Stacked(Workload):
 
 
 class Marginals(Stacked):
-    """Counts of people by some axes, whatever the others are: one table a set of axes.
+    """Marginal tables: counts of people by some axes, summed over the others.
 
     Args:
-        shape: Cells of every axis.
+        shape: Number of cells of each axis.
         axes: Numbers of axes: ``(0, 2)`` for one table, ``[(0, 2), (1,)]`` for several; an empty
             set is the total.
-        words: How the cells of every axis are called; left out, by number.
+        words: Names of the cells of each axis; numbers by default.
 
     Example:
         >>> import sfumato as sf
@@ -238,12 +238,12 @@ class Marginals(Stacked):
 
 
 class KWay(Marginals):
-    """The tables of every k axes.
+    """All k-way marginals: the table of every k axes.
 
     Args:
-        shape: Cells of every axis.
-        k: How many axes a table has.
-        words: How the cells of every axis are called; left out, by number.
+        shape: Number of cells of each axis.
+        k: Number of axes per table.
+        words: Names of the cells of each axis; numbers by default.
 
     Example:
         >>> import sfumato as sf
@@ -276,13 +276,13 @@ def _checked_parts(parts: Sequence[Workload], what: str) -> tuple[Workload, ...]
 
 
 def _checked_weights(weights: ArrayLike | None, count: int) -> tuple[float, ...]:
-    """One finite number a part."""
+    """One finite number per part."""
     if weights is None:
         return (1.0,) * count
     held = np.asarray(weights, dtype=np.float64)
     if held.shape != (count,) or not np.isfinite(held).all():
         raise StudyError(
-            f"weights must be {count} finite numbers, one a part, got shape {held.shape}"
+            f"weights must be {count} finite numbers, one per part, got shape {held.shape}"
         )
     return tuple(float(weight) for weight in held)
 
@@ -312,7 +312,7 @@ def joined(parts: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SameAxes:
-    """Questions about the same axes: where they stand, and their weights on each axis."""
+    """Questions about the same axes: their row numbers, and their weights on each axis."""
 
     axes: tuple[int, ...]
     places: NDArray[np.intp]
@@ -327,13 +327,13 @@ class _SameAxes:
 
 
 class Asked(Workload):
-    """Questions one by one, each a product of weights over axes.
+    """A list of conjunctive questions, each a product of weights over axes.
 
-    Those about the same axes are answered together from the marginal of these axes.
+    Questions about the same axes are answered together, from the marginal of these axes.
 
     Args:
-        questions: What `sfumato.questions.weights` makes of them.
-        shape_of_cells: Cells of every axis.
+        questions: The questions, as `sfumato.questions.language.weights` reads them.
+        shape_of_cells: Number of cells of each axis.
 
     Example:
         >>> import sfumato as sf
@@ -400,7 +400,7 @@ class Asked(Workload):
         return tuple(sorted({axis for group in self._groups for axis in group.axes}))
 
     def _spread(self, axes: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of a marginal that is the same along all other axes."""
+        """The shape of a marginal, with length 1 along all other axes."""
         return tuple(size if d in axes else 1 for d, size in enumerate(self.shape_of_cells))
 
     def _rows(self, chosen: NDArray[np.intp]) -> Floats:

@@ -1,8 +1,8 @@
-"""From a strategy's noisy rows A back to the questions W = B·A, by weighted least squares.
+"""Reconstruction: from the noisy rows of a strategy A to the questions W = B·A.
 
-Of all B with B·A = W the one with the smallest variance: B = W·(AᵀD⁻¹A)⁺·AᵀD⁻¹ with D the variances
-of the rows. Rows without noise hold exactly: what they say is taken off first, and only what they
-leave open is read from the others. Rows of infinite variance say nothing.
+Of all B with B·A = W, weighted least squares has the smallest variance (Gauss–Markov):
+B = W·(AᵀD⁻¹A)⁺·AᵀD⁻¹, with D the variances of the rows. Rows without noise hold exactly: they are
+solved first, and the noisy rows only determine what remains. Rows of infinite variance are ignored.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ from sfumato.errors import StudyError, TooLargeError
 from sfumato.questions.lattice import Lattice
 from sfumato.questions.workload import MOST_ENTRIES, MOST_GRAM_CELLS, Given, Workload, as_dense
 
-_RANK = 1e-10  # what unit rows add to those before them, if it is less than this, is rounding
-_RESIDUAL = 1e-8  # of a question's own size: what is left of it by more cannot be read
+_RANK = 1e-10  # the part of a unit row outside the span of others that counts as rounding
+_RESIDUAL = 1e-8  # relative to a question's norm: with a larger residual it cannot be read
 _MOST_NAMED = 5
 _ENTRIES_AT_ONCE = 1 << 24
 
 
 def reconstruct(W: Any, A: Any, variances: ArrayLike, *, known_total: bool = False) -> Floats:
-    """The B with B·A = W whose answers have the smallest variance.
+    """The matrix B with B·A = W whose answers have the smallest variance.
 
     Args:
         W: The questions: a `Workload` or a matrix.
         A: The strategy: a `Workload`, a `Lattice` or a matrix over the same cells.
-        variances: Of the noise on each row of A; 0 for none, infinity for a row of no use.
-        known_total: Whether the number of people is public. B then has one column more, the last,
+        variances: The variance of the noise on each row of A: 0 for no noise, infinity for a row
+            that is to be ignored.
+        known_total: Whether the number of people is public. B then has one more column, the last,
             for that number.
 
     Returns:
-        B, a row a question and a column a row of A.
+        B, with one row per question and one column per row of A.
 
     Raises:
-        StudyError: If A cannot express some question; it is named, with what is left of it.
+        StudyError: If A cannot express some question; the message names it, with its residual.
 
     Example:
         >>> import sfumato as sf
@@ -55,12 +56,12 @@ def reconstruct(W: Any, A: Any, variances: ArrayLike, *, known_total: bool = Fal
 
 
 def total_error(W: Any, A: Any, variances: ArrayLike, *, known_total: bool = False) -> float:
-    """The sum of the variances of all questions, without B where the Gram matrix will do.
+    """The sum of the variances of all questions, from the Gram matrix where that is possible.
 
     Args:
         W: The questions.
         A: The strategy.
-        variances: Of the noise on each row of A.
+        variances: The variance of the noise on each row of A.
         known_total: Whether the number of people is public.
 
     Raises:
@@ -78,12 +79,12 @@ def total_error(W: Any, A: Any, variances: ArrayLike, *, known_total: bool = Fal
 def question_variances(
     W: Any, A: Any, variances: ArrayLike, *, known_total: bool = False
 ) -> Floats:
-    """The variance of every question, without B.
+    """The variance of each question, without computing B.
 
     Args:
         W: The questions.
         A: The strategy.
-        variances: Of the noise on each row of A.
+        variances: The variance of the noise on each row of A.
         known_total: Whether the number of people is public.
 
     Raises:
@@ -100,15 +101,14 @@ def question_variances(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reader:
-    """A strategy with its noise, ready to answer workloads.
+    """A strategy with its noise, decomposed so that it can answer any workload.
 
     Attributes:
-        basis: Orthonormal columns that span what rows of the strategy can say, those that exact
-            rows say first.
-        exact: How many columns are known without noise.
-        spread: The square root of the covariance of what the other columns read: their estimate
-            is the truth plus spread times unit noise.
-        reading: What every row of the strategy adds to each column.
+        basis: Orthonormal columns that span the row space of the strategy; those that the rows
+            without noise determine come first.
+        exact: Number of columns that are known without noise.
+        spread: A square root S of the covariance SSᵀ of the estimates of the other columns.
+        reading: The weight of each row of the strategy in the estimate of each column.
         cells: Number of cells.
     """
 
@@ -120,7 +120,13 @@ class Reader:
 
     @classmethod
     def of(cls, A: Any, variances: ArrayLike, *, known_total: bool = False) -> Reader:
-        """Decompose a strategy once, for any number of workloads."""
+        """Decompose a strategy once, for any number of workloads.
+
+        Args:
+            A: The strategy: a `Workload`, a `Lattice` or a matrix.
+            variances: The variance of the noise on each row of A.
+            known_total: Whether the number of people is public.
+        """
         rows, noise = _strategy(A, variances, known_total)
         known = noise == 0.0
         of_use = np.isfinite(noise) & ~known
@@ -129,10 +135,11 @@ class Reader:
         exact_pinv = np.linalg.pinv((exact / _lengths(exact)) @ first) / _lengths(exact).T
         second = _span(others - (others @ first) @ first.T, _lengths(others))
         if not len(exact) and second.shape[1] == rows.shape[1]:
-            second = np.eye(rows.shape[1])  # cells themselves are the plainest basis of all
+            second = np.eye(rows.shape[1])  # everything can be read: the cells are a basis
         elif len(exact):
             second, _ = np.linalg.qr(second - first @ (first.T @ second))
-        # Least squares on a basis: the scaled matrix has full column rank whatever the scales.
+        # Least squares for the coordinates in the basis: minimise ‖D^(−1/2)(A·V·z − y)‖ over z.
+        # D^(−1/2)·A·V has full column rank for all scales, and its QR gives z = R⁻¹Qᵀ D^(−1/2) y.
         scales = np.sqrt(noise[of_use])
         scaled = (others @ second) / scales[:, None]
         spread, read = _least_squares(scaled)
@@ -140,12 +147,12 @@ class Reader:
         reading = np.zeros((first.shape[1] + second.shape[1], len(rows)))
         reading[: first.shape[1], known] = exact_pinv
         reading[first.shape[1] :, of_use] = read
-        # The noisy rows see exact columns too: what these add is known, and taken off.
+        # The noisy rows also depend on the exact columns: subtract that known part.
         reading[first.shape[1] :, known] = -read @ (others @ first) @ exact_pinv
         return cls(np.hstack([first, second]), first.shape[1], spread, reading, rows.shape[1])
 
     def matrix(self, W: Any) -> Floats:
-        """B for a workload."""
+        """The matrix B for a workload."""
         workload = _workload(W)
         if workload.questions * self.reading.shape[1] > MOST_ENTRIES:
             raise TooLargeError(
@@ -156,11 +163,11 @@ class Reader:
         return np.asarray(self._checked(workload) @ (self.basis @ self.reading))
 
     def variances(self, W: Any) -> Floats:
-        """The variance of every question."""
+        """The variance of each question."""
         return _square_sums(self._checked(W), self._half())
 
     def _half(self) -> Floats:
-        """The square root of the covariance of cells, as far as the strategy says anything."""
+        """A square root of the covariance of the cells, within the span of the strategy."""
         return self.basis[:, self.exact :] @ self.spread
 
     def total(self, W: Any) -> float:
@@ -175,12 +182,18 @@ class Reader:
         return float(np.sum(half * (gram @ half)))
 
     def answers(self, W: Any, noisy: ArrayLike) -> Floats:
-        """The questions, read from what the rows of the strategy said."""
+        """Answers to the questions, read from noisy rows.
+
+        Args:
+            W: The questions.
+            noisy: The measured value of each row of the strategy; with `known_total`, the number
+                of people last.
+        """
         workload = self._checked(W)
         return np.asarray(workload @ (self.basis @ (self.reading @ np.asarray(noisy, dtype=float))))
 
     def _checked(self, W: Any) -> Workload:
-        """A workload that the strategy expresses."""
+        """The workload, refused if the strategy cannot express it."""
         workload = _workload(W)
         if workload.cells != self.cells:
             raise StudyError(
@@ -192,12 +205,12 @@ class Reader:
         return workload
 
     def _covers(self, gram: Floats) -> bool:
-        """Whether nothing is left of any question, seen by the Gram matrix; may be unsure."""
+        """Whether the Gram matrix shows that all residuals are 0; if not, they must be checked."""
         left = gram - self.basis @ (self.basis.T @ gram)
         return float(np.trace(left)) <= (_RESIDUAL**2 / 4) * float(np.trace(gram))
 
     def _refuse(self, workload: Workload) -> None:
-        """Refuse questions of which something is left."""
+        """Refuse questions with a residual."""
         left, size = self._left(workload)
         lost = np.flatnonzero(left > _RESIDUAL * np.maximum(size, np.finfo(float).tiny))
         if not len(lost):
@@ -212,7 +225,7 @@ class Reader:
         )
 
     def _left(self, workload: Workload) -> tuple[Floats, Floats]:
-        """What is left of every question outside the basis, and its own size."""
+        """The norm of the residual of each question outside the basis, and of the question."""
         if workload.cells <= MOST_GRAM_CELLS:
             every = np.eye(self.cells)
             squares = _square_sums(workload, every - self.basis @ self.basis.T)
@@ -225,7 +238,7 @@ class Reader:
 
 
 def _square_sums(workload: Workload, columns: Floats) -> Floats:
-    """The squared length of every row of a product, some columns at a time."""
+    """The squared norm of each row of workload·columns, in blocks of columns."""
     total = np.zeros(workload.questions)
     step = max(1, _ENTRIES_AT_ONCE // workload.questions)
     for start in range(0, columns.shape[1], step):
@@ -242,13 +255,13 @@ def _workload(W: Any) -> Workload:
 
 
 def _strategy(A: Any, variances: ArrayLike, known_total: bool) -> tuple[Floats, Floats]:
-    """The rows of a strategy and the variances of their noise, the total last if it is known."""
+    """The rows of a strategy and the variances of their noise; a known total comes last."""
     held: Any = A.matrix() if isinstance(A, Lattice) else A
     rows = held.dense() if isinstance(held, Workload) else np.atleast_2d(as_dense(held))
     noise = np.asarray(variances, dtype=np.float64)
     if noise.shape != (len(rows),) or np.isnan(noise).any() or (noise < 0).any():
         raise StudyError(
-            f"variances must be {len(rows)} numbers of at least 0, one a row of the strategy, "
+            f"variances must be {len(rows)} numbers of at least 0, one per row of the strategy, "
             f"got shape {noise.shape}"
         )
     if known_total:
@@ -263,10 +276,11 @@ def _strategy(A: Any, variances: ArrayLike, known_total: bool) -> tuple[Floats, 
 
 
 def _least_squares(scaled: Floats) -> tuple[Floats, Floats]:
-    """R⁻¹ and R⁻¹Qᵀ of a matrix of full column rank, whose rows may be of very different size."""
+    """R⁻¹ and R⁻¹Qᵀ of a matrix of full column rank, whose rows may differ much in size."""
     if not scaled.shape[1]:
         return np.zeros((0, 0)), np.zeros((0, len(scaled)))
-    # Largest rows first and pivoted columns: small rows then keep their digits.
+    # With the largest rows first and pivoted columns, QR is row-wise stable: small rows keep
+    # their digits (Cox and Higham 1998).
     order = np.argsort(-np.abs(scaled).max(axis=1), kind="stable")
     q, r, columns = linalg.qr(scaled[order], mode="economic", pivoting=True)
     spread: Floats = np.zeros((len(r), len(r)))
@@ -277,13 +291,13 @@ def _least_squares(scaled: Floats) -> tuple[Floats, Floats]:
 
 
 def _lengths(rows: Floats) -> Floats:
-    """The length of every row, as a column; 1 for rows of zeros."""
+    """The norm of each row, as a column; 1 for rows of zeros."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.where(lengths > 0, lengths, 1.0)
 
 
 def _span(rows: Floats, lengths: Floats) -> Floats:
-    """Orthonormal columns that span the rows; what is small beside their lengths is rounding."""
+    """Orthonormal columns that span the rows, up to rounding relative to their norms."""
     if not len(rows):
         return np.zeros((rows.shape[1], 0))
     q, r, _ = linalg.qr((rows / lengths).T, mode="economic", pivoting=True)

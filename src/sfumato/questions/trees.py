@@ -1,4 +1,4 @@
-"""Trees of runs over the cells of one axis: their sums, or the differences of their halves."""
+"""Tree-structured workloads over the cells of one axis: hierarchical sums and Haar wavelets."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from sfumato.questions.workload import Labels, checked_size
 
 
 class Hierarchy(RowOfCells):
-    """A tree of runs: all cells, runs of them, runs of those, down to single cells.
+    """A hierarchy of sums: all cells, runs of them, runs of those, down to single cells.
 
-    Runs have branching^h cells, the last of a level maybe fewer. One that holds just what its only
-    child holds is left out, so that no row stands twice.
+    Runs at height h have branching^h cells; the last run of a level may have fewer. A run with the
+    same cells as its only child is left out, so that no row appears twice.
 
     Args:
         m: Number of cells in a row.
-        branching: Children of a node.
-        size: Number of all cells; left out, m.
-        words: How cells are called; left out, by number.
+        branching: Number of children per node.
+        size: Number of all cells; m by default.
+        words: Names of the cells; numbers by default.
 
     Example:
         >>> import sfumato as sf
@@ -65,15 +65,15 @@ class Hierarchy(RowOfCells):
 
 
 class Haar(RowOfCells):
-    """All cells, and for every halving its left half less its right one: m questions in all.
+    """The Haar wavelet basis: the total, and for each halving its left half minus its right half.
 
-    Halves have 2^h cells, the last ones maybe fewer; a run without a right half is not halved.
-    The rows are independent whatever m is, so every question can be read from them.
+    Halves have 2^h cells; the last ones may have fewer, and a run without a right half is not
+    halved. The m rows are linearly independent, so every question can be read from them.
 
     Args:
         m: Number of cells in a row.
-        size: Number of all cells; left out, m.
-        words: How cells are called; left out, by number.
+        size: Number of all cells; m by default.
+        words: Names of the cells; numbers by default.
 
     Example:
         >>> import sfumato as sf
@@ -134,12 +134,12 @@ class Haar(RowOfCells):
 
 
 def _nodes(m: int, branching: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """First and last cell of every run, the longest first, none twice."""
+    """The first and last cell of each run, the longest runs first, without repetition."""
     run, firsts, lasts = 1, [], []
     while True:
         first = np.arange(0, m, run, dtype=np.intp)
         last = np.minimum(first + run, m) - 1
-        # Only the last run of a level can be short, and it is then a level's last run again.
+        # Only the last run of a level can be short; it may then repeat the last run below.
         kept = slice(None) if run == 1 or last[-1] - first[-1] >= run // branching else slice(-1)
         firsts.append(first[kept])
         lasts.append(last[kept])
@@ -150,7 +150,7 @@ def _nodes(m: int, branching: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def _halvings(m: int) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-    """First cell, first cell of the right half and last cell of every run that has two halves."""
+    """Of each run with two halves: the first cell, the first of the right half, the last."""
     run = 1 << (m - 1).bit_length()
     firsts, middles, lasts = [], [], []
     while run > 1:

@@ -1,8 +1,8 @@
-"""What every workload offers: many linear questions at once, without a matrix unless it is wanted.
+"""Workloads: many linear questions at once, as implicit linear operators.
 
-A workload W has a row a question and a column a cell, in C order of the axes. It is multiplied by
-its structure; its Gram matrix WᵀW, which decides the total error of every strategy, has a closed
-form for most kinds.
+A workload W has one row per question and one column per cell, in C order of the axes. Products use
+its structure, so no matrix is stored unless one is asked for. Its Gram matrix WᵀW, which decides
+the total error of every strategy, has a closed form for most kinds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ ENTRIES_AT_ONCE = 1 << 22
 
 
 class Labels(Sequence[str]):
-    """Names of questions, each made when it is asked for.
+    """Names of questions, each built when it is asked for.
+
+    Args:
+        count: Number of questions.
+        name: Gives the name of a question by its number.
 
     Example:
         >>> names = Labels(1_000_000, lambda row: f"cell {row}")
@@ -70,8 +74,8 @@ class Workload(LinearOperator[np.float64]):
 
     Args:
         questions: Number of rows.
-        shape_of_cells: Cells of every axis; a column is a cell in C order of the axes.
-        labels: The questions in words; left out, their numbers.
+        shape_of_cells: Number of cells of each axis; columns are cells in C order of the axes.
+        labels: The questions in words; their numbers by default.
         prorated: Names of axes on which some question cuts a bin.
 
     Example:
@@ -98,7 +102,7 @@ class Workload(LinearOperator[np.float64]):
         self.prorated: tuple[str, ...] = tuple(dict.fromkeys(prorated))
         if len(self.labels) != questions:
             raise StudyError(
-                f"labels must be one a question, got {len(self.labels)} labels for "
+                f"there must be one label per question, got {len(self.labels)} labels for "
                 f"{questions} questions"
             )
 
@@ -141,13 +145,13 @@ class Workload(LinearOperator[np.float64]):
         return self._rows(chosen)
 
     def _rows(self, chosen: NDArray[np.intp]) -> Floats:
-        """Rows by the transpose: right for every kind, and quick enough for a few."""
+        """Rows from the transpose: correct for every kind, and fast enough for a few rows."""
         units = np.zeros((self.questions, len(chosen)))
         units[chosen, np.arange(len(chosen))] = 1.0
         return np.ascontiguousarray(self._rmatmat(units).T)
 
     def _chosen(self, which: Which) -> NDArray[np.intp]:
-        """Numbers of rows, checked."""
+        """The numbers of some rows, checked."""
         if isinstance(which, slice):
             return np.arange(*which.indices(self.questions), dtype=np.intp)
         chosen = np.atleast_1d(np.asarray(which))
@@ -163,7 +167,7 @@ class Workload(LinearOperator[np.float64]):
         return np.asarray(np.where(chosen < 0, chosen + self.questions, chosen), dtype=np.intp)
 
     def chunks(self, entries: int = ENTRIES_AT_ONCE) -> Iterator[tuple[slice, Floats]]:
-        """All rows in order, as many at a time as make so many numbers."""
+        """All rows in order, in blocks of at most `entries` numbers."""
         step = max(1, entries // max(1, self.cells))
         for start in range(0, self.questions, step):
             part = slice(start, min(start + step, self.questions))
@@ -228,7 +232,7 @@ class Workload(LinearOperator[np.float64]):
         return self._rows(np.arange(self.questions, dtype=np.intp))
 
     def sparse(self) -> Any:
-        """The whole matrix as a `scipy.sparse.csr_array`, made of some rows at a time.
+        """The whole matrix as a `scipy.sparse.csr_array`, built in blocks of rows.
 
         Raises:
             TooLargeError: Above 2^26 entries that are not zero.
@@ -241,7 +245,7 @@ class Workload(LinearOperator[np.float64]):
         return sparse.vstack(parts, format="csr")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """The whole matrix, so that a workload may stand where a matrix is wanted."""
+        """The whole matrix, so that NumPy functions accept a workload."""
         return np.asarray(self.dense(), dtype=dtype)
 
     def __repr__(self) -> str:
@@ -251,7 +255,7 @@ class Workload(LinearOperator[np.float64]):
 
 
 def is_sparse(matrix: Any) -> bool:
-    """Whether it is a matrix of SciPy's sparse kinds."""
+    """Whether something is a sparse matrix or array of SciPy."""
     return bool(sparse.issparse(matrix))
 
 
@@ -261,13 +265,26 @@ def as_dense(matrix: Any) -> Floats:
 
 
 def row_products(left: Floats, right: Floats) -> Floats:
-    """The Kronecker product of every row with the same row of another matrix."""
+    """The Kronecker product of each row with the same row of another matrix.
+
+    Args:
+        left: Shape (rows, m).
+        right: Shape (rows, k); the result has shape (rows, m·k).
+    """
     products = left[:, :, None] * right[:, None, :]
     return products.reshape(len(left), left.shape[1] * right.shape[1])
 
 
 def refuse_nonzero(workload: Workload, held: int) -> None:
-    """Refuse more entries that are not zero than a sparse matrix may have."""
+    """Refuse a sparse matrix with too many nonzero entries.
+
+    Args:
+        workload: Whose matrix it is.
+        held: Number of nonzero entries.
+
+    Raises:
+        TooLargeError: Above 2^26 of them.
+    """
     if held > MOST_ENTRIES:
         raise TooLargeError(
             f"a matrix of {workload.questions:,} questions × {workload.cells:,} cells has more "
@@ -276,19 +293,28 @@ def refuse_nonzero(workload: Workload, held: int) -> None:
 
 
 def checked_size(value: Any, what: str, least: int = 1) -> int:
-    """A whole number of at least so much."""
+    """A whole number that is not too small.
+
+    Args:
+        value: The number.
+        what: Its name, for the message.
+        least: The smallest number allowed.
+
+    Raises:
+        StudyError: If it is anything else.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise StudyError(f"{what} must be a whole number of at least {least}, got {what}={value!r}")
     return int(value)
 
 
 class Given(Workload):
-    """Any matrix, dense or sparse.
+    """A workload given as a matrix, dense or sparse.
 
     Args:
-        matrix: A row a question, a column a cell.
-        labels: The questions in words; left out, their numbers.
-        shape_of_cells: Cells of every axis; left out, one axis.
+        matrix: One row per question, one column per cell.
+        labels: The questions in words; their numbers by default.
+        shape_of_cells: Number of cells of each axis; a single axis by default.
 
     Raises:
         QuestionError: If it is not a matrix of finite numbers.
@@ -312,7 +338,7 @@ class Given(Workload):
         shape = (held.shape[1],) if shape_of_cells is None else tuple(shape_of_cells)
         if math.prod(shape) != held.shape[1]:
             raise QuestionError(
-                f"a workload must have {math.prod(shape)} columns, one a cell "
+                f"a workload must have {math.prod(shape)} columns, one per cell "
                 f"({' × '.join(map(str, shape))}), got shape {held.shape}"
             )
         names = None if labels is None else tuple(str(label) for label in labels)
@@ -337,7 +363,7 @@ class Given(Workload):
 
 
 def _checked_matrix(matrix: Any) -> Any:
-    """A float matrix of our own that nobody can change, or a sparse one."""
+    """A read-only copy of a matrix as floats, dense or sparse."""
     held: Any
     if is_sparse(matrix):
         held = sparse.csr_array(matrix, dtype=np.float64, copy=True)
@@ -348,13 +374,13 @@ def _checked_matrix(matrix: Any) -> Any:
             held = np.array(matrix, dtype=np.float64, ndmin=2)
         except (TypeError, ValueError):
             raise QuestionError(
-                "a workload must be a matrix of numbers, one row a question and one column a cell, "
-                f"got {type(matrix).__name__}"
+                "a workload must be a matrix of numbers, one row per question and one column per "
+                f"cell, got {type(matrix).__name__}"
             ) from None
         numbers = held
     if held.ndim != 2 or 0 in held.shape:
         raise QuestionError(
-            "a workload must be a matrix with a row a question and a column a cell, "
+            "a workload must be a matrix with one row per question and one column per cell, "
             f"got shape {held.shape}"
         )
     if not np.isfinite(numbers).all():

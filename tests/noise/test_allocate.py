@@ -499,7 +499,7 @@ def test_what_is_too_large_is_refused_with_its_size(monkeypatch: pytest.MonkeyPa
     with pytest.raises(TooLargeError, match="coarser granularity"):
         allocate(far, [[0, 1], [1, 0]])
     monkeypatch.setattr(interior, "_MOST_VARIABLES", 4)
-    with pytest.raises(TooLargeError, match="5 queries that bear on each other"):
+    with pytest.raises(TooLargeError, match="5 queries that share constraints"):
         allocate(questions.Identity(5), flat)
     monkeypatch.setattr(problem, "_MOST_ENTRIES", 4)
     steps = sparse.csr_array(np.diag([2, 1, 1, 1, 1]))
