@@ -21,7 +21,7 @@ from sfumato.central.space import Space
 from sfumato.errors import StudyError
 from sfumato.exact import at_most_exp, exp_bounds
 from sfumato.randomness.bits import SeededBits
-from sfumato.randomness.laplace_sums import laplace_variance, sum_quantile
+from sfumato.randomness.laplace import laplace_variance, sum_quantile
 
 SPACES = {"flat": flat(3, 1), "line": line(3, 0.5, "1/3"), "weak": line(3, 4)}
 

@@ -16,7 +16,7 @@ from sfumato import central
 from sfumato.central.means import Means
 from sfumato.central.space import Space
 from sfumato.randomness.bits import SeededBits
-from sfumato.randomness.laplace_sums import laplace_variance, sum_quantile
+from sfumato.randomness.laplace import laplace_variance, sum_quantile
 
 # Means
 

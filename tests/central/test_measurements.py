@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato import central
 from sfumato.central.measurements import Measurements, quick_reaches
-from sfumato.randomness.laplace_sums import sum_quantile
+from sfumato.randomness.laplace import sum_quantile
 
 # Intervals
 

@@ -22,8 +22,7 @@ from sfumato.errors import QuestionError, StudyError, TooLargeError
 from sfumato.estimation.answers import normal_quantile
 from sfumato.questions.lattice import Lattice
 from sfumato.randomness.bits import BitSource
-from sfumato.randomness.laplace import discrete_laplaces
-from sfumato.randomness.laplace_sums import laplace_variance, sum_quantile
+from sfumato.randomness.laplace import discrete_laplaces, laplace_variance, sum_quantile
 
 MOST_EXACT = 512  # terms of different sums whose law is found exactly
 _LEAST_RATE = Fraction(1, 1 << 48)

@@ -1,4 +1,4 @@
-"""Exact samplers of unlimited range: every decision is held against e^x to sixty digits."""
+"""Discrete Laplace noise: decisions are held against e^x to sixty digits, quantiles to the law."""
 
 from __future__ import annotations
 
@@ -13,45 +13,33 @@ import mpmath as mp
 import numpy as np
 import opendp.prelude as dp
 import pytest
-from helpers_statistics import LIMIT, share_score
+from helpers_channels import Stream
+from helpers_statistics import LIMIT
 from numpy.typing import NDArray
 from scipy import stats
 
 from sfumato.errors import QuestionError, StudyError
-from sfumato.randomness import exponential as choosing
 from sfumato.randomness import laplace as sampling
 from sfumato.randomness.bits import SeededBits
-from sfumato.randomness.exponential import choose_by_exp, choose_by_scores
-from sfumato.randomness.laplace import _Chance
-from sfumato.randomness.laplace_sums import (
-    _half_width,
+from sfumato.randomness.laplace import (
+    _Chance,
     laplace_variance,
     sum_quantile,
-    sum_quantiles,
 )
 
 EXPONENTS = tuple(Fraction(text) for text in ("1e-9", "1/1000", "0.3", "1", "7/3", "44", "1000"))
 RATES = tuple(Fraction(text) for text in ("1e-3", "1/7", "1", "2.5", "60"))
 
 
-class Given:
-    """A source of given words; asking for more is an error."""
-
-    secure = False
-
-    def __init__(self, words: Sequence[int]) -> None:
-        self.left = list(words)
-
-    def words(self, count: int) -> NDArray[np.uint64]:
-        assert count <= len(self.left), "more words than the draw should need"
-        taken, self.left = self.left[:count], self.left[count:]
-        return np.array(taken, dtype=np.uint64)
-
-
 def digits(chance: Any, words: int) -> list[int]:
     """The leading binary digits of an mpmath number, 64 to a word."""
     whole = int(mp.floor(chance * mp.mpf(2) ** (64 * words)))
     return [whole >> (64 * (words - 1 - place)) & (2**64 - 1) for place in range(words)]
+
+
+def given(words: Sequence[int]) -> Stream:
+    """A source of given words; asking for more is an error."""
+    return Stream(np.array(words, dtype=np.uint64))
 
 
 def to_mpf(x: Fraction) -> Any:
@@ -78,20 +66,14 @@ def test_an_event_is_decided_by_the_first_digits_that_differ(x: Fraction) -> Non
     outcomes = []
     for words in tried:
         third = chance.word(2)
-        source = Given([*words, third + 1])
-        outcomes.append(bool(sampling.bernoulli_exp(x, 1, source)[0]))
+        source = given([*words, third + 1])
+        outcomes.append(bool(chance.draw(1, source)[0]))
         undecided = words == (first, second)
         assert len(source.left) == (0 if undecided else 1)
     assert outcomes == [False, False, True][: len(tried)]
     if first:
-        assert sampling.bernoulli_exp(x, 1, Given([first - 1]))[0]
-    assert not sampling.bernoulli_exp(x, 1, Given([first + 1]))[0]
-
-
-def test_certain_events_and_wrong_exponents() -> None:
-    assert sampling.bernoulli_exp(Fraction(0), 3, Given([])).all()
-    with pytest.raises(StudyError, match="x=-1"):
-        sampling.bernoulli_exp(Fraction(-1), 1, Given([0]))
+        assert chance.draw(1, given([first - 1]))[0]
+    assert not chance.draw(1, given([first + 1]))[0]
 
 
 @pytest.mark.parametrize("rate", RATES, ids=str)
@@ -114,7 +96,7 @@ def test_binary_digits_and_the_rest_make_a_geometric_number(rate: Fraction) -> N
 def test_a_geometric_number_is_put_together_from_its_digits() -> None:
     rate = Fraction(1, 5)  # three digits, then steps of 8
     never, always = 2**64 - 1, 0
-    drawn = sampling.geometric(rate, 1, Given([always, never, always, always, always, never]))
+    drawn = sampling.geometric(rate, 1, given([always, never, always, always, always, never]))
     assert drawn.tolist() == [1 + 4 + 8 + 8]
 
 
@@ -174,82 +156,6 @@ def test_each_rate_has_its_own_noise() -> None:
     assert abs((spread**2).mean() / variance - 1) <= LIMIT * math.sqrt(5 / 1000)
     with pytest.raises(StudyError, match=r"2\^-48"):
         sampling.discrete_laplace(Fraction(1, 2**49), 1, SeededBits(1))
-
-
-def test_uniform_numbers_skip_words_beyond_the_bound() -> None:
-    top = 1 << 61
-    source = Given([7 * top, 6 * top, 5 * top + 3, 2 * top])
-    assert sampling.uniform_below(6, 2, source).tolist() == [5, 2]
-    assert sampling.uniform_below(1, 4, Given([])).tolist() == [0] * 4
-    assert sampling.uniform_below(1 << 63, 1, Given([2**64 - 1])).tolist() == [2**63 - 1]
-    for bound in (0, 2**63 + 1):
-        with pytest.raises(StudyError, match=f"bound={bound}"):
-            sampling.uniform_below(bound, 1, Given([0]))
-
-
-WEIGHTS = (
-    (Fraction(0), Fraction(0)),
-    (Fraction(0), Fraction(1), Fraction(-2), Fraction(1)),
-    (Fraction(1, 3), Fraction(-50), Fraction(22, 7), Fraction(3), Fraction(-(10**6))),
-    tuple(Fraction(k, 10) for k in range(30)),
-)
-
-
-@pytest.mark.parametrize("weights", WEIGHTS, ids=len)
-def test_a_choice_changes_exactly_at_the_true_borders(weights: tuple[Fraction, ...]) -> None:
-    """The words next to every border between options fall on the right side of it."""
-    with mp.workdps(120):
-        chances = [mp.exp(to_mpf(w)) for w in weights]
-        ends = [end / sum(chances) for end in itertools.accumulate(chances)]
-        for option, end in enumerate(ends[:-1]):
-            border = int(mp.floor(end * mp.mpf(2) ** 192))
-            for number in (border - 2**40, border + 2**40):
-                if not 0 <= number < 2**192:
-                    continue
-                words = [number >> shift & (2**64 - 1) for shift in (128, 64, 0)]
-                right = sum(1 for other in ends if mp.mpf(number) / mp.mpf(2) ** 192 > other)
-                assert choose_by_exp(weights, Given([*words, 1, 1, 1])) == right
-            assert option < len(weights)
-
-
-def test_scores_and_weights_choose_alike() -> None:
-    scores, unit = [3, -5, 10, 10, 0], Fraction(-2, 7)
-    for seed in range(200):
-        by_score = choose_by_scores(scores, unit, SeededBits(seed))
-        by_weight = choose_by_exp([unit * s for s in scores], SeededBits(seed))
-        assert by_score == by_weight
-
-
-def test_choices_have_their_frequencies() -> None:
-    weights = [Fraction(0), Fraction(1)]
-    runs, bits = 4_000, SeededBits(3)
-    second = sum(choose_by_exp(weights, bits) for _ in range(runs))
-    true = math.e / (1 + math.e)
-    assert abs(share_score(second, runs, true)) <= LIMIT
-    assert abs(share_score(second, runs, true + 0.07)) > LIMIT  # 0.07 is ten standard errors
-    # A tie is settled by digits as well, and a sole option needs none of them to be right.
-    assert choose_by_exp([Fraction(5)], SeededBits(1)) == 0
-    for nothing in ([], ()):
-        with pytest.raises(StudyError, match="at least one option"):
-            choose_by_exp(nothing, SeededBits(1))
-        with pytest.raises(StudyError, match="at least one option"):
-            choose_by_scores(nothing, Fraction(1), SeededBits(1))
-
-
-@pytest.mark.parametrize("precision", [64, 98, 130, 200])
-def test_tables_of_weights_hold_the_truth(precision: int) -> None:
-    rng = np.random.default_rng(precision)
-    x = [Fraction(int(n), 10**6) for n in rng.integers(0, 10**8, 200)] + [Fraction(0), Fraction(1)]
-    cut = np.array([(e.numerator << precision) // e.denominator for e in x], dtype=object)
-    lows, slack = choosing._exp_table(cut, precision)
-    assert slack < 100
-    with mp.workdps(100):
-        for exponent, low in zip(x, lows, strict=True):
-            true = mp.exp(-to_mpf(exponent)) * mp.mpf(2) ** precision
-            assert low <= true <= low + slack
-
-
-# Quantiles of sums
 
 
 def held(
@@ -321,26 +227,10 @@ def test_many_terms_come_close_to_the_normal_law() -> None:
     assert h / (1.959964 * spread) == pytest.approx(1, abs=0.01)
 
 
-def test_rows_are_inverted_together() -> None:
-    rows = np.array([[1.0, 0.0, 5.0], [0.0, 0.0, 7.0], [3.0, 1.0, 0.0]])
-    rates = [Fraction(1, 10), Fraction(1, 5), None]
-    found = sum_quantiles(rows, rates, 0.9)
-    assert found.tolist() == [sum_quantile(row, rates, 0.9) for row in rows]
-    assert found[1] == 0
-    many = np.random.default_rng(1).random((80, 2))
-    exact = [sum_quantile(row, rates[:2], 0.9) for row in many[:5]]
-    rough = sum_quantiles(many, rates[:2], 0.9)[:5]
-    assert np.all(rough >= np.array(exact) * (1 - 1e-6))
-    assert np.all(rough <= np.array(exact) * 1.03)
-    assert _half_width.cache_info().hits > 0
-
-
 @pytest.mark.parametrize("level", [0.0, 1.0, 1.5, -1.0])
 def test_levels_must_be_chances(level: float) -> None:
     with pytest.raises(QuestionError, match=f"level={level}"):
         sum_quantile([1.0], [0.1], level)
-    with pytest.raises(QuestionError, match=f"level={level}"):
-        sum_quantiles(np.ones((1, 1)), [0.1], level)
 
 
 def test_extreme_rates_have_stable_variances() -> None:
