@@ -50,7 +50,12 @@ class BitColumns:
 
     @classmethod
     def from_rows(cls, rows: NDArray[np.uint8], width: int) -> BitColumns:
-        """Read one packed row of bytes a person, as `to_rows` writes them."""
+        """Read one packed row of bytes a person, as `to_rows` writes them.
+
+        Args:
+            rows: Bytes, shape (people, ⌈bits/8⌉).
+            width: Bits per person.
+        """
         spare = rows.shape[1] * 8 - width
         if rows.shape[1] != (width + 7) // 8 or (
             spare and rows.size and np.any(rows[:, -1] >> (8 - spare))
@@ -86,7 +91,12 @@ class BitColumns:
 
     @classmethod
     def concatenate(cls, parts: Sequence[BitColumns], width: int) -> BitColumns:
-        """Put people after people."""
+        """Put people after people.
+
+        Args:
+            parts: Columns of the same width.
+            width: Bits per person, also where there are no parts.
+        """
         total = sum(len(part) for part in parts)
         words = np.zeros((width, words_for(total)), dtype=np.uint64)
         at = 0
@@ -119,7 +129,12 @@ def _place(words: NDArray[np.uint64], at: int, part: BitColumns) -> None:
 
 
 def take_people(outputs: Any, people: NDArray[np.intp]) -> Any:
-    """Some people's outputs, by number."""
+    """Some people's outputs, by number.
+
+    Args:
+        outputs: Symbols, or packed bits.
+        people: Whose outputs to take.
+    """
     if isinstance(outputs, BitColumns):
         return BitColumns.from_matrix(outputs.to_matrix()[people])
     return outputs[people]

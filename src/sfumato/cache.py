@@ -28,7 +28,12 @@ def read(name: str) -> str | None:
 
 
 def keep(name: str, text: str) -> None:
-    """Keep a text, whole or not at all; where nothing can be written, nothing is kept."""
+    """Keep a text, whole or not at all; where nothing can be written, nothing is kept.
+
+    Args:
+        name: Name of the file in the cache.
+        text: What to keep, in ASCII.
+    """
     with contextlib.suppress(OSError, FormatError):
         folder().mkdir(parents=True, exist_ok=True)
         write_whole(folder() / name, lambda file: file.write_text(text, encoding="ascii"))

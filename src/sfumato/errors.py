@@ -44,6 +44,10 @@ class TooLargeError(SfumatoError, ValueError):
 def near(name: str, options: Iterable[str]) -> str:
     """The words that point from an unknown name to what there is.
 
+    Args:
+        name: The unknown name.
+        options: The names there are.
+
     Example:
         >>> near("regoin", ["age", "region"])
         "did you mean 'region'? There is: 'age', 'region'"
@@ -58,6 +62,10 @@ def near(name: str, options: Iterable[str]) -> str:
 
 def rows(numbers: Sequence[int], *, most: int = 5) -> str:
     """Row numbers for a message, the first few of them.
+
+    Args:
+        numbers: Row numbers, counted from 1.
+        most: How many of them to show.
 
     Example:
         >>> rows([3]), rows([3, 8, 9, 12, 15, 20, 21])

@@ -43,6 +43,10 @@ def rational(value: Any, what: str) -> Fraction:
 def positive(value: Any, what: str) -> Fraction:
     """Read a number exactly and require it to be above zero.
 
+    Args:
+        value: A number in any form.
+        what: What it is called in a message.
+
     Example:
         >>> positive(-1.0, "epsilon")
         Traceback (most recent call last):
@@ -83,6 +87,10 @@ def exp_bounds(x: Fraction, bits: int) -> tuple[int, int]:
     remainder bounded by the geometric series of its last term, and squared back, rounding every
     step down for lo and up for hi.
 
+    Args:
+        x: The exponent, 0 or more.
+        bits: Binary digits after the point.
+
     Example:
         >>> low, high = exp_bounds(Fraction(1), 40)
         >>> high - low <= 1, abs(low / 2**40 - 2.718281828459045) < 2**-39
@@ -118,6 +126,10 @@ def exp_floor(x: Fraction, bits: int = 96) -> Fraction:
 
     Beyond x = 128 it stays at e^128.
 
+    Args:
+        x: The exponent, 0 or more.
+        bits: Binary digits after the point.
+
     Example:
         >>> float(exp_floor(Fraction(1, 2)))
         1.6487212707001282
@@ -130,6 +142,10 @@ def at_most_exp(ratio: Fraction, x: Fraction) -> bool:
     """Whether ratio <= e^x, decided exactly by refining the bounds.
 
     e^x is irrational for rational x > 0, so the refinement always ends.
+
+    Args:
+        ratio: A rational number.
+        x: The exponent, 0 or more.
 
     Example:
         >>> at_most_exp(Fraction(27, 10), Fraction(1)), at_most_exp(Fraction(28, 10), Fraction(1))

@@ -12,7 +12,12 @@ from sfumato.errors import FormatError
 
 
 def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then put it in place in one step."""
+    """Let `write` fill a temporary file beside `path`, then put it in place in one step.
+
+    Args:
+        path: The file to write.
+        write: Called with the path of the temporary file.
+    """
     target = Path(path)
     if not target.parent.is_dir():
         raise FormatError(

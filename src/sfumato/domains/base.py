@@ -47,7 +47,12 @@ class Domain(Protocol):
         """Place of each cell in base units."""
 
     def length(self, quantity: object, what: str) -> Fraction:
-        """A quantity as the user states it, in base units."""
+        """A quantity as the user states it, in base units.
+
+        Args:
+            quantity: A number, or a duration as text.
+            what: What it is called in a message.
+        """
 
     def read(self, column: Any, *, axis: str, clip: bool) -> NDArray[np.int64]:
         """The cell of each value of a column, −1 where it is missing.
@@ -68,16 +73,32 @@ class Domain(Protocol):
         """The number each cell stands for in a mean; None where that makes no sense."""
 
     def span(self, low: object, high: object, *, axis: str) -> Span:
-        """A closed interval in base units, refused if it is reversed or nobody can be in it."""
+        """A closed interval in base units, refused if it is reversed or nobody can be in it.
+
+        Args:
+            low: The lower end as a value; None for an open one.
+            high: The upper end.
+            axis: Name of the axis, for messages.
+        """
 
     def weigh(self, span: Span) -> tuple[NDArray[np.float64], bool]:
         """Share of each cell in a span, and whether a bin was cut."""
 
     def label_weights(self, label: object, *, axis: str) -> NDArray[np.float64]:
-        """Weights of a single category or point."""
+        """Weights of a single category or point.
+
+        Args:
+            label: The label or value.
+            axis: Name of the axis, for messages.
+        """
 
     def parse(self, text: str, *, axis: str) -> object:
-        """A bound as written in the question language, as a value for `span`."""
+        """A bound as written in the question language, as a value for `span`.
+
+        Args:
+            text: As written.
+            axis: Name of the axis, for messages.
+        """
 
     def write(self, place: Fraction) -> str:
         """A place as text, which `parse` and `span` turn back into this place."""
@@ -87,7 +108,13 @@ class Domain(Protocol):
 
 
 def check_size(size: int, what: str, remedy: str) -> None:
-    """Refuse a domain with fewer than two cells or too many of them."""
+    """Refuse a domain with fewer than two cells or too many of them.
+
+    Args:
+        size: Number of cells.
+        what: What the domain is called in a message.
+        remedy: What to do about it, for the message.
+    """
     if size < 2:
         raise StudyError(f"{what} must have at least 2 cells, got {max(size, 0)}; {remedy}")
     if size > MOST_CELLS:
@@ -103,7 +130,13 @@ class Ordered:
     half_open: ClassVar[bool] = False  # whether the last place itself lies outside
 
     def place(self, value: object, *, axis: str, upper: bool = False) -> Fraction:
-        """A bound of a question in base units, so that bounds can be compared."""
+        """A bound of a question in base units, so that bounds can be compared.
+
+        Args:
+            value: A bound of a question.
+            axis: Name of the axis, for messages.
+            upper: Whether it is the upper bound of an interval.
+        """
         raise NotImplementedError
 
     def weigh(self, span: Span) -> tuple[NDArray[np.float64], bool]:
@@ -168,7 +201,12 @@ class Ordered:
 
 
 def one_cell(size: int, cell: int) -> NDArray[np.float64]:
-    """Weight 1 on one cell."""
+    """Weight 1 on one cell.
+
+    Args:
+        size: Number of cells.
+        cell: The cell that gets the weight.
+    """
     weights = np.zeros(size)
     weights[cell] = 1.0
     return weights
@@ -177,7 +215,13 @@ def one_cell(size: int, cell: int) -> NDArray[np.float64]:
 def bin_weights(
     edges: NDArray[np.float64], low: float, high: float
 ) -> tuple[NDArray[np.float64], bool]:
-    """Share of each bin between low and high, and whether one was cut."""
+    """Share of each bin between low and high, and whether one was cut.
+
+    Args:
+        edges: Edges of the bins, rising.
+        low: The lower end.
+        high: The upper end.
+    """
     covered = np.minimum(edges[1:], high) - np.maximum(edges[:-1], low)
     weights = np.clip(covered / np.diff(edges), 0.0, 1.0)
     cut = bool(np.any((weights > 0.0) & (weights < 1.0)))

@@ -94,7 +94,12 @@ class Categories:
         )
 
     def length(self, quantity: object, what: str) -> Fraction:
-        """Refused: labels have no distance."""
+        """Refused: labels have no distance.
+
+        Args:
+            quantity: A number, or a duration as text.
+            what: What it is called in a message.
+        """
         raise StudyError(
             f"{what} is a length, and categories have none, got {what}={quantity!r}; protect "
             "them with Uniform, Blocks, PolicyGraph, Points or Matrix"
@@ -169,7 +174,13 @@ class Categories:
         return None
 
     def place(self, value: object, *, axis: str, upper: bool = False) -> Fraction:
-        """Refused: labels cannot be the ends of an interval."""
+        """Refused: labels cannot be the ends of an interval.
+
+        Args:
+            value: Any value.
+            axis: Name of the axis, for messages.
+            upper: Whether it is the upper bound of an interval.
+        """
         self._refuse_interval(axis)
 
     def span(self, low: object, high: object, *, axis: str) -> Span:
@@ -201,6 +212,10 @@ class Categories:
     def label_weights(self, label: object, *, axis: str) -> NDArray[np.float64]:
         """Weight 1 for one label.
 
+        Args:
+            label: The label or value.
+            axis: Name of the axis, for messages.
+
         Example:
             >>> Categories(("north", "south")).label_weights("south", axis="region").tolist()
             [0.0, 1.0]
@@ -211,7 +226,12 @@ class Categories:
         raise QuestionError(f"axis {axis!r} has no label {label!r}: {near(str(label), self.names)}")
 
     def parse(self, text: str, *, axis: str) -> str:
-        """A label is written as it is."""
+        """A label is written as it is.
+
+        Args:
+            text: As written.
+            axis: Name of the axis, for messages.
+        """
         return text
 
     def write(self, place: Fraction) -> str:

@@ -83,7 +83,12 @@ class Integers(Ordered):
         return tuple(Fraction(value) for value in range(self.low, self.high + 1))
 
     def length(self, quantity: object, what: str) -> Fraction:
-        """A number, exactly."""
+        """A number, exactly.
+
+        Args:
+            quantity: A number, or a duration as text.
+            what: What it is called in a message.
+        """
         return rational(quantity, what)
 
     def read(self, column: Any, *, axis: str, clip: bool) -> NDArray[np.int64]:
@@ -122,7 +127,13 @@ class Integers(Ordered):
         return np.arange(self.low, self.high + 1, dtype=np.float64)
 
     def place(self, value: object, *, axis: str, upper: bool = False) -> Fraction:
-        """A bound as an exact number; infinity is beyond the end."""
+        """A bound as an exact number; infinity is beyond the end.
+
+        Args:
+            value: A number.
+            axis: Name of the axis, for messages.
+            upper: Whether it is the upper bound of an interval.
+        """
         return bound_number(value, self.low - 1, self.high + 1, axis=axis)
 
     def _bounds(self) -> tuple[Fraction, Fraction]:
@@ -173,7 +184,12 @@ class Integers(Ordered):
         return first, self.high if above is None else min(math.floor(above), self.high)
 
     def parse(self, text: str, *, axis: str) -> Fraction:
-        """A number of the question language."""
+        """A number of the question language.
+
+        Args:
+            text: As written.
+            axis: Name of the axis, for messages.
+        """
         return parse_number(text, axis=axis)
 
     def write(self, place: Fraction) -> str:

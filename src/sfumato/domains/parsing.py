@@ -29,7 +29,14 @@ _UNITS = {
 def bound_number(
     value: object, below: int | Fraction, above: int | Fraction, *, axis: str
 ) -> Fraction:
-    """A bound of a question as an exact number; infinities stand for below and above."""
+    """A bound of a question as an exact number; infinities stand for below and above.
+
+    Args:
+        value: The bound as given in a question.
+        below: What −∞ stands for.
+        above: What +∞ stands for.
+        axis: Name of the axis, for messages.
+    """
     if isinstance(value, (float, np.floating)) and np.isinf(value):
         return Fraction(above if value > 0 else below)
     try:
@@ -44,7 +51,12 @@ def bound_number(
 
 
 def parse_number(text: str, *, axis: str) -> Fraction:
-    """A number of the question language."""
+    """A number of the question language.
+
+    Args:
+        text: As written.
+        axis: Name of the axis, for messages.
+    """
     try:
         return rational(text, "bound")
     except StudyError:
@@ -56,6 +68,11 @@ def parse_number(text: str, *, axis: str) -> Fraction:
 
 def seconds_in(quantity: Any, what: str, *, unit: int) -> Fraction:
     """A duration in seconds; a bare number counts base units of that many seconds.
+
+    Args:
+        quantity: A duration as text, timedelta or NumPy duration, or a number.
+        what: What it is called in a message.
+        unit: Seconds in a base unit.
 
     Example:
         >>> seconds_in("1 week", "step", unit=DAY) / DAY
@@ -83,7 +100,14 @@ def seconds_in(quantity: Any, what: str, *, unit: int) -> Fraction:
 
 
 def whole_step(quantity: Any, what: str, *, unit: int, base: str) -> int:
-    """A step as a positive whole number of base units."""
+    """A step as a positive whole number of base units.
+
+    Args:
+        quantity: A duration, or a number of base units.
+        what: What it is called in a message.
+        unit: Seconds in a base unit.
+        base: What base units are called.
+    """
     step = seconds_in(quantity, what, unit=unit) / unit
     positive(step, what)
     if step.denominator != 1:

@@ -122,6 +122,12 @@ class Reals(Ordered):
     ) -> Reals:
         """Bins of equal width between two bounds.
 
+        Args:
+            low: The smallest value.
+            high: The largest value.
+            bins: How many bins.
+            rounding: None, or "stochastic".
+
         Example:
             >>> Reals.equal_bins(0, 1, 4).edges().tolist()
             [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -133,6 +139,10 @@ class Reals(Ordered):
         cls, edges: Iterable[Any], *, rounding: Literal["stochastic"] | None = None
     ) -> Reals:
         """Bins between the given edges, which must rise.
+
+        Args:
+            edges: All edges, the two ends included.
+            rounding: None, or "stochastic".
 
         Example:
             >>> Reals.from_edges([0, 10, 100, 1000]).labels()
@@ -184,7 +194,12 @@ class Reals(Ordered):
         return tuple((left + right) / 2 for left, right in pairwise(points))
 
     def length(self, quantity: object, what: str) -> Fraction:
-        """A number, exactly."""
+        """A number, exactly.
+
+        Args:
+            quantity: A number, or a duration as text.
+            what: What it is called in a message.
+        """
         return rational(quantity, what)
 
     def read(self, column: Any, *, axis: str, clip: bool) -> NDArray[np.int64]:
@@ -263,7 +278,13 @@ class Reals(Ordered):
         return cuts.copy() if self.rounding else cuts[:-1] + np.diff(cuts) / 2
 
     def place(self, value: object, *, axis: str, upper: bool = False) -> Fraction:
-        """A bound as an exact number; infinity is beyond the end."""
+        """A bound as an exact number; infinity is beyond the end.
+
+        Args:
+            value: A number.
+            axis: Name of the axis, for messages.
+            upper: Whether it is the upper bound of an interval.
+        """
         return bound_number(value, self.low - 1, self.high + 1, axis=axis)
 
     def _bounds(self) -> tuple[Fraction, Fraction]:
@@ -299,7 +320,12 @@ class Reals(Ordered):
         return one_cell(self.size, bisect_right(borders, number))
 
     def parse(self, text: str, *, axis: str) -> Fraction:
-        """A number of the question language."""
+        """A number of the question language.
+
+        Args:
+            text: As written.
+            axis: Name of the axis, for messages.
+        """
         return parse_number(text, axis=axis)
 
     def write(self, place: Fraction) -> str:

@@ -32,11 +32,21 @@ class Metric(ABC):
 
     @abstractmethod
     def between(self, x: Any, y: Any) -> float:
-        """E(x, y) for two values as people write them; None stands for no answer."""
+        """E(x, y) for two values as people write them; None stands for no answer.
+
+        Args:
+            x: One value as people write it.
+            y: The other.
+        """
 
     @abstractmethod
     def bind(self, domain: Domain, *, optional: bool) -> CellMetric:
-        """E between the cells of a domain, with "no answer" as the last cell if optional."""
+        """E between the cells of a domain, with "no answer" as the last cell if optional.
+
+        Args:
+            domain: What the values of the axis may be.
+            optional: Whether "no answer" is one more cell, the last.
+        """
 
     @abstractmethod
     def describe(self) -> str:
@@ -92,11 +102,21 @@ class Sum(Metric):
         set_fields(self, parts=tuple(flat))
 
     def between(self, x: Any, y: Any) -> float:
-        """E(x, y), the sum over the parts."""
+        """E(x, y), the sum over the parts.
+
+        Args:
+            x: One value as people write it.
+            y: The other.
+        """
         return math.fsum(part.between(x, y) for part in self.parts)
 
     def bind(self, domain: Domain, *, optional: bool) -> CellMetric:
-        """The sum of the bound parts."""
+        """The sum of the bound parts.
+
+        Args:
+            domain: What the values of the axis may be.
+            optional: Whether "no answer" is one more cell, the last.
+        """
         bound = [part.bind(domain, optional=optional) for part in self.parts]
         return add_cells(bound, names=lambda: cell_names(domain, optional=optional))
 

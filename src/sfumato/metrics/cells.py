@@ -145,7 +145,12 @@ class TableMetric(CellMetric):
         return hash((self.denominator, self.size, tuple(int(n) for n in self.numerators[0])))
 
     def exact(self, i: int, j: int) -> Fraction | None:
-        """E(i, j); None where it is infinite."""
+        """E(i, j); None where it is infinite.
+
+        Args:
+            i: The cell that changes.
+            j: The cell it changes to.
+        """
         check_cells(i, j, self.size)
         numerator = int(self.numerators[i, j])
         return None if numerator < 0 else Fraction(numerator, self.denominator)
@@ -192,7 +197,13 @@ def fractions_table(
     names: Sequence[str],
     notes: Sequence[str] = (),
 ) -> TableMetric:
-    """A table from rationals, None where infinite."""
+    """A table from rationals, None where infinite.
+
+    Args:
+        entries: E of every pair, None where it is infinite.
+        names: What to call each cell in an error.
+        notes: What was done before.
+    """
     common, beyond = 1, GRID << GRID_BITS
     for denominator in {e.denominator for row in entries for e in row if e is not None}:
         common = math.lcm(common, denominator)
@@ -296,7 +307,12 @@ def refuse_large_matrix(size: int) -> None:
 
 
 def divide(row: NDArray[Any], denominator: int) -> NDArray[np.float64]:
-    """Integers over a denominator as the nearest doubles, -1 as infinity."""
+    """Integers over a denominator as the nearest doubles, -1 as infinity.
+
+    Args:
+        row: The numerators.
+        denominator: A positive integer.
+    """
     exact = max(int(row.max()), denominator) < 1 << 53
     numerators = row.astype(np.float64 if exact else object)
     values = np.array(numerators / denominator, dtype=np.float64)
@@ -304,6 +320,12 @@ def divide(row: NDArray[Any], denominator: int) -> NDArray[np.float64]:
 
 
 def check_cells(i: int, j: int, size: int) -> None:
-    """Refuse cells that are not there; a negative number would count from the end."""
+    """Refuse cells that are not there; a negative number would count from the end.
+
+    Args:
+        i: One cell.
+        j: The other.
+        size: Number of cells.
+    """
     if not (0 <= i < size and 0 <= j < size):
         raise StudyError(f"cells are numbered 0..{size - 1}, got {i} and {j}")

@@ -101,6 +101,10 @@ def shortest(distances: NDArray[Any], add: _Adding) -> None:
 
     Once the rows of a band are closed among themselves, a path through the band is a step to its
     first pivot and that pivot's row, so the other rows can follow tile by tile.
+
+    Args:
+        distances: A square matrix, changed in place.
+        add: How two lengths add.
     """
     size = len(distances)
     for first in range(0, size, _BAND):

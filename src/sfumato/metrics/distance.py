@@ -64,7 +64,13 @@ class LineMetric(CellMetric):
 
     @classmethod
     def equal(cls, step: Fraction, size: int, notes: Sequence[str] = ()) -> LineMetric:
-        """A line of `size` cells, all the same step apart."""
+        """A line of `size` cells, all the same step apart.
+
+        Args:
+            step: E between neighbours.
+            size: Number of cells.
+            notes: What binding changed in the statement.
+        """
         if size < 2 or step <= 0:
             raise StudyError(f"a line needs 2 cells and a step above 0, got size={size}, {step}")
         metric = cls.__new__(cls)
@@ -85,7 +91,12 @@ class LineMetric(CellMetric):
         return tuple(b - a for a, b in pairwise(self._places))
 
     def exact(self, i: int, j: int) -> Fraction:
-        """E(i, j)."""
+        """E(i, j).
+
+        Args:
+            i: The cell that changes.
+            j: The cell it changes to.
+        """
         check_cells(i, j, self.size)
         if self.equal_step is not None:
             return self.equal_step * abs(int(i) - int(j))
@@ -162,7 +173,12 @@ class CappedLineMetric(CellMetric):
         return self.line.steps
 
     def exact(self, i: int, j: int) -> Fraction:
-        """E(i, j)."""
+        """E(i, j).
+
+        Args:
+            i: The cell that changes.
+            j: The cell it changes to.
+        """
         return min(self.line.exact(i, j), self.cap)
 
     def matrix(self) -> NDArray[np.float64]:
@@ -178,6 +194,10 @@ class CappedLineMetric(CellMetric):
 
 def capped_line(line: LineMetric, cap: Fraction) -> LineMetric | CappedLineMetric:
     """A line with a cap, or the line itself where no pair is far enough apart to reach it.
+
+    Args:
+        line: E without the cap.
+        cap: The most that E may be.
 
     Example:
         >>> capped_line(LineMetric.equal(Fraction(1), 4), Fraction(5)).notes
@@ -248,7 +268,12 @@ class Distance(Metric):
         )
 
     def between(self, x: Any, y: Any) -> float:
-        """E(x, y) for two numbers, dates or times; None stands for no answer."""
+        """E(x, y) for two numbers, dates or times; None stands for no answer.
+
+        Args:
+            x: One value as people write it.
+            y: The other.
+        """
         missing = [
             value is None or (isinstance(value, str) and value == NO_ANSWER) for value in (x, y)
         ]
@@ -265,7 +290,12 @@ class Distance(Metric):
         return float(e if self.cap is None else min(e, self.cap))
 
     def bind(self, domain: Domain, *, optional: bool) -> CellMetric:
-        """Cells on a line; with "no answer", a table."""
+        """Cells on a line; with "no answer", a table.
+
+        Args:
+            domain: What the values of the axis may be.
+            optional: Whether "no answer" is one more cell, the last.
+        """
         if not domain.ordered:
             raise StudyError(
                 f"Distance needs an axis with distances, and {domain.kind} have none: use Uniform, "
@@ -367,7 +397,12 @@ class Lp(Metric):
         return Distance(share, self.per)
 
     def between(self, x: Sequence[Any], y: Sequence[Any]) -> float:
-        """E(x, y) for two records, given as sequences of numbers, dates or times."""
+        """E(x, y) for two records, given as sequences of numbers, dates or times.
+
+        Args:
+            x: One record as a sequence of values.
+            y: The other.
+        """
         if len(x) != len(y):
             raise StudyError(f"records must have the same axes, got {len(x)} and {len(y)} values")
         apart = [gap(a, b, self.per) for a, b in zip(x, y, strict=True)]
@@ -376,7 +411,12 @@ class Lp(Metric):
         return float(Fraction(numerators[0, 1], denominator))
 
     def bind(self, domain: Domain, *, optional: bool) -> CellMetric:
-        """Refused: one axis alone does not know how many there are."""
+        """Refused: one axis alone does not know how many there are.
+
+        Args:
+            domain: What the values of the axis may be.
+            optional: Whether "no answer" is one more cell, the last.
+        """
         raise StudyError(
             "Lp speaks about whole records, not one axis: give it to the study, or bind "
             "per_axis(number of axes), or use Distance on this axis"

@@ -101,7 +101,16 @@ class Edges:
         size: int,
         groups: Sequence[Group] = (),
     ) -> Edges:
-        """From lengths that are whole numbers of a unit already."""
+        """From lengths that are whole numbers of a unit already.
+
+        Args:
+            first: One cell of every pair.
+            second: The other cell of every pair.
+            numerators: Length of every pair, in units.
+            unit: The unit.
+            size: Number of cells.
+            groups: Sets of cells that are all equally far apart.
+        """
         edges = cls.__new__(cls)
         edges._fill(first, second, numerators, unit, size, groups)
         return edges
@@ -261,7 +270,12 @@ class Lookup:
         return keys
 
     def places(self, first: Indices, second: Indices) -> Indices:
-        """Where pairs are listed, -1 for those that are not."""
+        """Where pairs are listed, -1 for those that are not.
+
+        Args:
+            first: One cell of every pair.
+            second: The other cell of every pair.
+        """
         if not len(self.keys):
             return np.full(len(first), -1, dtype=np.intp)
         wanted = self._keys(first, second)
@@ -269,7 +283,12 @@ class Lookup:
         return np.where(self.keys[place] == wanted, self.order[place], -1)
 
     def floats(self, first: Indices, second: Indices) -> NDArray[np.float64]:
-        """The distance of every pair as a double."""
+        """The distance of every pair as a double.
+
+        Args:
+            first: One cell of every pair.
+            second: The other cell of every pair.
+        """
         found = np.full(len(first), np.inf)
         place = self.places(first, second)
         here = place >= 0
@@ -280,7 +299,12 @@ class Lookup:
         return found
 
     def exact(self, first: Indices, second: Indices) -> list[Fraction | None]:
-        """The distance of every pair, None where it is infinite."""
+        """The distance of every pair, None where it is infinite.
+
+        Args:
+            first: One cell of every pair.
+            second: The other cell of every pair.
+        """
         found = []
         for i, j, place in zip(first, second, self.places(first, second), strict=True):
             known = [int(self.edges.numerators[place]) * self.edges.unit] if place >= 0 else []
@@ -298,7 +322,12 @@ def whole_numbers(values: ArrayLike) -> NDArray[Any]:
 
 
 def as_floats(numerators: NDArray[Any], unit: Fraction) -> NDArray[np.float64]:
-    """Whole numbers of a unit as doubles, within two roundings."""
+    """Whole numbers of a unit as doubles, within two roundings.
+
+    Args:
+        numerators: Whole numbers of the unit.
+        unit: The unit.
+    """
     found: NDArray[np.float64] = numerators.astype(np.float64) * float(unit)
     return found
 

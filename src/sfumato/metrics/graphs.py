@@ -56,7 +56,12 @@ class PolicyGraph(Metric):
         set_fields(self, epsilon=positive(epsilon, "epsilon"), edges=read)
 
     def between(self, x: Any, y: Any) -> float:
-        """E(x, y) for two labels of the graph."""
+        """E(x, y) for two labels of the graph.
+
+        Args:
+            x: One value as people write it.
+            y: The other.
+        """
         neighbours: dict[str, list[tuple[str, Fraction]]] = {}
         for a, b, weight in self.edges:
             neighbours.setdefault(a, []).append((b, weight))
@@ -66,7 +71,12 @@ class PolicyGraph(Metric):
         return math.inf if path is None else float(self.epsilon * path)
 
     def bind(self, domain: Domain, *, optional: bool) -> TableMetric:
-        """E between cells; cells outside the graph are infinitely far from all others."""
+        """E between cells; cells outside the graph are infinitely far from all others.
+
+        Args:
+            domain: What the values of the axis may be.
+            optional: Whether "no answer" is one more cell, the last.
+        """
         names = cell_names(domain, optional=optional)
         place = {name: cell for cell, name in enumerate(names)}
         there = dict.fromkeys(label for edge in self.edges for label in edge[:2])
@@ -128,13 +138,23 @@ class Matrix(Metric):
         set_fields(self, values=entries, labels=names)
 
     def between(self, x: Any, y: Any) -> float:
-        """E(x, y) for two labels, or two cell numbers (from 0) where no labels are given."""
+        """E(x, y) for two labels, or two cell numbers (from 0) where no labels are given.
+
+        Args:
+            x: One value as people write it.
+            y: The other.
+        """
         names = self._names()
         i, j = (names.index(known(value, names, "labels")) for value in (x, y))
         return fractions_table(self.values, names=names).between(i, j)
 
     def bind(self, domain: Domain, *, optional: bool) -> TableMetric:
-        """E between cells, rows put into the order of the axis."""
+        """E between cells, rows put into the order of the axis.
+
+        Args:
+            domain: What the values of the axis may be.
+            optional: Whether "no answer" is one more cell, the last.
+        """
         names = cell_names(domain, optional=optional)
         if self.labels is None:
             if len(self.values) != len(names):

@@ -113,7 +113,12 @@ class BlockMetric(_MarkedMetric):
         return np.equal.outer(self.block, self.block)
 
     def exact(self, i: int, j: int) -> Fraction | None:
-        """E(i, j); None where it is infinite."""
+        """E(i, j); None where it is infinite.
+
+        Args:
+            i: The cell that changes.
+            j: The cell it changes to.
+        """
         check_cells(i, j, self.size)
         if i == j:
             return Fraction(0)
@@ -164,7 +169,12 @@ class HighLowMetric(_MarkedMetric):
         return np.repeat(self.sensitive[:, None], self.size, axis=1)
 
     def exact(self, i: int, j: int) -> Fraction | None:
-        """E(i, j); None where it is infinite."""
+        """E(i, j); None where it is infinite.
+
+        Args:
+            i: The cell that changes.
+            j: The cell it changes to.
+        """
         check_cells(i, j, self.size)
         if i == j:
             return Fraction(0)
@@ -219,7 +229,12 @@ class Blocks(Metric):
         return {label: number for number, block in enumerate(self.blocks) for label in block}
 
     def between(self, x: Any, y: Any) -> float:
-        """E(x, y) for two labels."""
+        """E(x, y) for two labels.
+
+        Args:
+            x: One value as people write it.
+            y: The other.
+        """
         block = self._block_of()
         first, second = (known(value, block, "blocks") for value in (x, y))
         if first == second:
@@ -227,7 +242,12 @@ class Blocks(Metric):
         return float(self.epsilon) if block[first] == block[second] else math.inf
 
     def bind(self, domain: Domain, *, optional: bool) -> BlockMetric:
-        """E between cells; every cell must be in a block."""
+        """E between cells; every cell must be in a block.
+
+        Args:
+            domain: What the values of the axis may be.
+            optional: Whether "no answer" is one more cell, the last.
+        """
         names = cell_names(domain, optional=optional, table=False)
         block = self._block_of()
         cover(names, block, "blocks", "put each into a block (its own, to leave it unprotected)")
@@ -278,14 +298,24 @@ class HighLow(Metric):
         set_fields(self, epsilon=positive(epsilon, "epsilon"), sensitive=labels)
 
     def between(self, x: Any, y: Any) -> float:
-        """E(x, y) for two labels, from x to y."""
+        """E(x, y) for two labels, from x to y.
+
+        Args:
+            x: One value as people write it.
+            y: The other.
+        """
         first, second = label_of(x), label_of(y)
         if first == second:
             return 0.0
         return float(self.epsilon) if first in self.sensitive else math.inf
 
     def bind(self, domain: Domain, *, optional: bool) -> HighLowMetric:
-        """E between cells."""
+        """E between cells.
+
+        Args:
+            domain: What the values of the axis may be.
+            optional: Whether "no answer" is one more cell, the last.
+        """
         names = cell_names(domain, optional=optional, table=False)
         notes = () if self.sensitive else ("unprotected: no value is named as sensitive",)
         return HighLowMetric(self.epsilon, marked(names, self.sensitive), notes)
@@ -330,7 +360,12 @@ class SensitiveSet(Metric):
         set_fields(self, epsilon=positive(epsilon, "epsilon"), sensitive=labels)
 
     def between(self, x: Any, y: Any) -> float:
-        """E(x, y) for two labels."""
+        """E(x, y) for two labels.
+
+        Args:
+            x: One value as people write it.
+            y: The other.
+        """
         first, second = label_of(x), label_of(y)
         if first == second:
             return 0.0
@@ -338,7 +373,12 @@ class SensitiveSet(Metric):
         return float(self.epsilon if either else 2 * self.epsilon)
 
     def bind(self, domain: Domain, *, optional: bool) -> TableMetric:
-        """E between cells."""
+        """E between cells.
+
+        Args:
+            domain: What the values of the axis may be.
+            optional: Whether "no answer" is one more cell, the last.
+        """
         names = cell_names(domain, optional=optional)
         high = marked(names, self.sensitive)
         once = high[:, None] | high[None, :]

@@ -20,7 +20,12 @@ def label_of(value: object) -> str:
 
 
 def several(items: Any, what: str) -> list[Any]:
-    """A collection of one thing or more, where a single text would be a slip."""
+    """A collection of one thing or more, where a single text would be a slip.
+
+    Args:
+        items: What was given.
+        what: What it is called in a message.
+    """
     if isinstance(items, str) or not isinstance(items, Iterable):
         raise StudyError(f"{what} must be a list, got {items!r}: write [{items!r}]")
     found = list(items)
@@ -30,12 +35,22 @@ def several(items: Any, what: str) -> list[Any]:
 
 
 def read_labels(labels: Any, what: str) -> tuple[str, ...]:
-    """Labels as text."""
+    """Labels as text.
+
+    Args:
+        labels: What was given.
+        what: What it is called in a message.
+    """
     return tuple(label_of(label) for label in several(labels, what))
 
 
 def distinct(labels: Sequence[str], what: str) -> tuple[str, ...]:
-    """The labels, refused if one comes twice."""
+    """The labels, refused if one comes twice.
+
+    Args:
+        labels: Labels as text.
+        what: What it is called in a message.
+    """
     seen: set[str] = set()
     for label in labels:
         if label in seen:
@@ -45,7 +60,13 @@ def distinct(labels: Sequence[str], what: str) -> tuple[str, ...]:
 
 
 def known(value: object, labels: Collection[str], what: str) -> str:
-    """The label of a value, refused if the statement does not name it."""
+    """The label of a value, refused if the statement does not name it.
+
+    Args:
+        value: The value.
+        labels: Labels that the statement names.
+        what: What it is called in a message.
+    """
     label = label_of(value)
     if label not in labels:
         raise StudyError(f"{what} must name the label, got {label!r}: {near(label, labels)}")
@@ -53,7 +74,13 @@ def known(value: object, labels: Collection[str], what: str) -> str:
 
 
 def cell_names(domain: Domain, *, optional: bool, table: bool = True) -> list[str]:
-    """The label of every cell, refused before a table of them would be too large."""
+    """The label of every cell, refused before a table of them would be too large.
+
+    Args:
+        domain: What the values of the axis may be.
+        optional: Whether "no answer" is one more cell, the last.
+        table: Whether a table of all pairs is going to be built.
+    """
     if table:
         refuse_large_table(domain.size + optional)
     names = [*domain.labels(), *([NO_ANSWER] if optional else [])]
@@ -67,7 +94,13 @@ def cell_names(domain: Domain, *, optional: bool, table: bool = True) -> list[st
 
 
 def inside(labels: Iterable[str], names: Sequence[str], what: str) -> None:
-    """Refuse a label that the axis does not have."""
+    """Refuse a label that the axis does not have.
+
+    Args:
+        labels: Labels that a statement names.
+        names: Labels of the axis.
+        what: What it is called in a message.
+    """
     there = set(names)
     for label in labels:
         if label not in there:
@@ -78,7 +111,14 @@ def inside(labels: Iterable[str], names: Sequence[str], what: str) -> None:
 
 
 def cover(names: Sequence[str], labels: Collection[str], what: str, remedy: str) -> None:
-    """Refuse labels that the axis does not have, and cells that are not mentioned."""
+    """Refuse labels that the axis does not have, and cells that are not mentioned.
+
+    Args:
+        names: Labels of the axis.
+        labels: Labels that a statement names.
+        what: What it is called in a message.
+        remedy: What to do about a cell that is not mentioned.
+    """
     inside(labels, names, what)
     missing = [name for name in names if name not in labels]
     if missing:
@@ -86,7 +126,12 @@ def cover(names: Sequence[str], labels: Collection[str], what: str, remedy: str)
 
 
 def marked(names: Sequence[str], sensitive: Collection[str]) -> NDArray[np.bool_]:
-    """Which cells are sensitive."""
+    """Which cells are sensitive.
+
+    Args:
+        names: Labels of the axis.
+        sensitive: Labels that are sensitive.
+    """
     inside(sensitive, names, "sensitive")
     chosen = set(sensitive)
     return np.array([name in chosen for name in names])

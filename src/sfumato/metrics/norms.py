@@ -20,7 +20,12 @@ _LARGEST_ORDER = 1000
 
 
 def read_order(value: Any, what: str) -> Fraction | float:
-    """The p of a norm: a rational of at least 1, or infinity."""
+    """The p of a norm: a rational of at least 1, or infinity.
+
+    Args:
+        value: A number, or "inf".
+        what: What it is called in a message.
+    """
     if value == "inf" or (isinstance(value, float) and value == math.inf):
         return math.inf
     order = rational(value, what)
@@ -36,6 +41,10 @@ def read_order(value: Any, what: str) -> Fraction | float:
 
 def root_floor(number: int, order: int) -> int:
     """The largest integer whose power of this order is at most the number.
+
+    Args:
+        number: A whole number, 0 or more.
+        order: Order of the root, 1 or more.
 
     Example:
         >>> root_floor(26, 3), root_floor(27, 3)
@@ -56,6 +65,11 @@ def root_floor(number: int, order: int) -> int:
 def root_down(number: Fraction, order: int, bits: int = GRID_BITS) -> int:
     """The root of this order in units of 2^-bits, rounded down.
 
+    Args:
+        number: A rational, 0 or more.
+        order: Order of the root.
+        bits: Binary digits after the point.
+
     Example:
         >>> root_down(Fraction(2), 2, bits=10), 2**0.5 * 2**10
         (1448, 1448.1546878700494)
@@ -65,6 +79,10 @@ def root_down(number: Fraction, order: int, bits: int = GRID_BITS) -> int:
 
 def exact_root(number: Fraction, order: int) -> Fraction | None:
     """The root of this order if it is rational.
+
+    Args:
+        number: A rational, 0 or more.
+        order: Order of the root.
 
     Example:
         >>> exact_root(Fraction(9, 4), 2), exact_root(Fraction(2), 2)
@@ -77,6 +95,11 @@ def exact_root(number: Fraction, order: int) -> Fraction | None:
 
 def share_of_axis(epsilon: Fraction, order: Fraction | float, axes: int) -> Fraction:
     """The largest epsilon' on the grid with axes^(1 - 1/p)·epsilon' <= epsilon; exact if rational.
+
+    Args:
+        epsilon: ε of the whole record.
+        order: p of the norm, or infinity.
+        axes: Number of axes.
 
     Example:
         >>> share_of_axis(Fraction(1), Fraction(2), 4), share_of_axis(Fraction(1), math.inf, 3)
@@ -98,6 +121,11 @@ def distance_table(
     """Rate times the distance of every two places: numerators, denominator, whether rounded.
 
     Coordinates are integers over one denominator here; `rate` takes that denominator up.
+
+    Args:
+        places: Coordinates of every place.
+        rate: What distances are multiplied by.
+        order: p of the norm, or infinity.
     """
     scale = math.lcm(*(number.denominator for place in places for number in place))
     units = [[int(number * scale) for number in place] for place in places]

@@ -77,14 +77,24 @@ class Points(Metric):
         )
 
     def between(self, x: Any, y: Any) -> float:
-        """E(x, y) for two labels."""
+        """E(x, y) for two labels.
+
+        Args:
+            x: One value as people write it.
+            y: The other.
+        """
         places = dict(self.at)
         pair = [places[known(value, places, "at")] for value in (x, y)]
         numerators, denominator, _ = distance_table(pair, self.epsilon / self.per, self.norm)
         return float(Fraction(numerators[0, 1], denominator))
 
     def bind(self, domain: Domain, *, optional: bool) -> TableMetric:
-        """E between cells; every cell must have a place."""
+        """E between cells; every cell must have a place.
+
+        Args:
+            domain: What the values of the axis may be.
+            optional: Whether "no answer" is one more cell, the last.
+        """
         names = cell_names(domain, optional=optional)
         places = dict(self.at)
         cover(names, places, "at", "give each a place")
@@ -119,7 +129,12 @@ def _read_place(label: str, where: Any) -> tuple[Fraction, ...]:
 
 
 def refuse_same_place(names: Sequence[str], places: Sequence[tuple[Fraction, ...]]) -> None:
-    """Refuse two labels at one place, before rounding could hide why E is 0."""
+    """Refuse two labels at one place, before rounding could hide why E is 0.
+
+    Args:
+        names: Label of every place.
+        places: Coordinates of every place.
+    """
     first: dict[tuple[Fraction, ...], str] = {}
     for name, place in zip(names, places, strict=True):
         if place in first:
@@ -188,7 +203,12 @@ class Within(Metric):
         )
 
     def between(self, x: Any, y: Any) -> float:
-        """E(x, y): of labels by the places of all of them, of numbers as if any lay between."""
+        """E(x, y): of labels by the places of all of them, of numbers as if any lay between.
+
+        Args:
+            x: One value as people write it.
+            y: The other.
+        """
         if self.at is not None:
             names = [label for label, _ in self.at.at]
             i, j = (names.index(known(value, names, "at")) for value in (x, y))
@@ -203,7 +223,12 @@ class Within(Metric):
         return float(self.epsilon * math.ceil(steps))
 
     def bind(self, domain: Domain, *, optional: bool) -> TableMetric:
-        """E between cells; "no answer" needs a place like any label."""
+        """E between cells; "no answer" needs a place like any label.
+
+        Args:
+            domain: What the values of the axis may be.
+            optional: Whether "no answer" is one more cell, the last.
+        """
         names = cell_names(domain, optional=optional)
         if self.at is not None:
             places = dict(self.at.at)

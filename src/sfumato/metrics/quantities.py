@@ -25,6 +25,10 @@ _DURATION = re.compile(r"([0-9./]*)\s*([a-zA-Z]+)")
 def read_quantity(value: Any, what: str) -> Fraction | str:
     """A positive number, or a duration as text for the axis to read.
 
+    Args:
+        value: A number, a duration as text, or a timedelta.
+        what: What it is called in a message.
+
     Example:
         >>> read_quantity(0.5, "per"), read_quantity(timedelta(days=7), "per")
         (Fraction(1, 2), '7 days')
@@ -53,12 +57,23 @@ def plain(quantity: Fraction | str) -> int | float | str:
 
 
 def length(domain: Domain, quantity: Fraction | str, what: str) -> Fraction:
-    """A quantity in the base units of an axis, above 0."""
+    """A quantity in the base units of an axis, above 0.
+
+    Args:
+        domain: What the values of the axis may be.
+        quantity: A number, or a duration as text.
+        what: What it is called in a message.
+    """
     return positive(domain.length(quantity, what), what)
 
 
 def ratio(quantity: Fraction | str, per: Fraction | str) -> Fraction:
-    """One quantity over another of the same kind."""
+    """One quantity over another of the same kind.
+
+    Args:
+        quantity: A number, or a duration as text.
+        per: Another of the same kind.
+    """
     if isinstance(quantity, str) != isinstance(per, str):
         raise StudyError(
             f"no_answer and per must both be numbers or both durations, got "
@@ -69,6 +84,11 @@ def ratio(quantity: Fraction | str, per: Fraction | str) -> Fraction:
 
 def gap(x: Any, y: Any, per: Fraction | str) -> Fraction:
     """How many times `per` two values lie apart; a plain `per` counts days or seconds of time.
+
+    Args:
+        x: One value as people write it.
+        y: The other.
+        per: Unit of distance: a number, or a duration as text.
 
     Example:
         >>> gap(date(2024, 1, 1), "2024-01-15", "7 days"), gap(0.1, 0.3, Fraction(1, 10))

@@ -32,7 +32,12 @@ class UniformMetric(CellMetric):
     notes: tuple[str, ...] = ()
 
     def exact(self, i: int, j: int) -> Fraction:
-        """E(i, j)."""
+        """E(i, j).
+
+        Args:
+            i: The cell that changes.
+            j: The cell it changes to.
+        """
         check_cells(i, j, self.size)
         return Fraction(0) if i == j else self.epsilon
 
@@ -73,11 +78,21 @@ class Uniform(Metric):
         set_fields(self, epsilon=positive(epsilon, "epsilon"))
 
     def between(self, x: Any, y: Any) -> float:
-        """E(x, y)."""
+        """E(x, y).
+
+        Args:
+            x: One value as people write it.
+            y: The other.
+        """
         return 0.0 if x == y or label_of(x) == label_of(y) else float(self.epsilon)
 
     def bind(self, domain: Domain, *, optional: bool) -> UniformMetric:
-        """E between cells, "no answer" like any other."""
+        """E between cells, "no answer" like any other.
+
+        Args:
+            domain: What the values of the axis may be.
+            optional: Whether "no answer" is one more cell, the last.
+        """
         return UniformMetric(self.epsilon, domain.size + optional)
 
     def describe(self) -> str:

@@ -43,7 +43,12 @@ class WordTable:
         self._guide = np.where(low == high, low, -1).astype(np.int32)
 
     def draw(self, bits: BitSource, count: int) -> NDArray[np.int32]:
-        """Draw `count` independent outcomes."""
+        """Draw `count` independent outcomes.
+
+        Args:
+            bits: Where randomness comes from.
+            count: How many outcomes.
+        """
         words = leading(bits.words(count), self.precision)
         lead = min(_GUIDE_BITS, self.precision)
         found = self._guide.take((words >> np.uint64(self.precision - lead)).astype(np.uint16))
@@ -79,7 +84,12 @@ class WordTable:
 
 
 def leading(words: Words, precision: int) -> Words:
-    """The leading `precision` bits of each word, as an integer."""
+    """The leading `precision` bits of each word, as an integer.
+
+    Args:
+        words: 64-bit words.
+        precision: How many of their bits to keep.
+    """
     return words if precision == WORD_BITS else words >> np.uint64(WORD_BITS - precision)
 
 
@@ -120,7 +130,13 @@ class FlipTable:
         return [digits + (int(bool(certain)) << precision) for digits, certain in pairs]
 
     def draw(self, bits: BitSource, rows: slice, width: int) -> Words:
-        """Flips for some of the rows, shape (rows, width)."""
+        """Flips for some of the rows, shape (rows, width).
+
+        Args:
+            bits: Where randomness comes from.
+            rows: Which rows.
+            width: Words per row.
+        """
         certain, digits = self._certain[rows], self._digits[:, rows]
         row = np.repeat(np.arange(0 if self._same else len(certain)), width)
         result = np.repeat(certain, width)
