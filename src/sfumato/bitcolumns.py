@@ -1,6 +1,7 @@
-"""Many people's bits, one packed column a bit: what thermometer reports and tallies are made of.
+"""Packed bits of many reports: one column per bit, 64 people to a word.
 
-Column k holds bit k of every report, 64 people to a word; lanes beyond the last person are zero.
+Column k holds bit k of every report; lanes beyond the last person are zero. Reports and tallies of
+the thermometer are made of them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class BitColumns:
 
     @property
     def width(self) -> int:
-        """Bits a person."""
+        """Bits per person."""
         return len(self.words)
 
     @classmethod
@@ -50,7 +51,7 @@ class BitColumns:
 
     @classmethod
     def from_rows(cls, rows: NDArray[np.uint8], width: int) -> BitColumns:
-        """Read one packed row of bytes a person, as `to_rows` writes them.
+        """Read one packed row of bytes per person, as `to_rows` writes them.
 
         Args:
             rows: Bytes, shape (people, ⌈bits/8⌉).
@@ -70,7 +71,7 @@ class BitColumns:
         return cls.concatenate(parts, width)
 
     def to_rows(self) -> NDArray[np.uint8]:
-        """One packed row of bytes a person, shape (people, ⌈bits/8⌉)."""
+        """One packed row of bytes per person, shape (people, ⌈bits/8⌉)."""
         out = np.empty((self.count, (self.width + 7) // 8), dtype=np.uint8)
         for start in range(0, self.count, _ROWS_AT_ONCE):
             part = self[start : start + _ROWS_AT_ONCE]
@@ -91,7 +92,7 @@ class BitColumns:
 
     @classmethod
     def concatenate(cls, parts: Sequence[BitColumns], width: int) -> BitColumns:
-        """Put people after people.
+        """The people of all parts, one part after the other.
 
         Args:
             parts: Columns of the same width.

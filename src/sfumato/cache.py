@@ -1,4 +1,4 @@
-"""Where results that took long to compute are kept between runs; losing them costs only time."""
+"""Results that took long to compute, kept between runs; losing them costs only time."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def exp_bounds(x: Fraction, bits: int) -> tuple[int, int]:
     if x == 0:
         return 1 << bits, 1 << bits
     halvings = max(0, math.floor(x).bit_length())
-    # e^x < 2^(1.45 x + 1): so many bits stand before the point, and squaring doubles the error.
+    # e^x < 2^(1.45 x + 1): that many bits stand before the point, and squaring doubles the error.
     work = bits + math.ceil(x * 3 / 2) + 2 * halvings + 32
     reduced = x / (1 << halvings)
     low_term = high_term = low = high = 1 << work

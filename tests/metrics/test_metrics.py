@@ -1116,7 +1116,7 @@ def test_statements_cannot_be_changed():
             "others",
         ),
         (PolicyGraph(0.5, [("a", "b")]), "E = 0.5 · shortest path over 1 edges"),
-        (Within(1, 7), "E = 1 a step of at most 7, by way of any values between"),
+        (Within(1, 7), "E = 1 per step of at most 7, through any values between"),
         (
             Within(0.5, "7 days", beyond="smooth"),
             "E = 0.5 within a distance of 7 days, 0.5 · distance / 7 days beyond",

@@ -1,4 +1,4 @@
-"""What every kind of domain offers, and the few rules they share."""
+"""The protocol of all domains, and what they share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Span = tuple[Fraction | None, Fraction | None]
 
 
 class Domain(Protocol):
-    """What a value may be: a finite row of cells, and the way from a value to its cell.
+    """What a value may be: a finite number of cells, and the map from a value to its cell.
 
     Positions, lengths and spacings are in base units: the number itself, days for dates, seconds
     for times. The "no answer" cell belongs to the axis, not to the domain.

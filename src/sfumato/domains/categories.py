@@ -1,4 +1,4 @@
-"""Labels without an order, one cell each."""
+"""Categories: distinct labels without an order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sfumato.errors import DataError, QuestionError, StudyError, near
 
 @dataclass(frozen=True, slots=True)
 class Categories:
-    """Distinct labels in a fixed order that means nothing.
+    """Distinct labels without an order, one cell each.
 
     Args:
         names: The labels, at least two; "no answer" is reserved for optional axes.
@@ -87,7 +87,7 @@ class Categories:
         return 0
 
     def positions(self) -> tuple[Fraction, ...]:
-        """Refused: labels lie nowhere."""
+        """Refused: labels have no positions."""
         raise StudyError(
             "categories have no positions and so no distance; protect them with Uniform, Blocks, "
             "PolicyGraph, Points or Matrix"
@@ -235,7 +235,7 @@ class Categories:
         return text
 
     def write(self, place: Fraction) -> str:
-        """Refused: labels lie nowhere."""
+        """Refused: labels have no positions."""
         raise QuestionError("categories have no intervals to write")
 
     def to_dict(self) -> dict[str, Any]:

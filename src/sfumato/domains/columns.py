@@ -428,7 +428,7 @@ def _single_calendar(
 def _read_text(
     array: Any, convert: Callable[[str], int | None], spelling: dict[str, str]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Text as integers by way of its distinct spellings, each converted once."""
+    """Text as integers; each distinct spelling is converted once."""
     text = _trimmed(array)
     missing = is_missing(text)
     coded = text.dictionary_encode()

@@ -1,4 +1,4 @@
-"""What a value may be: integers, reals, dates, times, categories; value → cell → label."""
+"""Domains by kind, as study files name them: integers, reals, dates, times, categories."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def read_matrix(matrix: ArrayLike) -> NDArray[np.float64]:
         ) from None
     if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:
         raise StudyError(
-            f"matrix must be square, one row and one column a cell, got shape {values.shape}"
+            f"matrix must be square, one row and one column per cell, got shape {values.shape}"
         )
     bad = np.argwhere(~(values >= 0))
     if len(bad):

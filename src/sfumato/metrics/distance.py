@@ -1,4 +1,4 @@
-"""Distance privacy on a line, with or without a cap, and L^p distances of whole records."""
+"""Distance (metric) privacy on a line, capped or not, and L^p distances of whole records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sfumato.metrics.quantities import Number, Quantity, gap, length, plain, rat
 
 @dataclass(frozen=True, slots=True, init=False)
 class LineMetric(CellMetric):
-    """Cells on a line: E is the sum of the steps between two of them.
+    """E on a line: the sum of the steps between two cells.
 
     Equal steps are held as one number, whatever the size.
 
@@ -133,7 +133,7 @@ class LineMetric(CellMetric):
 
 @dataclass(frozen=True, slots=True)
 class CappedLineMetric(CellMetric):
-    """Cells on a line, with a limit on E: min(sum of the steps between, cap).
+    """E on a line with a cap: min(sum of the steps between two cells, cap).
 
     The smaller of a metric and a constant is a metric: the triangle inequality holds where neither
     way is capped, and where one is, the sum is at least the cap.
@@ -154,7 +154,7 @@ class CappedLineMetric(CellMetric):
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a cap under which all cells would be one."""
+        """Read the cap exactly, and refuse one that is not positive."""
         object.__setattr__(self, "cap", positive(self.cap, "cap"))
 
     @property
@@ -213,7 +213,7 @@ def capped_line(line: LineMetric, cap: Fraction) -> LineMetric | CappedLineMetri
     notes = line.notes
     if cap <= (line.equal_step or min(line.steps)):
         note = (
-            f"the cap of {to_plain(cap)} is within one step, so that all cells are protected alike:"
+            f"the cap of {to_plain(cap)} is within one step, so all pairs are protected equally:"
             f" Uniform(epsilon={to_plain(cap)}) says the same and costs less noise"
         )
         notes = (*notes, note)
@@ -222,16 +222,16 @@ def capped_line(line: LineMetric, cap: Fraction) -> LineMetric | CappedLineMetri
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Distance(Metric):
-    """E grows with the distance: ε·|a − b|/per, so near values hide among each other.
+    """E = ε·|a − b|/per: distance privacy, which protects near values more than far ones.
 
-    With a cap it grows no further: E = min(ε·|a − b|/per, cap), and no pair of values, however far
-    apart, is ever told apart by more than e^cap.
+    With a cap, E = min(ε·|a − b|/per, cap): the odds of a report never change by more than e^cap,
+    for any pair of values.
 
     Args:
         epsilon: E for two values that are `per` apart.
         per: Unit of distance, in the axis' own units; a duration such as "7 days" on dates.
         no_answer: Distance of "no answer" from every value, required on an optional axis. Values
-            more than twice as far apart are then nearer by way of it.
+            more than twice as far apart are then nearer on the path through it.
         cap: The most E may be for any pair, in the same units as E.
 
     Raises:
@@ -286,7 +286,7 @@ class Distance(Metric):
         return self._within_cap(self.epsilon * ratio(self.no_answer, self.per))
 
     def _within_cap(self, e: Fraction) -> float:
-        """E as far as the cap lets it grow."""
+        """E, or the cap if that is less."""
         return float(e if self.cap is None else min(e, self.cap))
 
     def bind(self, domain: Domain, *, optional: bool) -> CellMetric:
@@ -411,7 +411,7 @@ class Lp(Metric):
         return float(Fraction(numerators[0, 1], denominator))
 
     def bind(self, domain: Domain, *, optional: bool) -> CellMetric:
-        """Refused: one axis alone does not know how many there are.
+        """Refused: the metric speaks about whole records, not about one axis.
 
         Args:
             domain: What the values of the axis may be.

@@ -1,4 +1,9 @@
-"""Pairs of cells and the exact distance of each, listed or as groups that are all equally far."""
+"""Edges of a metric: the pairs of cells that imply all others, with their exact distances.
+
+Noise has the same law in both directions, so E is read as the smaller of the two. A bound such as
+Σ_k u_k·|Q_ki − Q_kj| satisfies the triangle inequality, so it stays below E everywhere if it does on
+every pair with no cell between, E(i, z) + E(z, j) = E(i, j).
+"""
 
 from __future__ import annotations
 
@@ -45,14 +50,14 @@ class Group:
 
     @property
     def pairs(self) -> int:
-        """How many pairs of cells it speaks of."""
+        """How many pairs of cells it stands for."""
         _, many = np.unique(self.marks, return_counts=True)
         return int((many * (many - 1) // 2).sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class Edges:
-    """Pairs of cells with the distance of each; what is not implied by them may be told apart.
+    """Pairs of cells with the distance of each; where no path of pairs leads, E is infinite.
 
     Lengths are whole numbers of one rational unit. Pairs that are all equally far apart may stand
     as a `Group` instead of a list.
@@ -170,7 +175,7 @@ class Edges:
         )
 
     def chunks(self, rows: int = _ROWS) -> Iterator[tuple[Indices, Indices, NDArray[Any]]]:
-        """The listed pairs, so many at a time: cells, cells, and lengths in units."""
+        """The listed pairs, at most `rows` at a time: cells, cells, and lengths in units."""
         for start in range(0, len(self.first), rows):
             part = slice(start, start + rows)
             yield self.first[part], self.second[part], self.numerators[part]
@@ -265,7 +270,7 @@ class Lookup:
         self.keys = keys[self.order]
 
     def _keys(self, first: Indices, second: Indices) -> Indices:
-        """One number for a pair, whichever way round."""
+        """One number per pair, the same in both directions."""
         keys: Indices = np.minimum(first, second) * self.edges.size + np.maximum(first, second)
         return keys
 
@@ -425,7 +430,7 @@ def grid_edges(metrics: Sequence[CellMetric]) -> Edges:
 
 
 def read_edges(distances: Edges | CellMetric | ArrayLike) -> Edges:
-    """Distances in any of their forms as the pairs that imply all."""
+    """Edges, a cell metric or a square array of distances, as the pairs that imply all others."""
     if isinstance(distances, Edges):
         return distances
     if isinstance(distances, CellMetric):
@@ -439,13 +444,13 @@ def read_edges(distances: Edges | CellMetric | ArrayLike) -> Edges:
 
 
 def _only(group: Group) -> Edges:
-    """Nothing but a group."""
+    """Edges that are one group."""
     none = np.zeros(0, dtype=np.int64)
     return Edges.of_integers(none, none, none, Fraction(1), len(group.marks), (group,))
 
 
 def _with(edges: Edges, group: Group) -> Edges:
-    """One group more."""
+    """The same edges and one more group."""
     return Edges.of_integers(
         edges.first,
         edges.second,
@@ -457,7 +462,7 @@ def _with(edges: Edges, group: Group) -> Edges:
 
 
 def _high_low(metric: HighLowMetric) -> Edges:
-    """Every pair with a sensitive cell; others are near by way of one."""
+    """Every pair with a sensitive cell; all others follow, by a path through one."""
     sensitive = np.flatnonzero(metric.sensitive)
     if len(sensitive) == metric.size:
         return _only(Group(np.zeros(metric.size, dtype=np.intp), metric.epsilon))

@@ -32,7 +32,7 @@ from sfumato.metrics.quantities import Number
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class PolicyGraph(Metric):
-    """E is ε times the shortest path in a graph of values, infinite where there is none.
+    """Blowfish policy graph: E is ε times the shortest path between two values, or infinite.
 
     Args:
         epsilon: E along an edge of weight 1.
@@ -109,7 +109,7 @@ class PolicyGraph(Metric):
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Matrix(Metric):
-    """Any E at all: one row and one column a label, inf allowed, symmetric or not.
+    """Any E, given as a matrix: one row and one column per label, inf allowed, symmetric or not.
 
     E is the shortest-path closure of the matrix, which promises no less than the matrix.
 
@@ -221,7 +221,7 @@ def _read_matrix(values: Any) -> tuple[tuple[Fraction | None, ...], ...]:
     try:
         rows = [list(row) for row in values]
     except TypeError:
-        raise StudyError("values must be rows of numbers, one row a label") from None
+        raise StudyError("values must be rows of numbers, one row per label") from None
     for number, row in enumerate(rows, 1):
         if len(row) != len(rows):
             raise StudyError(

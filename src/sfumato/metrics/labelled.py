@@ -44,7 +44,7 @@ class _MarkedMetric(CellMetric):
 
     @abstractmethod
     def _hidden(self) -> NDArray[np.bool_]:
-        """Whether E is finite, for all pairs of cells, as far as they differ."""
+        """Whether E is finite, for all pairs of different cells."""
 
     @property
     def size(self) -> int:
@@ -203,7 +203,9 @@ def _held(values: NDArray[Any], dtype: type[np.generic], what: str) -> NDArray[A
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Blocks(Metric):
-    """E is ε within a block and infinite between blocks: the place is hidden, not the city.
+    """Block-structured privacy: E is ε within a block and infinite between blocks.
+
+    It hides the place but not the city.
 
     References:
         Acharya et al. 2020, block-structured local privacy.
@@ -271,7 +273,7 @@ class Blocks(Metric):
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class HighLow(Metric):
-    """Only sensitive values are hidden: E(x, y) is ε if x is sensitive and infinite otherwise.
+    """High-low privacy: E(x, y) is ε if x is sensitive and infinite otherwise.
 
     A report never shows a sensitive value for sure; it may show that a value is not sensitive.
     E is not symmetric. "No answer" is not sensitive unless it is named. With an empty list nothing

@@ -1,4 +1,4 @@
-"""Labels of cells: read as text, found in the domain, refused with the nearest name there is."""
+"""Labels that metrics name: read as text, compared with the labels of the axis."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def label_of(value: object) -> str:
 
 
 def several(items: Any, what: str) -> list[Any]:
-    """A collection of one thing or more, where a single text would be a slip.
+    """A list of one item or more; a single text is refused.
 
     Args:
         items: What was given.

@@ -1,4 +1,4 @@
-"""Roots and norms in integers: what is irrational is rounded down, and certainly down."""
+"""Roots and norms in integer arithmetic; irrational ones are rounded down, provably."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _roots(
 
 
 def _symmetric(values: NDArray[np.object_], function: Any) -> NDArray[np.object_]:
-    """A function of every entry of a symmetric matrix, computed once a pair."""
+    """A function of every entry of a symmetric matrix, computed once per pair."""
     result = np.zeros(values.shape, dtype=object)
     for row in range(1, len(values)):
         result[row, :row] = [function(value) for value in values[row, :row]]

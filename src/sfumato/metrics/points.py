@@ -1,4 +1,4 @@
-"""Labels at places, and thresholds on distance (Blowfish)."""
+"""Geo-indistinguishability for labels at places, and Blowfish thresholds on distance."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sfumato.metrics.quantities import Number, Quantity, gap, length, plain, rea
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Points(Metric):
-    """Labels at places: E is ε times the distance between two places, over `per`.
+    """E = ε · distance / per between labels at places: geo-indistinguishability.
 
     Distances that are irrational are rounded down, to multiples of 2^-40.
 
@@ -150,11 +150,11 @@ Beyond = Literal["steps", "smooth"]
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Within(Metric):
-    """E is ε for any two values at most so far apart; beyond, as stated.
+    """Blowfish threshold: E is ε for any two values at most `reach` apart; beyond, as stated.
 
-    Beyond the distance, "steps" counts the fewest steps of that length which lead from one value
-    to the other by way of others: E is ε a step, and infinite where no way leads. "smooth" lets E
-    grow with the distance instead, ε·distance/reach.
+    Beyond that distance, "steps" counts the fewest steps of that length which lead from one value
+    to the other through values between: E is ε per step, and infinite where no path leads. "smooth"
+    lets E grow with the distance instead, ε·distance/reach.
 
     A threshold alone, ε within and infinite beyond, breaks the triangle inequality: values in
     between give the far ones away less than it says. Its closure under steps is what it means.
@@ -203,7 +203,7 @@ class Within(Metric):
         )
 
     def between(self, x: Any, y: Any) -> float:
-        """E(x, y): of labels by the places of all of them, of numbers as if any lay between.
+        """E(x, y): for labels on paths through the other labels, for numbers through any numbers.
 
         Args:
             x: One value as people write it.
@@ -288,7 +288,7 @@ class Within(Metric):
         places = "" if self.at is None else f" of {len(self.at.at)} places"
         if self.beyond == "smooth":
             return f"E = {e} within a distance{places} of {reach}, {e} · distance / {reach} beyond"
-        return f"E = {e} a step of at most {reach}{places}, by way of any values between"
+        return f"E = {e} per step of at most {reach}{places}, through any values between"
 
     def to_dict(self) -> dict[str, Any]:
         """The statement as a file holds it, exactly."""
@@ -303,7 +303,7 @@ class Within(Metric):
 
 
 def _at_least_one(apart: NDArray[np.object_], denominator: int) -> NDArray[np.object_]:
-    """Distances over the reach, those below one lifted to it, but for a cell and itself."""
+    """Distances over the reach, at least 1 between different cells."""
     lifted = np.maximum(apart, denominator)
     np.fill_diagonal(lifted, 0)
     return lifted

@@ -20,7 +20,7 @@ from sfumato.metrics.quantities import Number
 
 @dataclass(frozen=True, slots=True)
 class UniformMetric(CellMetric):
-    """Any two cells equally near: ordinary local differential privacy.
+    """E is ε between any two cells: ordinary local differential privacy.
 
     Example:
         >>> UniformMetric(Fraction(1), 4).exact(0, 3)

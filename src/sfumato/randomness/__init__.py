@@ -1,1 +1,1 @@
-"""Random bits, and the exact samplers that spend them."""
+"""Random bits, and exact samplers."""

@@ -1,4 +1,4 @@
-"""Random bits, secure or seeded, and the exact samplers that spend them.
+"""Sources of random words: the operating system's secure generator, or a seed.
 
 Whatever a device draws is decided by one K-bit random word against a table of integers. The table
 is the law: guarantees are proved for it, and estimators read their probabilities from it.
@@ -19,7 +19,7 @@ from sfumato.errors import StudyError
 Words = NDArray[np.uint64]
 
 WORD_BITS = 64
-_BLOCK = 1 << 17  # bytes of keystream a call: larger blocks fall out of the cache
+_BLOCK = 1 << 17  # bytes of keystream per call: larger blocks fall out of the cache
 _ZEROS = bytes(_BLOCK)
 
 
@@ -35,7 +35,7 @@ class BitSource(Protocol):
 
 
 class _Keystream:
-    """AES-256 in counter mode over zeros: uniform words at several gigabytes a second."""
+    """AES-256 in counter mode over zeros: uniform words at several gigabytes per second."""
 
     secure = False
 
@@ -70,7 +70,7 @@ class SecureBits(_Keystream):
         self._process = os.getpid()
 
     def words(self, count: int) -> Words:
-        """The next `count` words, known to nobody."""
+        """The next `count` words, which nobody can predict."""
         if os.getpid() != self._process:
             raise StudyError(
                 "this SecureBits belongs to another process and would repeat its noise; "

@@ -1,4 +1,4 @@
-"""Choices whose chances are exact exponentials, among few options or very many.
+"""Exact sampling from the exponential law: an option with chance ∝ e^x.
 
 One random number of unlimited digits is laid on the line of the weights e^x. Integers bound where
 one option ends and the next begins; digits and bounds are refined until they tell.
@@ -32,7 +32,7 @@ def choose_by_exp(log_weights: Sequence[Fraction], bits: BitSource) -> int:
     border the number falls, both are refined until they do.
 
     Args:
-        log_weights: One rational an option, of any size: only differences count.
+        log_weights: One rational per option, of any size: only differences count.
         bits: Where randomness comes from.
 
     Raises:
@@ -57,7 +57,7 @@ def choose_by_scores(scores: Sequence[int] | Integers, unit: Fraction, bits: Bit
     """An index i with chance ∝ e^(unit·scores[i]) exactly: `choose_by_exp` for many options.
 
     Args:
-        scores: One whole number an option.
+        scores: One whole number per option.
         unit: What a score of 1 adds to the logarithm of the weight; negative to prefer low scores.
         bits: Where randomness comes from.
 
@@ -79,7 +79,7 @@ def choose_by_scores(scores: Sequence[int] | Integers, unit: Fraction, bits: Bit
 
 
 def _at_least_one(options: int) -> None:
-    """Refuse a choice among nothing."""
+    """Refuse a choice without options."""
     if not options:
         raise StudyError("there must be at least one option to choose from, got none")
 
@@ -126,7 +126,7 @@ def _exp_table(cut: NDArray[np.object_], precision: int) -> tuple[list[int], int
     # What was cut off x raised the value by a factor below 1 + 2^-precision, less than one unit.
     lows = np.zeros(len(cut), dtype=object)
     lows[near] = np.maximum(value - 1, 0)
-    # Rounding down cost two units a factor and one a product, with cross terms one more in all.
+    # Rounding down cost two units per factor and one per product, with cross terms one more in all.
     return lows.tolist(), 3 * (groups + 1) + 2
 
 

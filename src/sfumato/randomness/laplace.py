@@ -41,7 +41,7 @@ _LOG_NOTHING = math.log(_NOTHING)
 
 
 class _Chance:
-    """An irrational chance in (0, 1) whose binary digits are found, and kept, as they are asked."""
+    """An irrational chance in (0, 1); its binary digits are computed when needed, and kept."""
 
     __slots__ = ("_bounds", "_size", "_words")
 
@@ -198,7 +198,7 @@ def laplace_variance(rate: Fraction | float) -> float:
 def sum_quantile(
     coefficients: Sequence[float] | Floats, rates: Sequence[Fraction | float | None], level: float
 ) -> float:
-    """The half-width h that holds Σ b_k·z_k with at least the given chance, and hardly more.
+    """The half-width h with P(|Σ b_k·z_k| <= h) >= level, exact or slightly too wide.
 
     A single term has a closed form. Terms on a common lattice give the sum's exact probabilities
     by a discrete Fourier transform, and h is their exact quantile. For other coefficients the sum

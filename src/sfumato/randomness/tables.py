@@ -96,12 +96,12 @@ def leading(words: Words, precision: int) -> Words:
 class FlipTable:
     """Packed random flips, 64 to a word: row k's bits are 1 with chance chances[k]/2^precision.
 
-    Lane by lane a random number, one binary digit a word, is compared with the chance's digits. A
-    lane is settled at its first differing digit, so eight words settle most of 64 lanes and the few
-    open words go on alone. Each lane's law is exact.
+    In every lane a random number, one binary digit per word, is compared with the chance's digits.
+    A lane is settled at its first differing digit, so eight words settle most of 64 lanes and the
+    few open words go on alone. Each lane's law is exact.
 
     Args:
-        chances: One integer in 0..2^precision a row.
+        chances: One integer in 0..2^precision per row.
         precision: Binary digits of the comparison.
     """
 
