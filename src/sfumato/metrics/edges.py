@@ -1,8 +1,8 @@
 """Edges of a metric: the pairs of cells that imply all others, with their exact distances.
 
 Noise has the same law in both directions, so E is read as the smaller of the two. A bound such as
-Σ_k u_k·|Q_ki − Q_kj| satisfies the triangle inequality, so it stays below E everywhere if it does on
-every pair with no cell between, E(i, z) + E(z, j) = E(i, j).
+Σ_k u_k·|Q_ki − Q_kj| satisfies the triangle inequality, so it stays below E everywhere if it does
+on every pair with no cell between, E(i, z) + E(z, j) = E(i, j).
 """
 
 from __future__ import annotations
