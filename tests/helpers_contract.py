@@ -445,6 +445,27 @@ def second_moments_are_the_sums(subject: Subject) -> None:
     assert np.abs((reading - values * other) @ subject.cell_law.T).max() <= allowed
 
 
+def rounding_is_not_understated(subject: Subject) -> None:
+    """Between cells a reading is a straight line, and its variance at most what is stated.
+
+    What is stated is the mean of the neighbours' variance and of the most that rounding adds.
+    """
+    channel, w = subject.channel, subject.weights()
+    values = subject.on_outputs(channel.coefficients(w))
+    stated = channel.second_moment(w) - w**2 + channel.rounding_excess(w, w)
+    allowed = subject.room(values, values) + 1e-10 * float(np.abs(w).max() ** 2)
+    for code, law in enumerate(subject.law):
+        cell, part = divmod(code, subject.parts)
+        share, above = part / subject.parts, min(cell + 1, channel.size - 1)
+        line = (1 - share) * w[:, cell] + share * w[:, above]
+        mean = values @ law
+        assert np.abs(mean - line).max() <= allowed
+        variance = values**2 @ law - mean**2
+        assert (
+            variance <= (1 - share) * stated[:, cell] + share * stated[:, above] + allowed
+        ).all()
+
+
 def spreads_are_the_covariance(subject: Subject) -> None:
     """Bits: the covariance of two readings is the sum over flips, and over the own bit."""
     channel = subject.channel

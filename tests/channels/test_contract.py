@@ -109,6 +109,11 @@ SENDS_SYMBOLS = [name for name in TRIALS if isinstance(subject(name).channel, Sy
 ONE_WORD = [name for name in TRIALS if laws.one_word_decides(subject(name))]
 
 
+@pytest.mark.parametrize("name", [name for name in TRIALS if TRIALS[name].resolution])
+def test_rounding_is_not_understated(name: str) -> None:
+    laws.rounding_is_not_understated(subject(name))
+
+
 @pytest.mark.parametrize("name", SENDS_BITS)
 def test_spreads_are_the_covariance(name: str) -> None:
     laws.spreads_are_the_covariance(subject(name))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, permutations, product
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -131,31 +130,6 @@ def test_the_blank_is_checked_too() -> None:
         ExtremalChannel(metric=metric, rows=even)
     with pytest.raises(sf.StudyError, match="does not keep the metric"):
         ExtremalChannel(metric=metric, rows=replace(even, logs=logs, shares=np.array([0.8, 0.199])))
-
-
-class Given:
-    """Bits that are known beforehand."""
-
-    def __init__(self, words: list[int]) -> None:
-        self.held = np.array(words, dtype=np.uint64)
-
-    def words(self, count: int) -> Any:
-        assert count == len(self.held)
-        return self.held
-
-
-def test_every_word_gives_the_symbol_that_the_law_counts() -> None:
-    channel = channel_of("places")
-    rows, total = channel.words()
-    cells, words, wanted = [], [], []
-    for cell, row in enumerate(rows):
-        ends = list(accumulate(row))
-        for word in {0, total - 1, *ends[:-1], *(end - 1 for end in ends)}:
-            cells.append(cell)
-            words.append(word)
-            wanted.append(bisect_right(ends, word))
-    found = channel.encode(np.array(cells), Given(words))  # type: ignore[arg-type]
-    assert found.tolist() == wanted
 
 
 # Errors

@@ -10,15 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_channels import Stream, exceeding_pair, is_tight, labels, patterns, planes
+from helpers_channels import exceeding_pair, is_tight, labels
 
 ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 import sfumato as sf  # noqa: E402
-from sfumato.bitcolumns import BitColumns  # noqa: E402
-from sfumato.channels.base import signs  # noqa: E402
 from sfumato.channels.odds import Findings  # noqa: E402
 from sfumato.channels.searched.codec import Code  # noqa: E402
 from sfumato.channels.searched.matrix_response import (  # noqa: E402
@@ -155,31 +153,6 @@ def test_a_bit_that_may_be_told_is_told_and_used() -> None:
     shown = told.report_likelihood(reports)
     assert not shown[0::5, 3:].any()
     assert (shown[0::5, :3] > 0).all()
-
-
-def test_what_encode_draws_over_all_words_is_the_table() -> None:
-    """Lane i is given the digits of i: each combination of all bits' random numbers once."""
-    told = TableMetric([[0, 4, -1], [4, 0, -1], [-1, -1, 0]], 1, 3)
-    for metric, code, precision in (
-        (UniformMetric(Fraction(4), 3), np.eye(3), 5),
-        (LineMetric.equal(Fraction(3), 3), [[1, 0, 0], [0, 0, 1]], 7),
-        (told, [[1, 0, 0], [0, 0, 1]], 6),  # the last bit has no noise
-    ):
-        channel = sf.MatrixResponse(code).bind(metric, precision=precision)
-        rows, total = channel.words()
-        assert total == 1 << (precision * channel.width)
-        for x in range(3):
-            drawn = channel.encode(np.full(total, x), Stream(*planes(channel.width, precision)))
-            assert np.bincount(patterns(drawn), minlength=1 << channel.width).tolist() == rows[x]
-
-
-def test_the_likelihood_of_reports_is_that_of_their_patterns() -> None:
-    channel = sf.MatrixResponse(WITH_BLOCK).bind(BLOCKS)
-    every = signs(channel.width) > 0
-    law = channel.likelihood().T
-    seen = law.max(axis=1) > 0
-    found = channel.report_likelihood(BitColumns.from_matrix(every[seen]))
-    np.testing.assert_allclose(found, law[seen] / law[seen].max(axis=1, keepdims=True), rtol=1e-9)
 
 
 # Tables that say too much

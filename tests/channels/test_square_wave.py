@@ -17,7 +17,6 @@ from sfumato.channels.response import KaryResponse
 from sfumato.channels.square_wave import SquareWaveChannel, recommended_width
 from sfumato.errors import FormatError, StudyError
 from sfumato.exact import at_most_exp, exp_floor
-from sfumato.metrics.distance import LineMetric
 from sfumato.metrics.uniform import UniformMetric
 
 
@@ -101,30 +100,6 @@ class TestWidth:
 
 
 class TestReading:
-    @pytest.mark.parametrize("precision", [7, 11, 64])
-    @pytest.mark.parametrize(("size", "width"), [(2, 1), (5, None), (12, 3), (40, None)])
-    def test_filters_are_the_matrix(self, size: int, width: int | None, precision: int) -> None:
-        channel = wave(size, 2, width, precision)
-        law = channel.likelihood()
-        rows, total = channel.words()
-        np.testing.assert_allclose(law, np.array(rows, dtype=float) / total, rtol=1e-15)
-        rng = np.random.default_rng(size)
-        cells, table = rng.random((3, 2, size)), rng.random((2, channel.outputs))
-        np.testing.assert_allclose(channel.mix(cells), cells @ law, rtol=1e-12)
-        np.testing.assert_allclose(channel.expect(table), table @ law.T, rtol=1e-12)
-
-    @pytest.mark.parametrize("eps", ["0.000001", "0.1", "1", "6"])
-    @pytest.mark.parametrize("size", [2, 3, 8, 33, 64])
-    def test_means_and_squares_by_summation(self, size: int, eps: str) -> None:
-        channel = wave(size, eps)
-        law = channel.likelihood()
-        w = np.sin(np.arange(size)) + (np.arange(size) > size // 2)
-        f = channel.coefficients(w)
-        # A mean is a sum of terms as large as f, so it is exact to their rounding.
-        slack = 64 * np.finfo(float).eps * np.abs(f).max()
-        np.testing.assert_allclose(law @ f, w, rtol=0, atol=slack + 1e-9 * np.abs(w).max())
-        np.testing.assert_allclose(channel.second_moment(w), law @ f**2, rtol=1e-12)
-
     @pytest.mark.parametrize("size", [3, 10, 24])
     def test_no_other_unbiased_function_varies_less_when_people_are_spread_evenly(
         self, size: int
@@ -210,12 +185,6 @@ class TestRefusals:
         said = r"0\.031 GiB.*limit is 2048 cells. Use Hierarchical\(\)"
         with pytest.raises(StudyError, match=said):
             _ = ages(sf.SquareWave(), size=2049).channels
-
-    def test_other_metrics_and_rounding(self) -> None:
-        with pytest.raises(StudyError, match=r"needs protect=Uniform"):
-            sf.SquareWave().bind(LineMetric.equal(Fraction(1), 5))
-        with pytest.raises(StudyError, match="stochastic rounding"):
-            sf.SquareWave().bind(UniformMetric(Fraction(1), 5), resolution=20)
 
     def test_tables_too_coarse(self) -> None:
         with pytest.raises(StudyError, match="too coarse for 9 cells"):

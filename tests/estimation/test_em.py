@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_channels import CASES, Case, patterns
+from helpers_channels import patterns
+from helpers_contract import TRIALS
 from helpers_statistics import LIMIT
 from numpy.typing import NDArray
 from scipy.optimize import minimize
@@ -39,7 +40,7 @@ from sfumato.estimation.decoding.posterior import Decoder, Opened, settle
 
 Floats = NDArray[np.float64]
 
-SYMBOLS = [case for case in CASES if case.channel(3, 1).layout.kind == "symbols"]
+SYMBOLS = [name for name, trial in TRIALS.items() if trial.bind().layout.kind == "symbols"]
 
 
 def line(size: int, epsilon: float, choice: Any = None) -> Channel:
@@ -80,9 +81,9 @@ def thermometer_tally(size: int, people: int, epsilon: float = 1.0) -> sf.Tally:
 # Mixtures
 
 
-@pytest.mark.parametrize("case", SYMBOLS, ids=str)
-def test_mixing_is_the_likelihood_and_averaging_its_transpose(case: Case) -> None:
-    channel = case.channel(7, 0.6)
+@pytest.mark.parametrize("name", SYMBOLS)
+def test_mixing_is_the_likelihood_and_averaging_its_transpose(name: str) -> None:
+    channel = TRIALS[name].bind()
     law = channel.likelihood()
     rng = np.random.default_rng(1)
     p, v = rng.random(law.shape[0]), rng.random(law.shape[1])

@@ -516,7 +516,8 @@ def uniform_trials(
     Args:
         choice: The channel with its options.
         sizes: Cells of each single axis.
-        *shapes: Cells along every axis of each grid; the last axis has no neighbours.
+        *shapes: Cells along every axis of each grid; after the first grid, the last axis has no
+            neighbours.
         epsilon: E between any two cells.
     """
     eps = Fraction(epsilon)
@@ -526,9 +527,9 @@ def uniform_trials(
             choice=choice,
             metric=UniformMetric(eps, math.prod(shape)),
             shape=shape,
-            ordered=(*[True] * (len(shape) - 1), False),
+            ordered=(*[True] * (len(shape) - 1), number == 0),
         )
-        for shape in shapes
+        for number, shape in enumerate(shapes)
     ]
     return (*single, *grids)
 

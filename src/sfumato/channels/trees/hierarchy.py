@@ -244,11 +244,11 @@ class Hierarchical(LevelsChoice):
         uneven = cls(2, "hrr", levels=("1/4", "3/4"))
         return (
             *uniform_trials(cls(), (2, 6), (2, 3)),
-            *uniform_trials(cls(2, "hrr"), (5,), (3, 2)),
+            *uniform_trials(cls(2, "hrr"), (5,), (3, 2), (2, 3)),
             *uniform_trials(cls(3, "grr", levels="optimised"), (7,), (4, 2)),
             *uniform_trials(cls(2, BEST), (6,), (2, 4), (2, 2, 3), epsilon="2"),
             *uniform_trials(uneven, (3,)),
-            *uniform_trials(cls(2, "grr", consistency=False), (5,), (3, 2)),
+            *uniform_trials(cls(2, "grr", consistency=False), (5,), (3, 2), (2, 3)),
         )
 
 
