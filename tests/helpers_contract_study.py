@@ -242,7 +242,7 @@ def audit_holds(case: Case, audit: Callable[[sf.Study], Any] = sf.audit) -> None
     """The exact audit finds nothing that is told beyond E, nor less than is claimed."""
     found = audit(case.study)
     assert found.holds
-    for block, channel in zip(found.axes, channels_of(case.study), strict=True):
+    for block, channel in zip(found.axes, case.study.channels, strict=True):
         assert not block.problems
         assert channel.tightness <= block.spent <= 1
 
@@ -345,13 +345,12 @@ def comes_back_from_files(
 ) -> None:
     """The choice, the study, reports and a tally are the same after a file."""
     study = case.study
-    for choice in (study.axes[0].channel, *(c for c in [_grid_choice(study)] if c)):
-        if choice is not None:
-            assert choice_from_dict(written(choice)) == choice
+    for block in study.blocks:
+        assert choice_from_dict(written(block.choice)) == block.choice
     study.save(folder / "study.toml")
     again = sf.Study.load(folder / "study.toml")
     assert again.fingerprint == study.fingerprint
-    for one, other in zip(channels_of(again), channels_of(study), strict=True):
+    for one, other in zip(again.channels, study.channels, strict=True):
         assert one.words() == other.words()
     reports = study.encode(case.people(np.arange(case.cells)), bits=SeededBits(6))
     reports.save(folder / "reports.parquet")
@@ -372,16 +371,3 @@ def refuses_another_studys(case: Case, other: Case, folder: Path) -> None:
     tally.save(folder / "tally.parquet")
     with pytest.raises(MismatchError):
         sf.Tally.load(folder / "tally.parquet", case.study)
-
-
-def channels_of(study: sf.Study) -> Any:
-    """The channels of all blocks."""
-    blocks = getattr(study, "blocks", None)
-    if blocks is not None:
-        return tuple(block.channel for block in blocks)
-    return study.channels
-
-
-def _grid_choice(study: sf.Study) -> Choice | None:
-    blocks = getattr(study, "blocks", None)
-    return study.choice if blocks is None else blocks[-1].choice

@@ -54,12 +54,6 @@ STUDY_LAWS: tuple[Callable[[Case], None], ...] = (
     studies.tallies_merge,
 )
 GRIDS = [name for name, trial in TRIALS.items() if trial.shape is not None]
-#: One grid of each channel that serves whole records, with axes of different sizes if it has one.
-SKEW = {
-    name.rpartition("-")[0]: name
-    for name in reversed(GRIDS)
-    if TRIALS[name].shape != (TRIALS[name].shape or ())[::-1]
-}
 
 
 @cache
@@ -70,8 +64,22 @@ def subject(name: str) -> Subject:
 
 @cache
 def case(name: str) -> Case:
-    """The study of a trial."""
+    """The study of a trial: one block."""
     return Case.of(subject(name))
+
+
+@cache
+def mixed(name: str) -> Case:
+    """The grid of a trial as one block, and another axis before it."""
+    return Case.mixed(subject(name))
+
+
+#: One grid of each channel that serves whole records: axes of different sizes, fewest outputs.
+SKEW = {
+    name.rpartition("-")[0]: name
+    for name in sorted(GRIDS, key=lambda name: -len(subject(name).table[0][0]))
+    if TRIALS[name].shape != (TRIALS[name].shape or ())[::-1]
+}
 
 
 def first(kind: str) -> str:
@@ -228,10 +236,28 @@ def test_study_refuses_what_belongs_to_another(kind: str, tmp_path: Path) -> Non
     studies.refuses_another_studys(case(names[0]), case(names[1]), tmp_path)
 
 
+RECORD_LAWS: tuple[Callable[[Case], None], ...] = (
+    studies.records_keep_the_guarantee,
+    studies.records_are_encoded_by_the_law,
+    studies.intervals_hold,
+)
+
+
 @pytest.mark.parametrize("name", GRIDS)
-def test_whole_records(name: str) -> None:
-    studies.records_are_encoded_by_the_law(case(name))
-    studies.intervals_hold(case(name))
+@pytest.mark.parametrize("law", RECORD_LAWS, ids=called)
+def test_whole_records_keep(law: Callable[[Case], None], name: str) -> None:
+    law(case(name))
+
+
+@pytest.mark.parametrize("name", SKEW.values())
+@pytest.mark.parametrize("law", [*STUDY_LAWS, *RECORD_LAWS], ids=called)
+def test_mixed_blocks_keep(law: Callable[[Case], None], name: str) -> None:
+    law(mixed(name))
+
+
+@pytest.mark.parametrize("name", SKEW.values())
+def test_mixed_blocks_come_back_from_files(name: str, tmp_path: Path) -> None:
+    studies.comes_back_from_files(mixed(name), tmp_path)
 
 
 # Twins: each law with a channel that breaks it, and nothing else
@@ -380,10 +406,11 @@ def test_twin_studies_are_caught(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize("of", [case, mixed], ids=called)
 @pytest.mark.parametrize("name", SKEW.values())
-def test_twin_with_swapped_axes_is_caught(name: str) -> None:
+def test_twin_with_swapped_axes_is_caught(of: Callable[[str], Case], name: str) -> None:
     """Codes of the axes in the other order, or weights: both are seen."""
-    sound = case(name)
+    sound = of(name)
     shape = sound.study.shape
 
     def encode(study: sf.Study, table: Any, *, bits: Any) -> Any:

@@ -88,7 +88,7 @@ def test_mixing_is_the_likelihood_and_averaging_its_transpose(name: str) -> None
     rng = np.random.default_rng(1)
     p, v = rng.random(law.shape[0]), rng.random(law.shape[1])
     for factor in (law, channel):
-        mixture = SymbolMixture((factor,), v, ((7,),))
+        mixture = SymbolMixture((factor,), v, ((channel.size,),))
         np.testing.assert_allclose(mixture.forward(p), p @ law, rtol=1e-12)
         np.testing.assert_allclose(mixture.backward(v), law @ v, rtol=1e-12)
 
