@@ -27,7 +27,7 @@ from sfumato.errors import (  # noqa: E402
     StudyError,
     TooLargeError,
 )
-from sfumato.metrics.cells import CellMetric, TableMetric  # noqa: E402
+from sfumato.metrics.cells import CellMetric  # noqa: E402
 from sfumato.metrics.distance import LineMetric  # noqa: E402
 from sfumato.metrics.labelled import BlockMetric  # noqa: E402
 from sfumato.metrics.uniform import UniformMetric  # noqa: E402
