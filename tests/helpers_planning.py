@@ -169,3 +169,23 @@ def exact_variance_of(study: sf.Study, asked: Sequence[Floats | None], counts: A
     """The variance of one question by brute force over all cells, block by block."""
     people = np.asarray(counts).reshape([block.size for block in study.blocks])
     return exact_variance(study.channels, [b.weights(asked) for b in study.blocks], people)
+
+
+# Studies whose metric is a context of Acharya et al. 2020
+
+K = 60
+CONTEXTS = {
+    "uniform": sf.Uniform(1),
+    "blocks": sf.Blocks(1, [range(1), range(1, 9), range(9, 25), range(25, 40), range(40, K)]),
+    "high-low": sf.HighLow(1, range(5, 20)),
+}
+
+
+def context_study(kind: str, **more: Any) -> sf.Study:
+    axis = sf.integers("x", 0, K - 1, protect=CONTEXTS[kind], channel=sf.Hadamard(), **more)
+    return sf.Study("s", [axis])
+
+
+def zipf(size: int) -> Floats:
+    law = 1 / np.arange(1, size + 1)
+    return law / law.sum()

@@ -19,14 +19,13 @@ from sfumato.channels.hadamard import HadamardChannel
 from sfumato.channels.hadamard_blocks import matrices_of
 from sfumato.channels.response import BinaryChannel, lies
 from sfumato.channels.transforms import scattered
-from sfumato.errors import QuestionError, StudyError, TooLargeError
+from sfumato.errors import StudyError, TooLargeError
 from sfumato.estimation.distribution import cell_squares
 from sfumato.exact import at_most_exp
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import LineMetric
 from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 from sfumato.metrics.uniform import UniformMetric
-from sfumato.planning.total_variation import tv_bound
 from sfumato.randomness.tables import FlipTable
 from sfumato.study.choose import choose_channel
 
@@ -597,169 +596,7 @@ def test_what_makes_no_sense_is_named(make: Any, words: str) -> None:
         make()
 
 
-# Distributions and total variation
-
-K, PEOPLE, RUNS = 60, 20_000, 240
-PROTECT = {
-    "uniform": sf.Uniform(1),
-    "blocks": sf.Blocks(1, [range(1), range(1, 9), range(9, 25), range(25, 40), range(40, K)]),
-    "high-low": sf.HighLow(1, range(5, 20)),
-}
-
-
-def study_of(kind: str, **more: Any) -> sf.Study:
-    axis = sf.integers("x", 0, K - 1, protect=PROTECT[kind], channel=sf.Hadamard(), **more)
-    return sf.Study("s", [axis])
-
-
-def zipf(size: int) -> Floats:
-    law = 1 / np.arange(1, size + 1)
-    return law / law.sum()
-
-
-@pytest.mark.parametrize("kind", PROTECT)
-def test_simulated_distance_is_the_predicted_one_and_below_the_bound(kind: str) -> None:
-    """The mean of 240 runs, whose standard error is read from them: 5 % is 4 of it or more."""
-    study, law = study_of(kind), zipf(K)
-    rng = np.random.default_rng(11)
-    found = []
-    for seed in range(RUNS):
-        counts = rng.multinomial(PEOPLE, law)
-        tally = study.simulate_counts(counts, seed=seed)
-        found.append(sf.tv_error(tally.estimate("unbiased"), law))
-    plan = sf.expected_tv(study, PEOPLE, prior=law)
-    mean, error = float(np.mean(found)), float(np.std(found)) / math.sqrt(RUNS)
-    assert 4 * error < 0.05 * plan.tv
-    assert abs(mean / plan.tv - 1) < 0.05
-    assert plan.bound is not None
-    assert mean < plan.bound
-    # The twin: a prediction for another ε, off by a tenth, would not pass.
-    for factor in (0.9, 1.1):
-        assert abs(mean / (factor * plan.tv) - 1) > 0.05
-
-
-@pytest.mark.parametrize("kind", PROTECT)
-def test_predicted_variances_are_exact_sums(kind: str) -> None:
-    study, law = study_of(kind), zipf(K)
-    (channel,) = study.channels
-    read, seen = channel.coefficients(np.eye(K)), law @ channel.likelihood()
-    second = read**2 @ seen
-    for population, taken in ((True, law**2), (False, law)):
-        plan = sf.expected_tv(study, 1_000, prior=law, population=population)
-        variance_of = (second - taken) / 1_000
-        assert plan.l2 == pytest.approx(math.sqrt(variance_of.sum()))
-        assert plan.tv == pytest.approx(np.sqrt(variance_of * 2 / np.pi).sum() / 2)
-
-
-def test_bounds_are_those_of_the_paper() -> None:
-    c = (math.e + 1) / (math.e - 1)
-    assert tv_bound(blocks([0, 0, 1, 1, 1]), 100) == pytest.approx(2 * c * math.sqrt(3 * 13 / 100))
-    assert tv_bound(UniformMetric(ONE, 5), 100) == pytest.approx(2 * c * math.sqrt(3 * 25 / 100))
-    found = math.sqrt(3 * 4 / 100) * c + math.sqrt(c * 5 / 100)
-    assert tv_bound(high_low("11000"), 100) == pytest.approx(found)
-    assert tv_bound(LineMetric.equal(ONE, 5), 100) is None
-
-
-@pytest.mark.parametrize("kind", PROTECT)
-def test_people_for_a_distance_is_the_inverse_of_the_distance(kind: str) -> None:
-    axis = study_of(kind).axes[0]
-    people = sf.people_for_tv(axis, 0.1)
-    assert sf.expected_tv(axis, people).tv <= 0.1 < sf.expected_tv(axis, people - 1).tv
-    proved = sf.people_for_tv(axis, 0.1, proved=True)
-    assert sf.expected_tv(axis, proved).bound == pytest.approx(0.1)
-    assert proved > people
-
-
-def test_plans_of_distributions_refuse_what_they_do_not_know() -> None:
-    study = study_of("blocks")
-    with pytest.raises(StudyError, match=r"between 0 and 1, got 2"):
-        sf.people_for_tv(study, 2)
-    with pytest.raises(StudyError, match="people; allow a larger"):
-        sf.people_for_tv(study, 1e-9)
-    with pytest.raises(StudyError, match="worst"):
-        sf.expected_tv(study, 10, prior="worst")
-    with pytest.raises(StudyError, match="must be a Study or an axis, got str"):
-        sf.expected_tv("study", 10)  # type: ignore[arg-type]
-    ages = sf.integers("age", 0, 9, protect=sf.Distance(1), channel=sf.Geometric())
-    assert sf.expected_tv(ages, 100).bound is None
-    with pytest.raises(StudyError, match="nothing is proved"):
-        sf.people_for_tv(ages, 0.1, proved=True)
-    bits = sf.integers("age", 0, 9, protect=sf.Distance(1), channel=sf.Thermometer())
-    with pytest.raises(StudyError, match="sends bits"):
-        sf.expected_tv(bits, 100)
-    assert "proved at most" in str(sf.expected_tv(study, 100))
-    assert "proved" not in str(sf.expected_tv(ages, 100))
-
-
-@pytest.mark.parametrize("kind", PROTECT)
-def test_a_distribution_is_the_histogram_in_one_go(kind: str) -> None:
-    tally = study_of(kind).simulate_counts(np.arange(K) * 10, seed=1)
-    for method in ("unbiased", "likelihood"):
-        est = tally.estimate(method)
-        whole, cells = sf.distribution(est), est.histogram("x", fraction=True)
-        np.testing.assert_allclose(whole.values, cells.values, atol=1e-12)
-        assert whole.labels == cells.labels
-        if method == "unbiased":
-            # A histogram's errors are no smaller than one person's in the worst place.
-            low = np.sqrt(1.1 * 8) / tally.n
-            np.testing.assert_allclose(whole.stderr, cells.stderr, rtol=1e-9, atol=low)
-            assert whole.simplex().values.min() >= 0
-            drawn = sf.distribution(est, population=True).stderr
-            wanted = est.histogram("x", fraction=True, population=True).stderr
-            np.testing.assert_allclose(drawn, wanted, rtol=1e-9, atol=low)
-            assert np.any(drawn > 1.001 * whole.stderr)
-
-
-def test_a_distribution_over_several_axes_is_the_heat_map() -> None:
-    axes = [
-        sf.integers("a", 0, 4, protect=sf.Distance(1), channel=sf.Geometric()),
-        sf.integers("b", 0, 3, protect=sf.Distance(1), channel=sf.Thermometer()),
-    ]
-    study = sf.Study("s", axes)
-    est = study.simulate({"a": [0, 1, 2, 4] * 500, "b": [3, 2, 0, 1] * 500}, seed=2).estimate(
-        "unbiased"
-    )
-    whole, cells = sf.distribution(est), est.heatmap("a", "b", fraction=True)
-    np.testing.assert_allclose(whole.values, cells.values, atol=1e-12)
-    np.testing.assert_allclose(whole.stderr, cells.stderr, rtol=1e-6)
-    truth = np.zeros((5, 4))
-    truth[[0, 1, 2, 4], [3, 2, 0, 1]] = 1
-    assert sf.tv_error(est, truth) == pytest.approx(sf.tv_error(cells, truth))
-
-
-def test_distances_from_the_truth_are_what_they_say() -> None:
-    truth, found = np.array([3, 1, 0]), np.array([0.5, 0.625, -0.125])
-    assert sf.tv_error(found, truth) == 0.375
-    assert sf.tv_error(found * 800, truth) == 0.375
-    assert sf.l2_error(found, truth) == pytest.approx(math.sqrt(0.0625 + 0.140625 + 0.015625))
-    with pytest.raises(QuestionError, match=r"shape \(3,\), got shape \(2,\)"):
-        sf.tv_error(found, [1, 1])
-    for bad in ([1, -1, 3], [0, 0, 0], [math.nan, 1, 1]):
-        with pytest.raises(QuestionError, match="truth must hold"):
-            sf.tv_error(found, bad)
-    with pytest.raises(QuestionError, match="found must hold"):
-        sf.tv_error([0, 0, 0], truth)
-    with pytest.raises(QuestionError, match="truth must be numbers, one a cell, got int"):
-        sf.tv_error(found, 3)
-    with pytest.raises(QuestionError, match="found must be numbers, one a cell, got str"):
-        sf.l2_error("abc", truth)
-
-
-def test_distances_refuse_answers_that_are_no_distribution() -> None:
-    study = study_of("uniform")
-    est = study.simulate_counts(np.full(K, 10), seed=1).estimate("unbiased")
-    assert sf.tv_error(est.histogram("x"), np.ones(K)) == pytest.approx(
-        sf.tv_error(est, np.ones(K))
-    )
-    with pytest.raises(QuestionError, match="this is a cdf"):
-        sf.tv_error(est.cdf("x"), np.ones(K))
-    with pytest.raises(QuestionError, match="where"):
-        sf.tv_error(est.histogram("x", where={"x": (0, 4)}), np.ones(5))
-    with pytest.raises(QuestionError, match="no reports"):
-        sf.distribution(study.empty_tally().estimate("unbiased"))
-    weighted = study.tally(study.encode({"x": [1, 2, 3]}), weights=[1.0, 2.0, 0.5])
-    with pytest.raises(QuestionError, match="does not take weights"):
-        sf.distribution(weighted.estimate("unbiased"))
+# Whole studies
 
 
 @pytest.mark.parametrize("kind", ["uniform", "blocks", "high-low"])
