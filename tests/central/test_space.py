@@ -67,7 +67,6 @@ def test_questions_need_only_the_cells_of_the_axes_they_are_about() -> None:
     space = central.Space(wide, "1/2")
     asked = space.margin(["age=18..30", {"age": (40, None)}])
     assert (asked.axes, asked.workload.shape) == ((0,), (2, 100))
-    assert asked.names is not None
     assert asked.names[7] == "age 7"
     prepared = central.Laplace("ranges of age", "prefix").prepare(space, 100)
     assert prepared.expected().stderr.shape == (5050,)

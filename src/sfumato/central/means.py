@@ -19,7 +19,7 @@ from sfumato.arrays import Floats
 from sfumato.central.designs import bend_one, refuse_bias
 from sfumato.central.measurements import Measurements, checked_weights, worst_bias
 from sfumato.central.mechanism import Counts, Expected, FromMargins, Outcome, question_answers
-from sfumato.central.space import Space
+from sfumato.central.space import Space, cell_names
 from sfumato.errors import StudyError, near
 from sfumato.estimation.answers import normal_quantile
 from sfumato.noise.allocate import allocate
@@ -251,7 +251,7 @@ class Means:
     ) -> tuple[_Part, float]:
         """The functions of one axis with their noise, and Σ weight·scale²."""
         edges = space.margin_edges((axis,))
-        names = [f"{space.schema.axes[axis].name} {x}" for x in space.schema.axes[axis].labels()]
+        names = cell_names([space.schema.axes[axis]])
         measured = rows
         if self.bias == "optimised" and len(rows) == 1 and edges.size <= _MOST_BENT:
             measured = bend_one(rows[0], edges.distances(), n).rows

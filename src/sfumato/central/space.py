@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,15 +17,13 @@ from sfumato.errors import QuestionError, StudyError
 from sfumato.estimation.answers import PRORATED
 from sfumato.metrics.edges import Edges, grid_edges
 from sfumato.questions.compose import parse
-from sfumato.questions.workload import Workload
+from sfumato.questions.workload import Labels, Workload
 from sfumato.study.axis import Axis
 from sfumato.study.schema import Group, Schema
 from sfumato.study.study import Study
 
 #: Questions in the study's own language, one or several, or a workload.
 Questions: TypeAlias = "str | Mapping[str, Any] | Sequence[Any] | Workload"
-
-_MOST_NAMED = 1 << 16
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -162,11 +159,7 @@ class Space:
 
     def label(self, cell: int) -> str:
         """A cell in the study's own words."""
-        places = np.unravel_index(cell, self.shape)
-        return ", ".join(
-            f"{axis.name} {axis.labels()[int(place)]}"
-            for axis, place in zip(self.schema.axes, places, strict=True)
-        )
+        return cell_names(self.schema.axes)[cell]
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,13 +178,10 @@ class Margin:
     workload: Workload
     edges: Edges
 
-    @cached_property
-    def names(self) -> list[str] | None:
-        """What these cells are called in an error; None where there are too many."""
-        if math.prod(axis.size for axis in self.own) > _MOST_NAMED:
-            return None
-        words = [[f"{axis.name} {label}" for label in axis.labels()] for axis in self.own]
-        return [", ".join(cell) for cell in itertools.product(*words)]
+    @property
+    def names(self) -> Labels:
+        """What these cells are called in an error."""
+        return cell_names(self.own)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -204,6 +194,24 @@ class _Some:
     """Some axes of a study, as far as questions go."""
 
     axes: tuple[Axis, ...]
+
+
+def cell_names(axes: Sequence[Axis]) -> Labels:
+    """Cells of some axes in the study's own words, each made when it is asked for.
+
+    Example:
+        >>> import sfumato as sf
+        >>> names = cell_names([sf.integers("age", 0, 9), sf.categories("mode", ["car", "bus"])])
+        >>> len(names), names[3]
+        (20, 'age 1, mode bus')
+    """
+    shape = tuple(axis.size for axis in axes)
+
+    def name(cell: int) -> str:
+        places = zip(axes, np.unravel_index(cell, shape), strict=True)
+        return ", ".join(f"{axis.name} {axis.labels()[int(place)]}" for axis, place in places)
+
+    return Labels(math.prod(shape), name)
 
 
 def in_words(questions: Any) -> str:
