@@ -63,7 +63,12 @@ SEARCHED = ("0.7", "0.82")  # ε on either side of the one that fits
 
 
 def populations(cells: int, seed: int = SEED) -> dict[str, Floats]:
-    """The shares of the four panels."""
+    """The shares of people in each cell, for the four panels.
+
+    Args:
+        cells: Number of cells.
+        seed: Seed of the permutation in the last panel.
+    """
     place = np.arange(cells)
     fall = 0.95**place
     made = {
@@ -76,7 +81,13 @@ def populations(cells: int, seed: int = SEED) -> dict[str, Floats]:
 
 
 def study_of(cells: int, blocks: int, epsilon: float = 1) -> sf.Study:
-    """Equal blocks of neighbouring cells, or plain local privacy."""
+    """A study with equal blocks of neighbouring cells, or with plain local privacy.
+
+    Args:
+        cells: Number of cells.
+        blocks: Number of blocks; 1 for plain local privacy.
+        epsilon: ε within a block.
+    """
     parts = np.array_split(np.arange(cells), blocks)
     protect: Metric = (
         sf.Uniform(epsilon)
@@ -90,7 +101,16 @@ def study_of(cells: int, blocks: int, epsilon: float = 1) -> sf.Study:
 def curve(
     name: str, law: Floats, blocks: int, people: Sequence[int], runs: int, seed: int
 ) -> dict[str, Any]:
-    """One curve: the predicted and the measured distance at every number of people."""
+    """One curve: the predicted and the measured distance for each number of people.
+
+    Args:
+        name: Name of the population.
+        law: Share of people in each cell.
+        blocks: Number of blocks.
+        people: Numbers of people.
+        runs: Number of runs for each of them.
+        seed: Seed of the randomness.
+    """
     study = study_of(len(law), blocks)
     rng = np.random.default_rng([seed, blocks, sum(map(ord, name))])
     names = ("predicted", "bound", "unbiased", "standard error", "projected")
@@ -119,7 +139,15 @@ def figure_2(
     runs: int = RUNS,
     seed: int = SEED,
 ) -> list[dict[str, Any]]:
-    """All curves of the four panels."""
+    """All curves of the four panels.
+
+    Args:
+        cells: Number of cells.
+        people: Numbers of people.
+        blocks: Numbers of blocks.
+        runs: Number of runs.
+        seed: Seed of the randomness.
+    """
     return [
         curve(name, law, m, people, runs, seed)
         for name, law in populations(cells).items()
@@ -128,7 +156,7 @@ def figure_2(
 
 
 def picture(curves: Sequence[dict[str, Any]]) -> Figure:
-    """The four panels: projected as lines, what is predicted without projection as dots."""
+    """The four panels: projected estimates as lines, predictions without projection as dots."""
     figure = Figure(figsize=(10, 7), layout="constrained")
     grid: Any = figure.subplots(2, 2, sharex=True, sharey=True)
     names = list(dict.fromkeys(held["population"] for held in curves))
@@ -162,7 +190,12 @@ def picture(curves: Sequence[dict[str, Any]]) -> Figure:
 
 
 def gowalla(folder: Path, column: str = "count") -> Counts:
-    """Check-ins of the reconstruction, by rows from the south and columns from the west."""
+    """The check-ins of the reconstruction, as rows from the south and columns from the west.
+
+    Args:
+        folder: Folder with the file.
+        column: Which column of the file to read.
+    """
     path = folder / DATA
     if not path.exists():
         raise SystemExit(
@@ -179,7 +212,12 @@ def gowalla(folder: Path, column: str = "count") -> Counts:
 
 
 def grid_study(part: Part, epsilon: str) -> sf.Study:
-    """One column of the table."""
+    """The study of one column of the table.
+
+    Args:
+        part: The column.
+        epsilon: ε within a block.
+    """
     protect = sf.Uniform(epsilon) if part is None else GRID.blocks(epsilon, *part)
     return sf.Study("check-ins", [GRID.axis("cell", protect=protect, channel=sf.Hadamard())])
 
@@ -187,7 +225,15 @@ def grid_study(part: Part, epsilon: str) -> sf.Study:
 def distances(
     counts: Counts, part: Part, epsilon: str, runs: int, *, by_block: bool = False
 ) -> Floats:
-    """The distance of the projected estimate from the check-ins themselves, run by run."""
+    """The distance of the projected estimate from the check-ins, one per run.
+
+    Args:
+        counts: Check-ins per cell.
+        part: The column of the table.
+        epsilon: ε.
+        runs: Number of runs.
+        by_block: Whether the projection keeps the sum of each block.
+    """
     study, truth = grid_study(part, epsilon), counts.ravel()
     result = np.empty(runs)
     for run in range(runs):
@@ -200,7 +246,12 @@ def distances(
 
 
 def within_blocks(shares: Floats, part: tuple[int, int]) -> Floats:
-    """The nearest shares that are not negative and keep the sum of every block, which is told."""
+    """The nearest nonnegative shares that keep the sum of each block, which is public.
+
+    Args:
+        shares: Estimated shares.
+        part: The column of the table.
+    """
     rows, columns = GRID.rows // part[0], GRID.columns // part[1]
     boxes = shares.reshape(part[0], rows, part[1], columns).swapaxes(1, 2)
     flat = boxes.reshape(-1, rows * columns)
@@ -214,14 +265,28 @@ def within_blocks(shares: Floats, part: tuple[int, int]) -> Floats:
 
 
 def fitted(of: Callable[[str], float], wanted: float, searched: Sequence[str] = SEARCHED) -> str:
-    """ε between the two that were searched, by a straight line, to two digits."""
+    """The ε between two tried values at which a distance is reached, by linear interpolation.
+
+    Args:
+        of: Gives the distance at an ε.
+        wanted: The distance.
+        searched: The two values of ε.
+    """
     low, high = (of(epsilon) for epsilon in searched)
     first, last = map(float, searched)
     return f"{first + (low - wanted) / (low - high) * (last - first):.2f}"
 
 
 def column(counts: Counts, part: Part, epsilon: str, printed: float, runs: int) -> dict[str, Any]:
-    """One entry of the table beside the printed one."""
+    """One entry of the table, beside the printed one.
+
+    Args:
+        counts: Check-ins per cell.
+        part: The column of the table.
+        epsilon: ε.
+        printed: The printed distance.
+        runs: Number of runs.
+    """
     found = distances(counts, part, epsilon, runs)
     plan = sf.expected_tv(
         grid_study(part, epsilon), int(counts.sum()), prior=counts.ravel(), population=False
@@ -239,7 +304,14 @@ def column(counts: Counts, part: Part, epsilon: str, printed: float, runs: int) 
 
 
 def decoded(counts: Counts, part: Part, epsilon: str, smoothing: str) -> dict[str, float]:
-    """The distance of likelihood shares, from the reports of the first run, and processor time."""
+    """The distance of the likelihood shares of the first run from the truth, and processor time.
+
+    Args:
+        counts: Check-ins per cell.
+        part: The column of the table.
+        epsilon: ε.
+        smoothing: How the decoder smooths.
+    """
     tally = grid_study(part, epsilon).simulate_counts(counts.ravel(), seed=SEED)
     start = time.process_time()
     shares = sf.distribution(tally.estimate(smoothing=smoothing))
@@ -249,7 +321,12 @@ def decoded(counts: Counts, part: Part, epsilon: str, smoothing: str) -> dict[st
 
 
 def table_1(counts: Counts, runs: int = TABLE_RUNS) -> dict[str, Any]:
-    """The four columns at the fitted ε and at 1."""
+    """The four columns at the fitted ε and at ε = 1.
+
+    Args:
+        counts: Check-ins per cell.
+        runs: Number of runs.
+    """
     epsilon = fitted(lambda e: float(distances(counts, None, e, runs).mean()), PRINTED[0])
     print(f"the plain column fits at ε = {epsilon}", flush=True)
     columns = [
@@ -269,7 +346,14 @@ def table_1(counts: Counts, runs: int = TABLE_RUNS) -> dict[str, Any]:
 def likelihood(
     record: dict[str, Any], counts: Counts, smoothing: str, parts: Sequence[int]
 ) -> None:
-    """Add likelihood decoding at ε = 1, one run; what is recorded for other columns stays."""
+    """Add likelihood decoding at ε = 1, one run; other recorded columns are kept.
+
+    Args:
+        record: The record so far.
+        counts: Check-ins per cell.
+        smoothing: How the decoder smooths.
+        parts: The columns to compute.
+    """
     for number in parts:
         part = PARTS[number]
         key = {"blocks": "plain" if part is None else f"({part[0]}, {part[1]})"}
@@ -294,7 +378,7 @@ def likelihood(
 
 
 def tables(record: dict[str, Any]) -> dict[str, str]:
-    """For the page."""
+    """The tables of the page."""
     curves, result = record["figure 2"], {}
     last = [
         [
@@ -342,13 +426,19 @@ def tables(record: dict[str, Any]) -> dict[str, str]:
 
 
 def write(record: dict[str, Any], part: str, command: str) -> None:
-    """The figures, how this part of them was made, and the tables of the page."""
+    """Write the results, how this part was made, and the tables of the page.
+
+    Args:
+        record: The results.
+        part: The part that was made.
+        command: The command that made it.
+    """
     records.stamp(record, part, command)
     records.keep(RESULTS, record, PAGE, tables)
 
 
 def main() -> None:
-    """Draw, perhaps read the data, and write."""
+    """Draw Figure 2, or read the data and make Table 1, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help=f"folder with {DATA}, for Table 1")
     parser.add_argument("--likelihood", choices=["none", "auto"], help="decode only, from --data")

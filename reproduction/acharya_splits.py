@@ -46,7 +46,12 @@ SAME = "as reconstructed"
 
 
 class Known:
-    """What is true of the check-ins: those observed, and how many more a coarse cell has."""
+    """What is known about the check-ins: the observed ones, and the rest of each coarse cell.
+
+    Args:
+        counts: Check-ins per cell, as reconstructed.
+        observed: Check-ins that were observed in each cell.
+    """
 
     def __init__(self, counts: Counts, observed: Counts) -> None:
         up = np.floor((GRID.latitudes.numbers() + 90) * COARSE / 180).astype(np.int64)
@@ -64,17 +69,17 @@ class Known:
 
     @cached_property
     def evenly(self) -> Floats:
-        """Others, as many in every cell of a coarse cell."""
+        """The others, spread evenly over each coarse cell."""
         even: Floats = self.total(self.others) / self.cells[self.coarse]
         return even
 
     @cached_property
     def as_observed(self) -> Floats:
-        """Others in proportion to those observed; where there are none, as reconstructed."""
+        """The others in proportion to those observed; as reconstructed where there are none."""
         return self.by(np.where(self.total(self.observed) > 0, self.observed, self.others))
 
     def by(self, weights: Floats) -> Floats:
-        """Others in proportion to weights within each coarse cell."""
+        """The others in proportion to weights within each coarse cell."""
         within = self.total(weights)
         result: Floats = np.where(
             within > 0,
@@ -84,7 +89,7 @@ class Known:
         return result
 
     def whole(self, others: Floats) -> Counts:
-        """Check-ins of all cells in whole numbers, with the totals of coarse cells as they are."""
+        """Whole numbers of check-ins in all cells, with unchanged totals of the coarse cells."""
         down = np.floor(others + 1e-9)
         part = others - down
         lacking = np.rint(np.bincount(self.coarse, weights=part)).astype(np.int64)
@@ -96,7 +101,7 @@ class Known:
 
 
 def _clumped(shape: float) -> Callable[[Known], Floats]:
-    """Each cell's others times a random factor, whose spread is 1/√shape of its mean."""
+    """The others of each cell times a random factor with relative spread 1/√shape."""
 
     def made(known: Known) -> Floats:
         factor = np.random.default_rng(SEED).gamma(shape, size=len(known.others))
@@ -121,7 +126,12 @@ SPLITS: dict[str, Callable[[Known], Floats]] = {  # from smooth to clumped
 
 
 def fitted(of: Callable[[float], float], wanted: float) -> float:
-    """ε by a straight line between the two searched, then once more from there."""
+    """The ε at which a distance is reached, by linear interpolation, repeated once.
+
+    Args:
+        of: Gives the distance at an ε.
+        wanted: The distance.
+    """
     low, high = (of(epsilon) for epsilon in SEARCHED)
     slope = (high - low) / (SEARCHED[1] - SEARCHED[0])
     first = SEARCHED[0] + (wanted - low) / slope
@@ -129,7 +139,13 @@ def fitted(of: Callable[[float], float], wanted: float) -> float:
 
 
 def row(said: str, counts: Counts, epsilon: str | None = None) -> dict[str, Any]:
-    """One split: ε, fitted unless it is given, and the four columns by both readings."""
+    """One split: its ε, and the four columns with both ways of projecting.
+
+    Args:
+        said: Name of the split.
+        counts: Check-ins per cell.
+        epsilon: ε; fitted to the plain column by default.
+    """
 
     def plain(epsilon: float) -> float:
         return float(distances(counts, None, f"{epsilon:.4f}", RUNS).mean())
@@ -150,7 +166,7 @@ def row(said: str, counts: Counts, epsilon: str | None = None) -> dict[str, Any]
 
 
 def main() -> None:
-    """Split, fit, and add to the record."""
+    """Split, fit, and add the results to the record."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help=f"folder with {DATA}")
     folder = parser.parse_args().data

@@ -66,7 +66,12 @@ def people(folder: Path) -> dict[str, list[Any]]:
 
 
 def questions(count: int, seed: int = SEED) -> list[str]:
-    """Different random marginal counts, in the study's own language."""
+    """Distinct random marginal counts, in the study's own language.
+
+    Args:
+        count: Number of questions.
+        seed: Seed of the randomness.
+    """
     rng, found = np.random.default_rng(seed), dict[str, None]()
     while len(found) < count:
         use = rng.integers(0, 2, 3)
@@ -84,7 +89,15 @@ def questions(count: int, seed: int = SEED) -> list[str]:
 def largest_errors(
     prepared: Prepared, counts: NDArray[np.int64], truth: Floats, runs: int, seed: int
 ) -> tuple[Floats, float, float]:
-    """The largest error of each run, how often all intervals hold, and their mean half-width."""
+    """The largest error of each run, the share of runs whose intervals all hold, and their width.
+
+    Args:
+        prepared: The mechanism, prepared for the questions.
+        counts: Number of people in each cell.
+        truth: The true answers.
+        runs: Number of runs.
+        seed: Seed of the randomness.
+    """
     errors, held, widths = [], 0, []
     for run in range(runs):
         answers = prepared.run(counts, sf.SeededBits(seed + run)).answers
@@ -95,7 +108,12 @@ def largest_errors(
 
 
 def ratio(ours: Floats, theirs: Floats) -> dict[str, float]:
-    """The ratio of two means with its 95 % interval."""
+    """The ratio of two means with its 95 % interval.
+
+    Args:
+        ours: Errors in the numerator.
+        theirs: Errors in the denominator.
+    """
     value = float(ours.mean() / theirs.mean())
     spread = math.sqrt(sum(float(e.var(ddof=1)) / len(e) / e.mean() ** 2 for e in (ours, theirs)))
     return {
@@ -108,7 +126,15 @@ def ratio(ours: Floats, theirs: Floats) -> dict[str, float]:
 def compare(
     data: central.Data, asked: Sequence[str], share: str, runs: int, seed: int = SEED
 ) -> dict[str, Any]:
-    """All three mechanisms at one share of E."""
+    """All three mechanisms at one share of E.
+
+    Args:
+        data: The table of people.
+        asked: The questions.
+        share: The share of E that is spent.
+        runs: Number of runs.
+        seed: Seed of the randomness.
+    """
     space, counts = central.Space(data.schema, share), data.counts()
     truth = np.asarray(space.workload(asked) @ counts, dtype=np.float64)
     mechanisms: Mapping[str, Any] = {
@@ -172,7 +198,7 @@ def tables(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Make the figures anew."""
+    """Compute the results again."""
     parser = argparse.ArgumentParser(description="MWEM beside Laplace noise on a census.")
     parser.add_argument("--data", type=Path, required=True, help=f"folder with {DATA}")
     parser.add_argument("--runs", type=int, default=RUNS)

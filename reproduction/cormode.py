@@ -6,9 +6,10 @@ for each of these ε. Results go to results/soak/cormode.json, and as tables to 
 
 The figures print root mean squared errors × 1000, though they say mean squared errors. Data are
 "sampled from Cauchy distributions" whose parameters are not printed; the authors' program centres
-them at 0.4·D with scale D/10, and so do we. Whoever falls outside is left out. That matters little:
-at D = 2^8 no figure would move by more than 2 % if everybody were in one cell, and by next to
-nothing for small ε.
+them at 0.4·D with scale D/10, and so do we. People outside the domain are left out. That matters
+little: at D = 2^8 no figure would move by more than 2 % if everybody were in one cell, and for
+small ε the difference is negligible.
+
 The paper's HH_B send unary codes (OUE). Its hash-based twin (OLH), which the library uses in a
 hierarchy, has the same variance where g = e^ε + 1 is a prime, and nearly so elsewhere; both stand
 in the results.
@@ -60,14 +61,20 @@ CHOICES: dict[str, sf.Hierarchical | sf.HaarHRR] = {
 
 
 def cauchy(size: int) -> Floats:
-    """Shares of the cells."""
+    """The share of people in each cell."""
     share = np.diff(stats.cauchy(0.4 * size, size / 10).cdf(np.arange(size + 1)))
     result: Floats = share / share.sum()
     return result
 
 
 def bound(name: str, size: int, epsilon: str) -> HierarchicalChannel | HaarChannel:
-    """The channel of one column."""
+    """The channel of one column, bound to its cells.
+
+    Args:
+        name: Name of the column.
+        size: Number of cells.
+        epsilon: ε.
+    """
     return CHOICES[name].bind(UniformMetric(Fraction(epsilon), size))
 
 
@@ -76,25 +83,41 @@ def bound(name: str, size: int, epsilon: str) -> HierarchicalChannel | HaarChann
 
 @dataclass(frozen=True)
 class Queries:
-    """Ranges from any of some starts up to any later one of some ends, weighed alike."""
+    """Ranges from each of some starts to each later one of some ends, all with the same weight."""
 
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
 
     @classmethod
     def prefixes(cls, size: int, stride: int = 1) -> Queries:
-        """All that begin at the first cell."""
+        """All ranges that begin at the first cell.
+
+        Args:
+            size: Number of cells.
+            stride: Distance between neighbouring ends.
+        """
         return cls(np.zeros(1, dtype=np.int64), np.arange(1, size + 1, stride))
 
     @classmethod
     def ranges(cls, size: int, stride: int = 1) -> Queries:
-        """All there are, or those that begin and end at every so many cells."""
+        """All ranges, or those that begin and end at multiples of a stride.
+
+        Args:
+            size: Number of cells.
+            stride: Distance between neighbouring ends.
+        """
         places = np.arange(0, size + 1, stride)
         return cls(places, places)
 
     @classmethod
     def spaced(cls, size: int, step: int, stride: int = 1) -> Queries:
-        """Those that begin at multiples of a step, wherever they end."""
+        """Ranges that begin at multiples of a step, with any end.
+
+        Args:
+            size: Number of cells.
+            step: Distance between neighbouring starts.
+            stride: Distance between neighbouring ends.
+        """
         return cls(np.arange(0, size, step), np.arange(1, size + 1, stride))
 
 
@@ -163,7 +186,13 @@ class Moments:
 
 
 def expected(size: int, law: Floats, queries: Queries) -> Cells:
-    """Root mean squared error × 1000 of every cell: HH_B with OUE, as in the paper, and HaarHRR."""
+    """Root mean squared error × 1000 in every case: HH_B with OUE, as in the paper, and HaarHRR.
+
+    Args:
+        size: Number of cells.
+        law: Share of people in each cell.
+        queries: The questions.
+    """
     result: Cells = {}
     for name in NAMES:
         moments = Moments(bound(name, size, "1.0"), law, queries)
@@ -201,7 +230,14 @@ def _rmse(mean_square: float) -> float:
 
 
 def simulate(name: str, size: int, epsilon: str, seed: int) -> dict[str, float]:
-    """2^26 people, each encoded by the channel: error × 1000 over all ranges and prefixes."""
+    """2^26 people, each encoded by the channel: the error × 1000 over all ranges and prefixes.
+
+    Args:
+        name: Name of the column.
+        size: Number of cells.
+        epsilon: ε.
+        seed: Seed of the randomness.
+    """
     channel = bound(name, size, epsilon)
     people = np.random.default_rng(seed).multinomial(PEOPLE, cauchy(size))
     before = np.append(0, people.cumsum())
@@ -246,7 +282,7 @@ def cell_estimates(channel: HierarchicalChannel | HaarChannel, counts: Floats) -
 
 
 def _kappa(inner: Any) -> float:
-    """κ: by what an oracle's chances become its reading."""
+    """The factor κ between an oracle's probabilities and its estimates."""
     b = np.zeros(inner.size)
     b[0], b[-1] = 1.0, -1.0
     mixed, read = inner.mix(b), inner.coefficients(b)
@@ -258,7 +294,7 @@ def _kappa(inner: Any) -> float:
 
 
 def computed() -> dict[str, Any]:
-    """All that needs no simulation."""
+    """Everything that needs no simulation."""
     small, large = SIZES
     tables_: list[tuple[str, str, int, Queries]] = [
         ("ranges", "all ranges", small, Queries.ranges(small)),
@@ -283,7 +319,7 @@ def computed() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Compute, perhaps simulate, and write."""
+    """Compute, simulate if asked to, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--simulate", nargs="*", default=[], choices=EPSILONS, metavar="EPSILON")
     parser.add_argument("--size", nargs="*", type=int, default=list(SIZES), choices=SIZES)

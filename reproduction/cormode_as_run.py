@@ -85,7 +85,7 @@ def compiled() -> Iterator[tuple[Noise, str]]:
 
 
 def folded_cauchy(size: int) -> Floats:
-    """Shares of the cells: absolute values, and what is still outside is drawn again."""
+    """The share of people in each cell: absolute values; those still outside are drawn again."""
     cdf = stats.cauchy(0.4 * size, size / 10).cdf
     edges = np.arange(size + 1)
     share = np.diff(cdf(edges)) - np.diff(cdf(-edges))
@@ -140,7 +140,12 @@ def run(
 
 
 def figures(error: Floats, steps: Sequence[int]) -> dict[str, float]:
-    """Root mean squared errors × 1000 of prefixes, and of ranges that start every so many cells."""
+    """Root mean squared errors × 1000 of prefixes, and of ranges with spaced starts.
+
+    Args:
+        error: The error of each prefix.
+        steps: Distances between the starts of ranges.
+    """
     size = len(error) - 1
     later, squares = (np.append(e[::-1].cumsum()[::-1], 0) for e in (error, error**2))
     mean = {"all prefixes": squares[2] / (size - 1)}
@@ -154,7 +159,15 @@ def figures(error: Floats, steps: Sequence[int]) -> dict[str, float]:
 
 
 def columns(b: int, size: int, noise: Noise, *, alike: bool, runs: int) -> list[dict[str, Any]]:
-    """All columns of one tree beside the printed ones, with what chance does to five runs."""
+    """All columns of one tree beside the printed ones, with the spread of five runs.
+
+    Args:
+        b: Number of children per node.
+        size: Number of cells.
+        noise: Gives noisy counts of levels.
+        alike: Whether all random engines start alike, as in the authors' program.
+        runs: Number of runs.
+    """
     law, cells = folded_cauchy(size), []
     for place, epsilon in enumerate(EPSILONS):
         seeds = [[2019, b, size, place, number] for number in range(runs)]
@@ -185,7 +198,7 @@ def columns(b: int, size: int, noise: Noise, *, alike: bool, runs: int) -> list[
 
 
 def main() -> None:
-    """Simulate, and add to the record."""
+    """Simulate, and add the results to the record."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs; keeps nothing")
     quick = parser.parse_args().quick

@@ -78,12 +78,25 @@ PRINTED: dict[str, dict[int, list[list[float]]]] = {
 
 
 def off(ours: Sequence[float], printed: Sequence[float]) -> float:
-    """The mean of |ours/printed − 1| down a column."""
+    """The mean of |ours/printed − 1| over a column.
+
+    Args:
+        ours: Our values.
+        printed: The printed values.
+    """
     return float(np.mean(np.abs(np.array(ours) / np.array(printed) - 1)))
 
 
 def column(asked: str, said: str, size: int, name: str, ours: Sequence[float]) -> dict[str, Any]:
-    """One column beside the printed one."""
+    """One column beside the printed one.
+
+    Args:
+        asked: "ranges" or "prefixes".
+        said: The questions in words, as recorded.
+        size: Number of cells.
+        name: Name of the method.
+        ours: Our values by ε.
+    """
     printed = [row[NAMES.index(name)] for row in PRINTED[asked][size]]
     return {
         "figure": 4 if asked == "ranges" else 5,
@@ -107,7 +120,14 @@ def conclusions(ours: Cells) -> dict[str, str]:
 
 
 def as_run(record: dict[str, Any], said: str, size: int, start: str) -> list[dict[str, Any]]:
-    """Columns of trees whose levels started so, and HaarHRR's: in the order of NAMES."""
+    """The columns of trees with a given start of the engines, and HaarHRR's, in the order of NAMES.
+
+    Args:
+        record: The results.
+        said: The questions.
+        size: Number of cells.
+        start: How the engines of the levels start.
+    """
     found = [c for c in record.get("as run", []) if c["levels start"] == start] + [
         c for c in record["columns"] if c["method"] == "HaarHRR"
     ]
@@ -115,7 +135,7 @@ def as_run(record: dict[str, Any], said: str, size: int, start: str) -> list[dic
 
 
 def tables(record: dict[str, Any]) -> dict[str, str]:
-    """For the page: by the text, by the program, and as printed."""
+    """The tables of the page: by the text, by the program, and as printed."""
     result = {}
     for name, (text, program, size) in SHOWN.items():
         by_text = [c for c in record["columns"] if (c["queries"], c["D"]) == (text, size)]
@@ -144,7 +164,7 @@ def tables(record: dict[str, Any]) -> dict[str, str]:
 
 
 def apart(record: dict[str, Any]) -> str:
-    """How far print is from the program, with its levels' engines started alike and apart."""
+    """The distance of the printed values from the program, with engines started alike and apart."""
     rows = []
     for name, (_, program, size) in SHOWN.items():
         for start in ("alike", "apart"):
@@ -156,7 +176,13 @@ def apart(record: dict[str, Any]) -> str:
 
 
 def write(record: dict[str, Any], part: str, command: str) -> None:
-    """The figures, how this part of them was made, and the tables of the page."""
+    """Write the results, how this part was made, and the tables of the page.
+
+    Args:
+        record: The results.
+        part: The part that was made.
+        command: The command that made it.
+    """
     record["simulated"].sort(key=lambda s: (s["D"], NAMES.index(s["method"]), s["epsilon"]))
     records.stamp(record, part, command)
     if record.get("as run"):

@@ -55,36 +55,58 @@ COLOURS = ("#c8642a", "#c9a227", "#3f8f5f", "#0b5c8a")
 
 
 def places(cells: int = CELLS, seed: int = SEED) -> dict[str, tuple[float, float]]:
-    """Places at random in a square of side 100."""
+    """Random places in a square of side 100.
+
+    Args:
+        cells: Number of places.
+        seed: Seed of the randomness.
+    """
     found = np.random.default_rng(seed).uniform(0, 100, (cells, 2)).round(4)
     return {f"place {i}": (float(x), float(y)) for i, (x, y) in enumerate(found)}
 
 
 def metric_of(protect: Metric, labels: Sequence[str]) -> CellMetric:
-    """The statement between cells."""
+    """The metric between cells that a guarantee states.
+
+    Args:
+        protect: The guarantee.
+        labels: Names of the cells.
+    """
     return sf.categories("place", list(labels), protect=protect).metric()
 
 
 def shortest(edges: Edges) -> float:
-    """The smallest distance of two cells: the ε that ordinary privacy would need everywhere."""
+    """The smallest distance between two cells: the ε that ordinary privacy would need."""
     return float(min(edges.lengths))
 
 
 def coefficients(rng: np.random.Generator, shape: tuple[int, ...], binary: bool) -> Floats:
-    """Random queries: numbers between 0 and 1, or zeros and ones."""
+    """Random queries: numbers between 0 and 1, or zeros and ones.
+
+    Args:
+        rng: Where they are drawn from.
+        shape: Number of queries and of cells.
+        binary: Whether they are zeros and ones.
+    """
     if binary:
         return rng.integers(0, 2, shape).astype(np.float64)
     return rng.uniform(0, 1, shape).round(4)
 
 
 def sensitivity(queries: Floats) -> float:
-    """The most by which one record can move all answers together, in absolute values."""
+    """The largest L1 distance between the answers for two values of one record."""
     pairs = np.abs(queries[:, :, None] - queries[:, None, :]).sum(axis=0)
     return float(pairs.max())
 
 
 def improvement(queries: Floats, epsilon: float, scales: Floats) -> float:
-    """The paper's factor: ordinary scale over the scales found, as a geometric mean."""
+    """The paper's factor: the ordinary scale over the scales found, as a geometric mean.
+
+    Args:
+        queries: The queries.
+        epsilon: ε of the ordinary noise.
+        scales: The scales found.
+    """
     return float(np.exp(np.mean(np.log(sensitivity(queries) / epsilon / scales))))
 
 
@@ -94,7 +116,15 @@ def improvement(queries: Floats, epsilon: float, scales: Floats) -> float:
 def single(
     edges: Edges, epsilon: float, count: int = SINGLE, seed: int = SEED, cells: int = CELLS
 ) -> list[float]:
-    """Improvement factors of random single queries."""
+    """Improvement factors of random single queries.
+
+    Args:
+        edges: The distances.
+        epsilon: ε of the ordinary noise.
+        count: Number of queries.
+        seed: Seed of the randomness.
+        cells: Number of cells.
+    """
     rng = np.random.default_rng([seed, 1])
     found = []
     for _ in range(count):
@@ -106,7 +136,16 @@ def single(
 def together(
     edges: Edges, k: int, binary: bool, count: int = MATRICES, seed: int = SEED, cells: int = CELLS
 ) -> dict[str, Any]:
-    """K random queries at once: factors and sums of squares, by strategy."""
+    """K random queries at once: factors and sums of squares, by strategy.
+
+    Args:
+        edges: The distances.
+        k: Number of queries.
+        binary: Whether coefficients are zeros and ones.
+        count: Number of random matrices.
+        seed: Seed of the randomness.
+        cells: Number of cells.
+    """
     rng = np.random.default_rng([seed, 2 + binary, k])
     factors: dict[str, list[float]] = {name: [] for name in NAMES}
     squares: dict[str, list[float]] = {name: [] for name in NAMES}
@@ -131,7 +170,13 @@ def together(
 
 
 def figure_2(count: int = SINGLE, matrices: int = MATRICES, most: int = MOST) -> dict[str, Any]:
-    """The histogram and both panels of curves."""
+    """The histogram and both panels of curves.
+
+    Args:
+        count: Number of single queries.
+        matrices: Number of random matrices per number of queries.
+        most: Largest number of queries at once.
+    """
     at = places()
     edges = edges_of(metric_of(sf.Points(1, at=at), list(at)))
     return {
@@ -155,7 +200,12 @@ def cities(folder: Path) -> list[dict[str, str]]:
 
 
 def figure_3(rows: Sequence[dict[str, str]], count: int = SINGLE) -> dict[str, Any]:
-    """Random queries over cities, and the mean elevation of a resident."""
+    """Random queries over cities, and the mean elevation of a resident.
+
+    Args:
+        rows: The cities.
+        count: Number of random queries.
+    """
     names = [f"{i} {row['name']}" for i, row in enumerate(rows)]
     at = {name: (row["lat"], row["lon"]) for name, row in zip(names, rows, strict=True)}
     edges = edges_of(metric_of(sf.Points(1, at=at), names))
@@ -184,7 +234,7 @@ def figure_3(rows: Sequence[dict[str, str]], count: int = SINGLE) -> dict[str, A
 
 
 def blowfish(count: int = SINGLE) -> list[dict[str, Any]]:
-    """Mean error and factors under both forms of a threshold, at ε = 1; error goes as 1/ε."""
+    """Mean error and factors under both forms of a threshold, at ε = 1; errors scale as 1/ε."""
     at = places()
     rng = np.random.default_rng([SEED, 4])
     queries = [coefficients(rng, (1, CELLS), binary=False) for _ in range(count)]
@@ -212,7 +262,7 @@ def blowfish(count: int = SINGLE) -> list[dict[str, Any]]:
 
 
 def _within(at: dict[str, tuple[float, float]], reach: float) -> int:
-    """How many pairs of places are at most so far apart."""
+    """The number of pairs of places at most a given distance apart."""
     there = np.array(list(at.values()))
     apart = np.sqrt(((there[:, None] - there[None]) ** 2).sum(axis=-1))
     return int(np.count_nonzero(np.triu(apart <= reach, 1)))
@@ -224,7 +274,7 @@ def _within(at: dict[str, tuple[float, float]], reach: float) -> int:
 def _histograms(
     figure: Figure, panels: Sequence[Any], series: Sequence[tuple[str, Sequence[float]]]
 ) -> None:
-    """One histogram a panel."""
+    """One histogram per panel."""
     for panel, (title, values) in zip(panels, series, strict=True):
         panel.hist(values, bins=40, color="#0b5c8a")
         panel.axvline(float(np.mean(values)), color="#c8642a")
@@ -264,7 +314,7 @@ def picture_3(record: dict[str, Any]) -> Figure:
 
 
 def picture_4(rows: Sequence[dict[str, Any]]) -> Figure:
-    """Mean error by ε, and the spread of factors, for every reach."""
+    """Mean error by ε, and the distribution of factors, for each reach."""
     figure = Figure(figsize=(10, 7), layout="constrained")
     grid: Any = figure.subplots(2, 2)
     for column, form in enumerate(("threshold", "smooth")):
@@ -336,7 +386,7 @@ def _of_thresholds(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _of_cities(found: dict[str, Any]) -> str:
-    """Figure 3 beside print."""
+    """Figure 3 beside the printed values."""
     factors = np.array(found["factors"])
     lines = [
         ["cities", f"{found['cities']}", "741"],
@@ -348,7 +398,7 @@ def _of_cities(found: dict[str, Any]) -> str:
 
 
 def tables(record: Mapping[str, Any]) -> dict[str, str]:
-    """The tables of the page, of what is recorded."""
+    """The tables of the page, from the record."""
     makers: dict[str, tuple[str, Callable[[Any], str]]] = {
         "several queries": ("figure 2", lambda found: _of_several(found["together"])),
         "cities": ("figure 3", _of_cities),
@@ -358,7 +408,7 @@ def tables(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Draw, perhaps read the data, and write."""
+    """Draw the figures, or read the data and make Figure 3, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help=f"folder with {DATA}, for Figure 3")
     asked = parser.parse_args()

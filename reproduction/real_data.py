@@ -59,7 +59,7 @@ def adult(folder: Path) -> tuple[Column, Column]:
 
 
 def pickups(folder: Path) -> Column:
-    """Times of day at which green taxis set off, in steps of ten minutes."""
+    """Times of day at which green taxis start a trip, in steps of ten minutes."""
     with np.load(folder / "nyc_green_taxi_pickups.npz") as file:
         times = file["pickup"].astype(np.int64) % 86_400 // 600
     title = "Pickups by time of day, NYC green taxis"
@@ -69,7 +69,14 @@ def pickups(folder: Path) -> Column:
 
 
 def estimate(column: Column, epsilon: float, channel: Choice, method: str) -> sf.Estimate:
-    """Everybody's reports, read in one way."""
+    """Everybody's reports, decoded by one method.
+
+    Args:
+        column: The column.
+        epsilon: ε.
+        channel: The channel.
+        method: How the reports are decoded.
+    """
     protect = sf.Distance(epsilon * column.step)
     axis = sf.integers("cell", 0, column.size - 1, protect=protect, channel=channel)
     tally = sf.Study(column.name, [axis]).simulate({"cell": column.values}, seed=SEED)
@@ -77,14 +84,27 @@ def estimate(column: Column, epsilon: float, channel: Choice, method: str) -> sf
 
 
 def ranges_error(found: Floats, truth: Floats) -> float:
-    """Root mean squared error of random ranges, in percent of all people."""
+    """Root mean squared error of random ranges, in percent of all people.
+
+    Args:
+        found: Estimated counts per cell.
+        truth: True counts per cell.
+    """
     ends = np.sort(np.random.default_rng(SEED).integers(0, len(truth), (RANGES, 2)), axis=1)
     off = np.concatenate([[0.0], np.cumsum(found - truth)])
     return float(100 * np.sqrt(np.mean((off[ends[:, 1] + 1] - off[ends[:, 0]]) ** 2)))
 
 
 def panels(upper: Axes, lower: Axes, column: Column, epsilon: float, truth: Floats) -> None:
-    """One guarantee: shares of cells above, shares up to each cell below."""
+    """Draw one guarantee: shares of cells above, cumulative shares below.
+
+    Args:
+        upper: The upper axes.
+        lower: The lower axes.
+        column: The column.
+        epsilon: ε.
+        truth: True counts per cell.
+    """
     edges = column.first + column.step * np.arange(column.size + 1)
     if column.step == 1:
         edges = edges - 0.5

@@ -20,7 +20,13 @@ def held(path: Path) -> dict[str, Any]:
 
 
 def stamp(record: dict[str, Any], part: str, command: str) -> None:
-    """Say of a part of the record how it was made, just now."""
+    """Record how and when a part was made.
+
+    Args:
+        record: The results.
+        part: Name of the part.
+        command: The command that made it.
+    """
     record[MADE] = {**record.get(MADE, {}), part: origin(command)}
 
 
@@ -30,7 +36,14 @@ def keep(
     page: Path | None = None,
     tables: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None,
 ) -> None:
-    """Write the record, and the tables of a page that has places for all of them."""
+    """Write the record, and the tables of a page that has a place for each of them.
+
+    Args:
+        path: The JSON file.
+        record: The results.
+        page: The page, if there is one.
+        tables: Gives the tables by name, from the record.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if page is None or tables is None or not page.exists():

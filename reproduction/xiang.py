@@ -47,7 +47,13 @@ SEED = 2020
 
 
 def sensitive(inside: int, cells: int = CELLS, epsilon: Fraction = EPSILON) -> CellMetric:
-    """E_S for S the first so many of the values; with all of them it is plain."""
+    """E_S, where S is the first `inside` values; if these are all, it is plain ε-LDP.
+
+    Args:
+        inside: Size of S.
+        cells: Number of cells.
+        epsilon: ε.
+    """
     halves = np.full((cells, cells), 2)
     halves[:inside] = halves[:, :inside] = 1
     np.fill_diagonal(halves, 0)
@@ -55,21 +61,40 @@ def sensitive(inside: int, cells: int = CELLS, epsilon: Fraction = EPSILON) -> C
 
 
 def plain_error(cells: int = CELLS, people: int = PEOPLE, epsilon: Fraction = EPSILON) -> float:
-    """Histogram encoding under plain ε: scale 2/ε on every cell."""
+    """The total error of histogram encoding under plain ε-LDP: scale 2/ε on each cell.
+
+    Args:
+        cells: Number of cells.
+        people: Number of people.
+        epsilon: ε.
+    """
     return float(8 * people * cells / epsilon**2)
 
 
 def best_error(
     inside: int, cells: int = CELLS, people: int = PEOPLE, epsilon: Fraction = EPSILON
 ) -> float:
-    """The least total error under E_S, in closed form."""
+    """The least total error under E_S, in closed form.
+
+    Args:
+        inside: Size of S.
+        cells: Number of cells.
+        people: Number of people.
+        epsilon: ε.
+    """
     if 2 * inside >= cells:
         return plain_error(cells, people, epsilon)
     return float(2 * people * (np.cbrt(inside) + np.cbrt(cells - inside)) ** 3 / epsilon**2)
 
 
 def figure_row(inside: int, cells: int = CELLS, people: int = PEOPLE) -> dict[str, Any]:
-    """One point of Figure 1(b)."""
+    """One point of Figure 1(b).
+
+    Args:
+        inside: Size of S.
+        cells: Number of cells.
+        people: Number of people.
+    """
     metric = sensitive(inside, cells)
     found = sf.allocate(np.eye(cells), metric)
     scales = found.scales
@@ -89,7 +114,13 @@ def figure_row(inside: int, cells: int = CELLS, people: int = PEOPLE) -> dict[st
 
 
 def bits_row(inside: int, cells: int = CELLS, people: int = PEOPLE) -> dict[str, Any]:
-    """The same with bits that are flipped, the number of people known."""
+    """The same with flipped bits and a known number of people.
+
+    Args:
+        inside: Size of S.
+        cells: Number of cells.
+        people: Number of people.
+    """
     fitted = fit(
         rows_of("identity", cells),
         np.eye(cells),
@@ -104,7 +135,13 @@ def bits_row(inside: int, cells: int = CELLS, people: int = PEOPLE) -> dict[str,
 
 
 def ranges_row(cells: int, epsilon: str, people: int = PEOPLE) -> dict[str, Any]:
-    """All ranges from prefixes: the scales the solver finds, and the error in all."""
+    """All ranges from prefixes: the scales that the solver finds, and the total error.
+
+    Args:
+        cells: Number of cells.
+        epsilon: ε per cell, as text.
+        people: Number of people.
+    """
     step = Fraction(epsilon)
     metric = LineMetric.equal(step, cells)
     # The paper's L_m, with the last row that everybody shares.
@@ -129,7 +166,7 @@ def ranges_row(cells: int, epsilon: str, people: int = PEOPLE) -> dict[str, Any]
 
 
 def searches(cells: int = SEARCHED) -> dict[str, tuple[CellMetric, sf.questions.Workload]]:
-    """Metrics and questions for which strategies are searched."""
+    """Metrics and questions for which a strategy is searched."""
     half = Fraction(1, 2)
     names = [f"place {k}" for k in range(cells)]
     at = np.random.default_rng(SEED).uniform(0, 4, (cells, 2)).round(3).tolist()
@@ -171,7 +208,13 @@ def percentile_error_bound(scale: float, cells: int, n: int, delta: float) -> fl
 
 
 def search_row(name: str, metric: CellMetric, asked: sf.questions.Workload) -> dict[str, Any]:
-    """The error of bits a person, fixed and searched."""
+    """The error per person of flipped bits, for fixed strategies and the one found.
+
+    Args:
+        name: Name of the case.
+        metric: E.
+        asked: The questions.
+    """
     start = time.process_time()
     found = search(asked, metric, bits=True)
     return {
@@ -186,7 +229,12 @@ def search_row(name: str, metric: CellMetric, asked: sf.questions.Workload) -> d
 
 
 def draw(figure: Sequence[dict[str, Any]], bits: Sequence[dict[str, Any]]) -> Figure:
-    """Figure 1(b), with bits beside it."""
+    """Figure 1(b), with flipped bits beside it.
+
+    Args:
+        figure: The points of the figure.
+        bits: The points of flipped bits.
+    """
     picture = Figure(figsize=(6.4, 4), layout="constrained")
     axes = picture.subplots()
     sizes = [row["sensitive"] for row in figure]
@@ -213,7 +261,7 @@ PARTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make what was asked for anew, and keep the rest."""
+    """Compute the parts that were asked for, and keep the rest."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m reproduction.xiang")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
     asked = parser.parse_args(arguments)
