@@ -1,4 +1,4 @@
-"""How long it takes to allot a guarantee to a hundred queries over a thousand cells."""
+"""Time to allocate a guarantee to a hundred queries over a thousand cells."""
 
 from __future__ import annotations
 

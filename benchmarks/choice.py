@@ -1,7 +1,7 @@
 """Geometric or thermometer: the error of likelihood answers, by cells, ε and people.
 
 Populations are pooled: the mean square over all ranges, over four shapes of population. Each point
-is measured until its ratio is sure to `SURE`, or so far from even that no rule could miss it.
+is measured until the standard error of its log ratio is `SURE`, or the ratio is far from 1.
 """
 
 from __future__ import annotations
@@ -55,7 +55,14 @@ POPULATIONS: dict[str, Callable[[int, np.random.Generator], Floats]] = {
 
 
 def line_study(size: int, epsilon: float, channel: Choice, *, axes: int = 1) -> sf.Study:
-    """Axes alike, all with one channel."""
+    """A study of equal axes, all with the same channel.
+
+    Args:
+        size: Cells of each axis.
+        epsilon: ε per cell.
+        channel: The channel.
+        axes: How many axes.
+    """
     protect = sf.Distance(epsilon)
     made = [sf.integers(n, 0, size - 1, protect=protect, channel=channel) for n in "abc"[:axes]]
     return sf.Study("choice", made)
@@ -89,7 +96,15 @@ class Ratio:
 
 
 def rounds(size: int, epsilon: float, n: int, *, seed: int, axes: int = 1) -> Iterator[Floats]:
-    """Squared errors of one round after another: a row a channel, a column a population."""
+    """Squared errors, one round after another: a row per channel, a column per population.
+
+    Args:
+        size: Cells of each axis.
+        epsilon: ε per cell.
+        n: People per round.
+        seed: The first seed.
+        axes: How many axes.
+    """
     studies = [line_study(size, epsilon, channel, axes=axes) for channel in CHANNELS.values()]
     rng = np.random.default_rng([seed, axes, size, n, round(epsilon * 1_000_000)])
     while True:
@@ -108,13 +123,27 @@ def rounds(size: int, epsilon: float, n: int, *, seed: int, axes: int = 1) -> It
 
 
 def measured(size: int, epsilon: float, n: int, *, count: int, seed: int, axes: int = 1) -> Ratio:
-    """The ratio from a given number of rounds."""
+    """The ratio from a given number of rounds.
+
+    Args:
+        size: Cells of each axis.
+        epsilon: ε per cell.
+        n: People per round.
+        count: How many rounds.
+        seed: The first seed.
+        axes: How many axes.
+    """
     several = rounds(size, epsilon, n, seed=seed, axes=axes)
     return Ratio.of(np.array([next(several) for _ in range(count)]))
 
 
 def settled(several: Iterable[Floats], seconds: float) -> Ratio:
-    """The ratio from as many rounds as it needs, or as there is time for."""
+    """The ratio from as many rounds as it needs, within a time limit.
+
+    Args:
+        several: Squared errors of one round after another.
+        seconds: The time limit.
+    """
     start, seen = time.process_time(), []
     for found in several:
         seen.append(found)
@@ -149,7 +178,12 @@ def grid() -> list[Point]:
 
 
 def epsilon_at(size: int, curve: float) -> float:
-    """The ε of a point, to six digits as a study would have it."""
+    """The ε of a point, to six digits as a study would have it.
+
+    Args:
+        size: Number of cells m.
+        curve: ε²·m.
+    """
     return round(math.sqrt(curve / size), 6)
 
 
@@ -162,7 +196,12 @@ def find(point: Point) -> Ratio:
 
 
 def row(point: Point, found: Ratio) -> dict[str, Any]:
-    """A point with the planner's choice there, when told the number of people."""
+    """A point with the planner's choice there, when told the number of people.
+
+    Args:
+        point: Cells, ε, people and axes.
+        found: What was measured there.
+    """
     axes, size, curve, n = point
     metric = sf.integers("a", 0, size - 1, protect=sf.Distance(epsilon_at(size, curve))).metric()
     chosen = choose_channel(metric, people=n)[0].id
@@ -210,7 +249,12 @@ SHOWN = 0.4
 
 
 def with_table(page: str, figures: Sequence[dict[str, Any]]) -> str:
-    """The page with the ratios at one ε²·m: a row a number of cells, a column one of people."""
+    """The page with the ratios at one ε²·m: cells by rows, people by columns.
+
+    Args:
+        page: Its text.
+        figures: The recorded rows.
+    """
     ratios = {
         (row["m"], row["people"]): _cell(row)
         for row in figures

@@ -1,6 +1,6 @@
 """A million cells, ten million people, by context: encoded and decoded, beside pure-ldp.
 
-From values to the shares of all cells with their standard errors. Everybody's value is told by
+From values to the shares of all cells with their standard errors. Everybody's value is reported by
 Hadamard response, plain, within a thousand blocks, or with a thousand sensitive cells. pure-ldp has
 the plain one; one person at a time, so it gets as many people as take it some twenty seconds. It is
 also given as many cells as it can do in two minutes and 8 GiB: its transform calls itself for every
@@ -50,7 +50,12 @@ def contexts(size: int) -> dict[str, Metric]:
 
 
 def people(count: int, size: int) -> NDArray[np.int64]:
-    """Most of them in few cells, as places and words are."""
+    """People of whom most are in few cells, as with places and words.
+
+    Args:
+        count: How many people.
+        size: How many cells.
+    """
     drawn = np.random.default_rng(1).random(count)
     return np.minimum(size**drawn - 1, size - 1).astype(np.int64)
 
@@ -65,6 +70,13 @@ def ours(
     """Times of the two halves, the whole on the wall, and the error over what is planned.
 
     Bits are secure ones unless a test gives others.
+
+    Args:
+        what: The name of the row.
+        protect: The metric.
+        cells: Everybody's cell.
+        size: How many cells.
+        bits: Where randomness comes from.
     """
     axis = sf.integers("x", 0, size - 1, protect=protect, channel=sf.Hadamard())
     study = sf.Study("context", [axis])
@@ -84,7 +96,12 @@ def ours(
 
 
 def theirs(cells: NDArray[np.int64], size: int) -> tuple[dict[str, Any], str]:
-    """Processor time from values to the histogram, and what is installed."""
+    """Processor time from values to the histogram, and what is installed.
+
+    Args:
+        cells: Everybody's cell.
+        size: How many cells.
+    """
     with running("pure-ldp") as peer:
         name = THEIRS.split()[1]
         peer.run(name, 256, cells[:2] % 256)  # imports

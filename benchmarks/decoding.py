@@ -112,7 +112,14 @@ def measure() -> Measurement:
 
 
 def run_line(name: str, epsilon: float, seed: int, *, published: bool = True) -> Run:
-    """One collection on one axis: errors of shares by way, standard errors, and widths."""
+    """One collection on one axis: errors of shares by method, standard errors, and widths.
+
+    Args:
+        name: The population.
+        epsilon: ε per cell.
+        seed: For the people and the noise.
+        published: Whether the published thermometer is run too.
+    """
     rng = np.random.default_rng([seed, list(SHAPES).index(name)])
     counts = SHAPES[name](rng)
     ends = np.sort(rng.integers(0, SIZE, (RANGES, 2)), axis=1)
@@ -166,12 +173,24 @@ WAYS = ("default", "plain EM", "unbiased", "published")
 
 
 def line_row(name: str, epsilon: float, seeds: Any) -> dict[str, Any]:
-    """Means over seeds for one population and guarantee."""
+    """Means over seeds for one population and guarantee.
+
+    Args:
+        name: The population.
+        epsilon: ε per cell.
+        seeds: One collection each.
+    """
     return _row(name, str(SIZE), epsilon, [run_line(name, epsilon, seed) for seed in seeds])
 
 
 def plane_row(name: str, epsilon: float, seed: int = 0) -> dict[str, Any]:
-    """One collection on two axes."""
+    """One collection on two axes.
+
+    Args:
+        name: The population.
+        epsilon: ε per cell.
+        seed: For the people and the noise.
+    """
     rng = np.random.default_rng([seed, 100 + list(PLANES).index(name)])
     counts = PLANES[name](rng)
     ends = np.sort(rng.integers(0, SIDE, (RANGES, 2, 2)), axis=2)
@@ -184,17 +203,22 @@ def plane_row(name: str, epsilon: float, seed: int = 0) -> dict[str, Any]:
 
 
 def rmse(found: Run, way: str) -> float:
-    """Root mean squared error of shares over ranges, times 1000."""
+    """Root mean squared error of shares over ranges, times 1000.
+
+    Args:
+        found: Collections.
+        way: The method.
+    """
     return float(1e3 * np.sqrt(np.mean(found[way] ** 2)))
 
 
 def covered(found: Run) -> NDArray[np.bool_]:
-    """Which intervals of the default hold the truth; that of everybody is a point."""
+    """Which intervals of the default contain the truth; that of everybody is a point."""
     return np.abs(found["default"]) <= REACH * found["stderr"] + 1e-9
 
 
 def by_tenths(runs: list[Run]) -> list[float]:
-    """Share of intervals that hold the truth in ten groups of ranges, narrow to wide."""
+    """Share of intervals that contain the truth, in ten groups of ranges from narrow to wide."""
     hits = np.concatenate([covered(found) for found in runs])
     order = np.argsort(np.concatenate([found["width"] for found in runs]), kind="stable")
     return [float(hits[part].mean()) for part in np.array_split(order, TENTHS)]
@@ -266,7 +290,12 @@ def page_tables(figures: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 
 def with_tables(page: str, figures: Sequence[dict[str, Any]]) -> str:
-    """The page with current tables between its marks."""
+    """The page with current tables between its marks.
+
+    Args:
+        page: Its text.
+        figures: The recorded rows.
+    """
     return refilled(page, page_tables(figures))
 
 

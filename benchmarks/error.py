@@ -1,4 +1,4 @@
-"""Exact mean squared error of random ranges, for the same guarantee: who is how much better."""
+"""Exact mean squared error of random ranges for several methods under the same guarantee."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _row(
     dimensions: int,
     found: dict[str, tuple[np.ndarray, np.ndarray]],
 ) -> dict[str, Any]:
-    """Variances a person and their ratios."""
+    """Variances per person and their ratios."""
     error = {
         name: float(np.mean(np.prod(m[:dimensions], axis=0) - np.prod(w[:dimensions], axis=0)))
         for name, (m, w) in found.items()

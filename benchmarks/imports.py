@@ -47,7 +47,7 @@ def modules(src: Path) -> dict[str, Path]:
 
 
 def read_imports(known: Mapping[str, Path]) -> Imports:
-    """Who imports whom, and when."""
+    """Which module imports which, and when."""
     kinds: tuple[Kind, ...] = ("module", "function", "typing")
     edges: dict[Kind, Graph] = {kind: {name: set() for name in known} for kind in kinds}
     statements: dict[Kind, int] = dict.fromkeys(kinds, 0)
@@ -112,7 +112,12 @@ def _targets(
 
 
 def edges(found: Imports, *kinds: Kind) -> Graph:
-    """Imports that run with their module, and those of other kinds except the lazy table's."""
+    """Imports that run with their module, and those of other kinds except the lazy table's.
+
+    Args:
+        found: All imports.
+        kinds: "function", "typing" or both.
+    """
     graph: Graph = {name: set(targets) for name, targets in found.edges["module"].items()}
     for kind in kinds:
         for name, targets in found.edges[kind].items():

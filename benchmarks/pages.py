@@ -14,13 +14,23 @@ def digits(value: float) -> str:
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of a page."""
+    """A Markdown table.
+
+    Args:
+        head: The headings.
+        rows: The cells as text.
+    """
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def refilled(page: str, tables: Mapping[str, str]) -> str:
-    """The page with these tables between their marks."""
+    """The page with these tables between their marks.
+
+    Args:
+        page: Its text.
+        tables: The tables by the name in their marks.
+    """
     for name, table in tables.items():
         marked = re.escape(_MARKED.format(name, "@")).replace("@", ".*")
         page, found = re.subn(marked, _MARKED.format(name, table), page, flags=re.DOTALL)

@@ -1,7 +1,7 @@
 """Other libraries' frequency oracles, timed inside an environment of their own.
 
 `benchmarks.peers` starts this file with the interpreter of that environment, so it imports nothing
-of ours. It answers one JSON request a line with one JSON line: the first, ``{"library": NAME}``,
+of ours. It answers every JSON line with one of its own: the first, ``{"library": NAME}``,
 with what is installed; every other with the processor time from values to an estimated histogram.
 """
 
@@ -20,7 +20,13 @@ FEW_HASHES = 1024  # hash functions that FastLH shares among all people
 
 
 def pure_ldp(method: str, size: int, epsilon: float) -> Work:
-    """A client and a server of pure-ldp, made beforehand; one person at a time, as it offers."""
+    """A client and a server of pure-ldp, made in advance; it takes one person at a time.
+
+    Args:
+        method: The frequency oracle.
+        size: How many cells.
+        epsilon: ε between any two cells.
+    """
     import pure_ldp.frequency_oracles as fo
 
     own: dict[str, Any] = {"index_mapper": lambda cell: cell}
@@ -51,7 +57,13 @@ def pure_ldp(method: str, size: int, epsilon: float) -> Work:
 
 
 def multi_freq_ldpy(method: str, size: int, epsilon: float) -> Work:
-    """The client of multi-freq-ldpy for each person, and its aggregator, as shares of people."""
+    """The client of multi-freq-ldpy for each person, and its aggregator, as shares of people.
+
+    Args:
+        method: The frequency oracle.
+        size: How many cells.
+        epsilon: ε between any two cells.
+    """
     from multi_freq_ldpy.pure_frequency_oracles import LH, UE
 
     def unary(cells: list[int]) -> Any:

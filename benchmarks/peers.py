@@ -2,8 +2,8 @@
 
 Each of these gets an environment of its own in build/peers, made once, and one process that stays
 (`peer_runner.py`). We and they take turns on the same people, so that a busy moment of the machine
-falls on all alike. Processor time, one core; what a study or a client sets up beforehand is not
-counted for anybody.
+affects all of them equally. Processor time, one core; the time to set up a study or a client is not
+counted.
 """
 
 from __future__ import annotations
@@ -79,7 +79,13 @@ class Peer:
         self.versions = self._ask({"library": library})
 
     def run(self, name: str, size: int, cells: NDArray[np.int64]) -> tuple[float, NDArray[Any]]:
-        """Seconds from values to a histogram, and the histogram."""
+        """Seconds from values to a histogram, and the histogram.
+
+        Args:
+            name: The method.
+            size: How many cells.
+            cells: Everybody's cell.
+        """
         asked = {"method": name, "size": size, "epsilon": EPSILON, "cells": cells.tolist()}
         found = self._ask(asked)
         return found["seconds"], np.array(found["counts"])
@@ -144,7 +150,7 @@ class Ours:
             self._slope = 1 / np.subtract(*channel.expect(channel.mix(one))[:2])
 
     def histogram(self, tally: sf.Tally) -> NDArray[Any]:
-        """Unbiased counts in one transform, since all cells of these channels are alike.
+        """Unbiased counts in one transform, since these channels treat all cells equally.
 
         The reading of a cell is affine in the mean of the outputs' counts over what that cell would
         send, with one slope for all cells; together they count everybody.

@@ -1,6 +1,6 @@
-"""Every pair of cells hidden alike: the default beside the known methods, on ranges and boxes.
+"""Ordinary local DP: the default compared with the known methods, on ranges and boxes.
 
-All methods of a round see the same people and the same questions, drawn anew with every seed.
+All methods of a round see the same people and the same questions, drawn again with every seed.
 """
 
 from __future__ import annotations
@@ -74,7 +74,14 @@ class Round:
 
 
 def read(tally: sf.Tally, way: str, counts: Counts, rows: Floats) -> Round:
-    """Ask everything of one tally."""
+    """Ask everything of one tally.
+
+    Args:
+        tally: The tally.
+        way: How answers are found.
+        counts: The true counts.
+        rows: The questions, one row of weights each.
+    """
     start = time.process_time()
     found = tally.estimate(way).linear(rows)
     took = time.process_time() - start
@@ -83,7 +90,13 @@ def read(tally: sf.Tally, way: str, counts: Counts, rows: Floats) -> Round:
 
 
 def read_counts(tally: sf.Tally, counts: Counts, rows: Floats) -> Round:
-    """Decode a grid of two axes without the errors of its answers, which take as long again."""
+    """Decode a grid of two axes without standard errors, which would take as long again.
+
+    Args:
+        tally: The tally.
+        counts: The true counts.
+        rows: The questions, one row of weights each.
+    """
     start = time.process_time()
     estimate = tally.estimate()
     assert isinstance(estimate, LikelihoodEstimate)
@@ -95,7 +108,14 @@ def read_counts(tally: sf.Tally, counts: Counts, rows: Floats) -> Round:
 def line_round(
     name: str, epsilon: float, seed: int, methods: dict[str, Method]
 ) -> dict[tuple[str, str], Round]:
-    """One population seen through every method."""
+    """One population, reported through every method.
+
+    Args:
+        name: The population.
+        epsilon: ε between any two cells.
+        seed: For the people, the questions and the noise.
+        methods: Those compared.
+    """
     rng = np.random.default_rng([seed, list(SHAPES).index(name)])
     counts, rows = SHAPES[name](rng), ranges(rng)
     found = {}
@@ -107,7 +127,13 @@ def line_round(
 
 
 def plane_round(name: str, seed: int, *, others: bool) -> dict[tuple[str, str], Round]:
-    """The same on two axes, with boxes for questions; without others, only the default's answer."""
+    """The same on two axes, with boxes as questions.
+
+    Args:
+        name: The population.
+        seed: For the people, the questions and the noise.
+        others: Whether to run more than the default.
+    """
     rng = np.random.default_rng([seed, 100 + list(PLANES).index(name)])
     counts = PLANES[name](rng)
     sides = ranges(rng, SIDE)[:, :, None] * ranges(rng, SIDE)[:, None, :]
@@ -128,14 +154,26 @@ def plane_round(name: str, seed: int, *, others: bool) -> dict[tuple[str, str], 
 def line_rows(
     name: str, epsilon: float, seeds: int, methods: dict[str, Method]
 ) -> list[dict[str, Any]]:
-    """All methods on one kind of people."""
+    """All methods on one population.
+
+    Args:
+        name: The population.
+        epsilon: ε between any two cells.
+        seeds: One round each.
+        methods: Those compared.
+    """
     progress(f"{name}, ε = {epsilon:g}")
     rounds = [line_round(name, epsilon, seed, methods) for seed in range(seeds)]
     return _rows(rounds, people=name, cells=str(SIZE), epsilon=epsilon)
 
 
 def plane_rows(name: str, seeds: int = SEEDS) -> list[dict[str, Any]]:
-    """The same on two axes."""
+    """The same on two axes.
+
+    Args:
+        name: The population.
+        seeds: One round each.
+    """
     rounds = []
     for seed in range(seeds):
         progress(f"{SIDE} × {SIDE} {name}, {seed + 1} of {seeds}")
@@ -146,7 +184,7 @@ def plane_rows(name: str, seeds: int = SEEDS) -> list[dict[str, Any]]:
 def _rows(
     rounds: Sequence[dict[tuple[str, str], Round]], *, people: str, cells: str, epsilon: float
 ) -> list[dict[str, Any]]:
-    """One row a method and way to read it."""
+    """One row per method and way of reading it."""
     result = []
     for method, way in rounds[0]:
         held = [found for found in rounds if (method, way) in found]
@@ -170,7 +208,7 @@ def _rows(
 
 
 def _intervals(runs: Sequence[Round], plain: Sequence[Round]) -> dict[str, Any]:
-    """What intervals hold, on average and in the worst tenth by width, and how long they are."""
+    """How often intervals contain the truth, overall and in the worst tenth, and their length."""
     if not runs[0].stderr.size:
         return dict.fromkeys(("covered", "worst tenth", "width"), "")
     hits = np.concatenate([run.covered for run in runs])
@@ -205,7 +243,7 @@ def report(rows: Sequence[dict[str, Any]]) -> Measurement:
         [row | _aims(row) for row in rows],
         [
             "RMSE: root of the mean square over seeds and questions; 'mean of RMSE' and 'sd of "
-            "RMSE' are over seeds. People, questions and noise are drawn anew with every seed, and "
+            "RMSE' are over seeds. People, questions and noise are drawn for every seed, and "
             "all methods see the same people and questions.",
             "default: no channel or mechanism named. published: prototypes of the methods as "
             "published, on people of the same kinds.",
@@ -251,7 +289,7 @@ def page_tables(figures: Figures) -> dict[str, str]:
 def _beside(
     figures: Figures, goals: dict[str, float], published: dict[tuple[str, str], tuple[float, float]]
 ) -> str:
-    """A row a method and reading, a column a kind of people, then the published figures."""
+    """A row per method and reading, a column per population, then the published figures."""
     found = {(row["method"], row["read"], row["people"]): digits(row["RMSE"]) for row in figures}
     methods = dict.fromkeys((row["method"], row["read"]) for row in figures)
     rows = []
@@ -275,7 +313,7 @@ def _others(figures: Figures) -> str:
 
 
 def _coverage(figures: Figures) -> str:
-    """What intervals of the default hold."""
+    """How often intervals of the default contain the truth."""
     rows = [
         [
             row["people"],

@@ -54,7 +54,7 @@ SHAPES: dict[str, Shape] = {
 
 @dataclass(frozen=True)
 class Method:
-    """A channel or mechanism, and the ways in which its reports are read."""
+    """A channel, and the ways in which its reports are read."""
 
     choice: Choice | None
     ways: tuple[str, ...] = (LIKELIHOOD, UNBIASED)
@@ -90,18 +90,29 @@ PLANE_GOALS = {"correlated normal": 25.7, "spiky": 22.3}
 
 
 def ranges(rng: np.random.Generator, size: int = SIZE) -> Floats:
-    """Ranges between two cells drawn evenly, one row of weights each."""
+    """Ranges between two cells drawn uniformly, one row of weights each.
+
+    Args:
+        rng: Where they are drawn from.
+        size: How many cells.
+    """
     ends, cells = np.sort(rng.integers(0, size, (QUESTIONS, 2)), axis=1), np.arange(size)
     return ((ends[:, :1] <= cells) & (cells <= ends[:, 1:])).astype(np.float64)
 
 
 def line_study(choice: Choice | None, epsilon: float, size: int = SIZE) -> sf.Study:
-    """One ordered axis."""
+    """One ordered axis.
+
+    Args:
+        choice: The channel.
+        epsilon: ε between any two cells.
+        size: How many cells.
+    """
     axis = sf.integers("x", 0, size - 1, protect=sf.Uniform(epsilon), channel=choice)
     return sf.Study("plain", [axis])
 
 
 def plane_study(choice: Choice | None) -> sf.Study:
-    """Two ordered axes, hidden together."""
+    """Two ordered axes under one guarantee."""
     axes = [sf.integers(name, 0, SIDE - 1) for name in "xy"]
     return sf.Study("plain", axes, protect=sf.Uniform(EPSILON), channel=choice)

@@ -50,6 +50,10 @@ def seconds(work: Callable[[], object], *, repeat: int = 5) -> tuple[float, floa
 
     Processor time, since everything runs in one thread: on a busy machine a long run is interrupted
     and a short one is not, so ratios of times on the wall would flatter whoever is short.
+
+    Args:
+        work: What is timed.
+        repeat: How many runs.
     """
     work()
     times = []
@@ -70,7 +74,12 @@ def peak_memory(work: Callable[[], object]) -> tuple[int, object]:
 
 
 def write(name: str, found: Measurement) -> Path:
-    """Keep a measurement with what is needed to repeat it."""
+    """Write a measurement to a file, with what is needed to repeat it.
+
+    Args:
+        name: The name of the measurement.
+        found: Its figures.
+    """
     FOLDER.mkdir(parents=True, exist_ok=True)
     path = FOLDER / f"{name}.json"
     record = {
@@ -85,13 +94,13 @@ def write(name: str, found: Measurement) -> Path:
 
 
 def origin(command: str) -> dict[str, Any]:
-    """What makes figures anew, when it was run, and on which commit."""
+    """The command that repeats a measurement, when it was run, and on which commit."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return {"command": command, "date": now, "commit": _commit()}
 
 
 def machine() -> dict[str, Any]:
-    """What bears on speed, without names that tell whose machine it is."""
+    """What affects speed, without names that identify the machine."""
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     return {
         "processor": _processor(),

@@ -246,7 +246,7 @@ def measure(src: Path = OWN) -> Measurement:
 
 
 def main() -> None:
-    """Measure and print, as a table or as JSON."""
+    """Measure and print a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.structure")
     given = os.environ.get("SFUMATO_SRC")
     parser.add_argument(

@@ -62,7 +62,7 @@ def measure() -> Measurement:
 def _timed(
     tally: sf.Tally, way: str, asked: list[Question], work: Callable[[sf.Estimate, Question], Any]
 ) -> tuple[sf.Estimate, float]:
-    """A fresh estimate asked everything, and microseconds a range."""
+    """A fresh estimate asked everything, and microseconds per range."""
     start = time.process_time()
     estimate = tally.estimate("unbiased", via=way)
     for question in asked:

@@ -44,7 +44,7 @@ class Windows:
 
     @cached_property
     def chances(self) -> Floats:
-        """P(window | cell), one row a cell."""
+        """P(window | cell), one row per cell."""
         alpha = math.exp(-self.epsilon)
         x, a = np.arange(self.size)[:, None], self.starts
         apart = np.maximum(np.maximum(a - x, x - a - self.length), 0)
@@ -57,7 +57,7 @@ class Windows:
         return np.arange(max(start, 0), min(start + self.length, self.size - 1))
 
     def information(self) -> Floats:
-        """G of the best function that is affine in each window's bits, all cells alike.
+        """G of the best function that is affine in each window's bits, all cells equally common.
 
         A function f with E[f | x] = w[x] and the least mean of f² has that mean at w·G⁻¹·w.
         """
@@ -69,7 +69,12 @@ class Windows:
         return total
 
     def reports(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Floats:
-        """P(report | cell) up to a factor, for one random report a person."""
+        """P(report | cell) up to a factor, for one random report per person.
+
+        Args:
+            cells: Everybody's cell.
+            rng: Where reports are drawn from.
+        """
         bounds = np.cumsum(self.chances, axis=1)[cells]
         column = (rng.random(len(cells))[:, None] > bounds[:, :-1]).sum(axis=1)
         start = self.starts[column][:, None]
@@ -91,7 +96,12 @@ class Thermometer:
         return _block(np.ones(self.size), cells, cells[:-1], math.tanh(self.epsilon / 2))
 
     def reports(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Floats:
-        """P(report | cell) up to a factor, for one random report a person."""
+        """P(report | cell) up to a factor, for one random report per person.
+
+        Args:
+            cells: Everybody's cell.
+            rng: Where reports are drawn from.
+        """
         inside = np.ones((len(cells), self.size - 1), dtype=bool)
         return _log_odds(np.ones((1, self.size)), cells, inside, self.epsilon, rng)
 
@@ -126,7 +136,12 @@ def _log_odds(
 
 
 def family(size: int, epsilon: float) -> dict[str, Windows | Thermometer]:
-    """The two ends and the window between them."""
+    """The two ends and the window between them.
+
+    Args:
+        size: How many cells.
+        epsilon: ε per cell.
+    """
     return {
         "geometric": Windows(size, epsilon, 0),
         "thermometer": Thermometer(size, epsilon),
@@ -135,14 +150,24 @@ def family(size: int, epsilon: float) -> dict[str, Windows | Thermometer]:
 
 
 def random_ranges(size: int, rng: np.random.Generator) -> Floats:
-    """Ranges between two uniform ends, as rows of weights."""
+    """Ranges between two uniform ends, as rows of weights.
+
+    Args:
+        size: How many cells.
+        rng: Where they are drawn from.
+    """
     ends = np.sort(rng.integers(0, size, (RANGES, 2)), axis=1)
     cells = np.arange(size)
     return ((ends[:, :1] <= cells) & (cells <= ends[:, 1:])).astype(np.float64)
 
 
 def two_bumps(size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """60 % normal(35, 8), 30 % normal(70, 5), 10 % uniform on 0..99, scaled to the axis."""
+    """60 % normal(35, 8), 30 % normal(70, 5), 10 % uniform on 0..99, scaled to the axis.
+
+    Args:
+        size: How many cells.
+        rng: Where people are drawn from.
+    """
     which = rng.random(PEOPLE)
     values = np.where(
         which < 0.6,
@@ -153,7 +178,7 @@ def two_bumps(size: int, rng: np.random.Generator) -> NDArray[np.int64]:
 
 
 def linear_rows() -> list[dict[str, Any]]:
-    """Variance a person over random ranges, all cells alike, exactly."""
+    """Exact variance per person over random ranges, all cells equally common."""
     rows = []
     for size in SIZES:
         w = random_ranges(size, np.random.default_rng(size))
@@ -213,7 +238,7 @@ def measure() -> Measurement:
         f"windows of length 2/ε against geometric and thermometer, {RANGES} random ranges",
         [*linear_rows(), *likelihood_rows()],
         [
-            "linear: exact, all cells alike, the best function affine in each window's bits. "
+            "linear: exact, all cells equally common, best function affine in each window's bits. "
             f"likelihood: {PEOPLE:,} people in two bumps, {REPEATS} repeats; 'expected' is what "
             "the decoder itself expects, and varies less between repeats."
         ],
