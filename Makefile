@@ -12,7 +12,7 @@ PYTHON ?=
 CANDIDATES := $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
 CORES ?= 2
 
-.PHONY: help demo test check docs soak bench clean
+.PHONY: help demo quick test check docs soak bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,9 +35,13 @@ $(READY): pyproject.toml
 demo: $(READY) ## a first look: a made-up survey from question to answer, in build/demo
 	$(BIN)/sfumato demo --out build/demo --force
 
+quick: $(READY) ## the answer to a small change: check, and the tests that are not slow
+	@$(MAKE) check
+	$(BIN)/python -m pytest -q -n $(CORES) -m "not soak and not slow" tests src
+
 test: $(READY) ## everything that must hold: check, tests with coverage, docs
 	@$(MAKE) check
-	$(BIN)/python -m pytest -n $(CORES) --cov --cov-report=term
+	$(BIN)/python -m pytest -n $(CORES) --dist worksteal --cov --cov-report=term
 	@$(MAKE) docs
 
 check: $(READY) ## lint, format, strict types and layers, changing nothing

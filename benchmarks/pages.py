@@ -33,6 +33,7 @@ def refilled(page: str, tables: Mapping[str, str]) -> str:
     """
     for name, table in tables.items():
         marked = re.escape(_MARKED.format(name, "@")).replace("@", ".*")
-        page, found = re.subn(marked, _MARKED.format(name, table), page, flags=re.DOTALL)
+        filled = _MARKED.format(name, table)
+        page, found = re.subn(marked, lambda _, text=filled: text, page, flags=re.DOTALL)
         assert found == 1, f"the page has no place for {name}"
     return page

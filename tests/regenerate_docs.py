@@ -1,13 +1,15 @@
-"""The reference pages, made from docstrings and from the help of the command line.
+"""The reference pages, made from docstrings and from the help of the command line, and the map.
 
 `python -m tests.regenerate_docs` rewrites them; `test_docs.py` fails while they are out of date.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +20,9 @@ import typer.rich_utils
 from typer.testing import CliRunner
 
 import sfumato
+from benchmarks.imports import OWN as SOURCE
+from benchmarks.imports import modules
+from benchmarks.pages import refilled
 from sfumato.cli import app
 from sfumato.cli.language import FORMS, PARTS
 
@@ -103,7 +108,46 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "reference" / "api.md": api(),
         DOCS / "reference" / "command-line.md": command_line(),
+        DOCS / "architecture.md": architecture(),
     }
+
+
+# Modules
+
+
+def architecture() -> str:
+    """The page with the layers as the linter reads them, and a map of every module."""
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    return refilled(page, {"layers": layers(), "map": module_map()})
+
+
+def layers() -> str:
+    """The layers of the package, the highest first."""
+    settings = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    rows = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    shown = [re.sub(r"\w+", lambda found: f"`{found[0]}`", row) for row in rows]
+    return "\n".join(f"1. {row.replace(' : ', ', ')}" for row in shown)
+
+
+def module_map() -> str:
+    """Every package, and what each of its modules says that it is."""
+    said = {}
+    for name, file in modules(SOURCE).items():
+        doc = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        said[name] = " ".join(doc.split("\n\n")[0].split())
+    packages = {name for name, file in modules(SOURCE).items() if file.name == "__init__.py"}
+    lines = []
+    for name in sorted(packages):
+        if name != "sfumato":
+            lines += ["", f"**`{_path(name)}/`** {said[name]}", ""]
+        inside = [n for n in said if n.rpartition(".")[0] == name and n not in packages]
+        lines += [f"- `{_path(n)}.py`: {said[n]}" for n in sorted(inside)]
+    return "\n".join(lines)
+
+
+def _path(name: str) -> str:
+    """The file of a module, below the package."""
+    return name.removeprefix("sfumato.").replace(".", "/")
 
 
 # Names

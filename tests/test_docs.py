@@ -92,6 +92,23 @@ def test_every_kind_of_value_is_in_the_description_of_files() -> None:
     assert missing(list(FORMS), code_in((DOCS / "files.md").read_text(encoding="utf-8"))) == []
 
 
+def test_every_file_that_the_architecture_names_is_there() -> None:
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    named = {found for found in re.findall(r"`([^`\s]+)`", page) if re.search(r"/$|\.pyi?$", found)}
+    assert len(named) > 100
+    places = (ROOT / "src" / "sfumato", ROOT)
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []
+
+
+def test_the_architecture_names_every_package_and_module() -> None:
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    source = ROOT / "src" / "sfumato"
+    files = [file.relative_to(source) for file in source.rglob("*.py")]
+    packages = {f"{file.parent.as_posix()}/" for file in files} - {"./"}
+    own = {file.as_posix() for file in files if file.name != "__init__.py"}
+    assert [name for name in sorted(packages | own) if f"`{name}`" not in page] == []
+
+
 # What is generated, shown and linked
 
 
@@ -101,6 +118,7 @@ def test_generated_pages_are_current(path: Path) -> None:
     assert current == pages()[path], "run: python -m tests.regenerate_docs"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [sf.central, sf.central.accuracy, sf.questions])
 def test_public_names_of_modules_are_in_the_reference(module: ModuleType) -> None:
     page = pages()[DOCS / "reference" / "api.md"]
@@ -115,6 +133,7 @@ def test_the_command_line_page_has_help_without_colours() -> None:
     assert [name for name in command_names() if f"Usage: sfumato {name} " not in text] == []
 
 
+@pytest.mark.slow
 def test_commands_in_the_tutorial_print_what_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,11 +12,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
-
-from benchmarks.imports import OWN, TABLE, cycles, edges, modules, read_imports  # noqa: E402
+from benchmarks.imports import OWN, TABLE, cycles, edges, modules, read_imports
 
 # Libraries that are optional, or too slow to load for an import that may not need them.
 HEAVY = {"scipy", "pyarrow", "pandas", "matplotlib", "plotly", "rich", "typer"}
@@ -47,6 +43,7 @@ def inner_imports(file: Path) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 @UNFINISHED
 def test_no_modules_import_each_other_in_a_circle() -> None:
     assert cycles(edges(read_imports(modules(OWN)), "function", "typing")) == []
@@ -70,6 +67,7 @@ def test_a_circle_would_be_found(tmp_path: Path) -> None:
     assert [sorted(part) for part in cycles(edges(found, "function", "typing"))] == [three]
 
 
+@pytest.mark.slow
 @UNFINISHED
 def test_functions_import_only_what_is_heavy_or_optional() -> None:
     found = {name: inner_imports(file) - HEAVY for name, file in modules(OWN).items()}
@@ -96,7 +94,7 @@ except SystemExit:
     assert "numpy" not in found
 
 
-@UNFINISHED
+@pytest.mark.slow
 def test_encoding_one_record_loads_no_heavy_library() -> None:
     found = loaded("""
 import sfumato as sf
