@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 import sfumato as sf
 from benchmarks.pages import digits, markdown, refilled
 from benchmarks.recording import FOLDER, Measurement, progress
-from sfumato.channels.base import Choice
+from sfumato.channels.choice import Choice
 from sfumato.estimation.likelihood import LikelihoodEstimate
 from sfumato.study.choose import choose_channel, enough_people
 

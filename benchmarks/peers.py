@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 import sfumato as sf
 from benchmarks.pages import digits, markdown, refilled
 from benchmarks.recording import FOLDER, Measurement, progress
-from sfumato.channels.base import Choice
+from sfumato.channels.choice import Choice
 
 HERE = Path(__file__).parent
 ENVIRONMENTS = Path("build/peers")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from benchmarks.decoding import SIDE
-from sfumato.channels.base import Choice
+from sfumato.channels.choice import Choice
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

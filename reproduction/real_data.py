@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.channels.base import Choice
+from sfumato.channels.choice import Choice
 
 Floats = NDArray[np.float64]
 

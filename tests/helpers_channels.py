@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.bitcolumns import LANES, BitColumns
-from sfumato.channels.base import Channel, Choice
+from sfumato.channels.base import Channel
+from sfumato.channels.choice import Choice
 from sfumato.channels.searched.codec import Sets
 from sfumato.exact import at_most_exp
 from sfumato.metrics.cells import CellMetric

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from sfumato.bitcolumns import BitColumns
-from sfumato.channels.base import Channel, SymbolChannel, Trial, signs
+from sfumato.channels.base import Channel, SymbolChannel, signs
+from sfumato.channels.choice import Trial
 from sfumato.channels.registry import REGISTRY
 from sfumato.errors import StudyError
 from sfumato.exact import at_most_exp

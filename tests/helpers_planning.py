@@ -13,7 +13,7 @@ from helpers_statistics import exact_variance
 from numpy.typing import ArrayLike, NDArray
 
 import sfumato as sf
-from sfumato.channels.base import Choice
+from sfumato.channels.choice import Choice
 from sfumato.study.axis import Together
 from sfumato.study.choose import choose_channel
 

@@ -15,7 +15,8 @@ from helpers_channels import CASES, EPSILONS, Case
 
 import sfumato as sf
 from sfumato.auditing.audit import Audit, audit
-from sfumato.channels.base import Channel, Choice
+from sfumato.channels.base import Channel
+from sfumato.channels.choice import Choice
 from sfumato.channels.exponential import ExponentialChannel
 from sfumato.channels.geometric import CappedGeometricChannel, GeometricChannel
 from sfumato.channels.thermometer import ThermometerChannel
@@ -243,11 +244,11 @@ def test_responses_that_are_no_law_are_caught(cells: int, wrong: int) -> None:
 
 def rows_of(channel: Channel) -> list[list[int]]:
     assert isinstance(channel, ExponentialChannel)
-    return [list(row) for row in channel._rows]
+    return [list(row) for row in channel.table]
 
 
 def set_rows(channel: Channel, rows: list[list[int]]) -> None:
-    put(channel, _rows=tuple(map(tuple, rows)))
+    put(channel, table=tuple(map(tuple, rows)))
 
 
 def exponential() -> sf.Study:
@@ -294,9 +295,7 @@ def test_a_sampler_that_searches_other_bounds_is_caught() -> None:
     study = exponential()
     channel = study.channels[0]
     assert isinstance(channel, ExponentialChannel)
-    bounds = channel._bounds.copy()
-    bounds[3, 1] += np.uint64(1)
-    channel.__dict__["_bounds"] = bounds
+    channel._sampler._bounds[3][1] += np.uint64(1)
     assert "other bounds" in caught(study).axes[0].problems[0]
 
 
@@ -497,7 +496,7 @@ def test_asymmetric_guarantees_are_read_in_the_right_direction() -> None:
     assert audit(study).holds
     study = study_of(axis)
     set_rows(study.channels[0], [[TOTAL // 2, TOTAL // 2], [TOTAL, 0]])
-    study.channels[0].__dict__.pop("_bounds", None)
+    study.channels[0].__dict__.pop("_sampler", None)
     found = caught(study)
     assert found.axes[0].tightest == ("a", "b")
     study = study_of(axis)

@@ -23,7 +23,8 @@ from helpers_contract import TRIALS, Subject
 from helpers_contract_study import Case
 
 import sfumato as sf
-from sfumato.channels.base import Choice, SymbolChannel, Trial
+from sfumato.channels.base import SymbolChannel
+from sfumato.channels.choice import Choice, Trial
 from sfumato.channels.registry import REGISTRY
 from sfumato.errors import SfumatoError, StudyError
 from sfumato.metrics.cells import TableMetric

@@ -12,7 +12,8 @@ from helpers_channels import CASES, EPSILONS, Case
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.channels.base import Channel, Choice
+from sfumato.channels.base import Channel
+from sfumato.channels.choice import Choice
 from sfumato.channels.comb import CombChannel
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.estimation.rows import Rows, grid_rows, product_rows

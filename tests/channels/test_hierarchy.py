@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 import sfumato as sf
 from sfumato.arrays import most_outputs
 from sfumato.channels.registry import choice_from_dict, choice_to_dict
-from sfumato.channels.trees.boxes import best_oracle, node_spread
+from sfumato.channels.trees.boxes import best_oracle
 from sfumato.channels.trees.chances import best_chances, question_energies, range_energies, words_of
 from sfumato.channels.trees.haar import HaarChannel
 from sfumato.channels.trees.hierarchy import HierarchicalChannel
@@ -442,9 +442,9 @@ def test_the_spread_of_a_node_is_that_of_the_oracle(nodes: int, eps: str, seed: 
     for choice, room in ((sf.KaryResponse(), 1e-9), (sf.HRR(), 1e-9), (sf.OLH(), 0.25)):
         channel = choice.bind(metric)
         ratio = channel.second_moment(parts).mean(axis=1) / (parts**2).sum(axis=1)
-        assert node_spread(channel) == pytest.approx(ratio.mean(), rel=room)
+        assert channel.node_variance == pytest.approx(ratio.mean(), rel=room)
     if nodes == 2:  # no three
-        assert node_spread(channel) == pytest.approx(ratio.mean(), rel=1e-9)
+        assert channel.node_variance == pytest.approx(ratio.mean(), rel=1e-9)
 
 
 @pytest.mark.parametrize("nodes", [2, 4, 16, 64, 256])

@@ -20,20 +20,10 @@ from numpy.typing import NDArray
 import sfumato as sf
 from sfumato import cache
 from sfumato.channels.searched import descent, optimised
-from sfumato.channels.searched.choice import (
-    WORKLOADS,
-    cells_gram,
-    prefixes_gram,
-    ranges_gram,
-)
 from sfumato.channels.searched.codec import Sets
-from sfumato.channels.searched.descent import (
-    fit,
-    hierarchy,
-    known,
-    objective,
-)
+from sfumato.channels.searched.descent import fit, hierarchy, known, objective
 from sfumato.channels.searched.optimised import OptimisedChannel
+from sfumato.channels.searched.settling import WORKLOADS, cells_gram, prefixes_gram, ranges_gram
 from sfumato.errors import FormatError, StudyError, TooLargeError
 from sfumato.exact import at_most_exp, exp_floor
 from sfumato.metrics.distance import LineMetric

@@ -26,7 +26,8 @@ import sfumato as sf
 from sfumato.bitcolumns import BitColumns
 from sfumato.channels import hashing as hashing_file
 from sfumato.channels import hrr as hadamard_file
-from sfumato.channels.base import Channel, Choice, signs
+from sfumato.channels.base import Channel, signs
+from sfumato.channels.choice import Choice
 from sfumato.channels.hashing import OLHChannel, best_prime, primes
 from sfumato.channels.hrr import HRRChannel
 from sfumato.channels.transforms import digit_products, walsh_hadamard

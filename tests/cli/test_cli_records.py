@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import sfumato as sf
-from sfumato.channels.base import Choice
+from sfumato.channels.choice import Choice
 from sfumato.cli import app, designing
 from sfumato.cli.commands import CommandError
 from sfumato.cli.language import parse_choice, parse_protection

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import sfumato as sf
 from sfumato.arrays import Outputs
 from sfumato.bitcolumns import BitColumns
-from sfumato.channels.base import Choice
+from sfumato.channels.choice import Choice
 from sfumato.channels.thermometer import ThermometerChannel
 from sfumato.collect.weighted import WeightedTally
 from sfumato.errors import DataError, MismatchError, QuestionError, StudyError

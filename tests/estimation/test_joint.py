@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.channels.base import Choice
+from sfumato.channels.choice import Choice
 from sfumato.errors import DataError, FormatError, MismatchError, StudyError
 from sfumato.exact import at_most_exp
 from sfumato.planning.priors import prior_of

@@ -7,9 +7,8 @@ axis it becomes a *channel*: a fixed table of integers from which both ends deri
 from __future__ import annotations
 
 import contextlib
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -19,15 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import DENSE_CELLS, Cells, Floats, Layout, Outputs
 from sfumato.bitcolumns import BitColumns
-from sfumato.channels.odds import (
-    Bound,
-    Findings,
-    compare_all,
-    compare_grid_points,
-    row_problems,
-)
+from sfumato.channels.odds import Bound, Findings, compare_all, compare_grid_points, row_problems
 from sfumato.channels.rounding import rounding_excess
-from sfumato.errors import StudyError, TooLargeError
+from sfumato.errors import TooLargeError
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.uniform import UniformMetric
@@ -400,140 +393,6 @@ class SymbolChannel(Channel):
         return np.min_scalar_type(self.outputs - 1)
 
 
-class Choice(ABC):
-    """A channel by name and options, before it meets an axis.
-
-    A new one writes `misfit`, `bind` and, where it has options, `options`.
-    """
-
-    id: ClassVar[str]
-
-    #: Goes up when the same options come to mean other reports. It is part of a study's
-    #: fingerprint, so that reports made before are refused and not misread.
-    revision: ClassVar[int] = 1
-
-    #: Whether settling it may take minutes: such a channel is compared only if asked for.
-    slow: ClassVar[bool] = False
-
-    @abstractmethod
-    def misfit(self, metric: CellMetric) -> str | None:
-        """Why this channel cannot serve the metric, or None if it can."""
-
-    @abstractmethod
-    def bind(self, metric: CellMetric, *, precision: int = 64, resolution: int = 0) -> Channel:
-        """The channel for these cells.
-
-        Args:
-            metric: E between the cells.
-            precision: How many bits of a random word take part.
-            resolution: Bits of a value's place between two cells, where values arrive by
-                stochastic rounding; 0 where they do not.
-        """
-
-    def bind_grid(
-        self, metric: UniformMetric, shape: tuple[int, ...], ordered: tuple[bool, ...]
-    ) -> Channel:
-        """The channel for whole records: cells of the grid of all axes, flat in C order.
-
-        Args:
-            metric: One ε for any two cells of the grid.
-            shape: Cells along every axis.
-            ordered: Which axes have neighbours; most channels do not need to know.
-        """
-        return self.bind(metric)
-
-    def settled(
-        self, metric: CellMetric, *, progress: Callable[[float], None] | None = None
-    ) -> Choice:
-        """The choice as a study holds it, with all that another machine might find differently.
-
-        Nearly all channels follow from their options alone, and are settled as they are.
-
-        Args:
-            metric: E between the cells.
-            progress: Called with the share done, by those that search for long.
-        """
-        return self
-
-    def options(self) -> dict[str, Any]:
-        """Options that differ from their defaults, for files."""
-        return {}
-
-    def refuse_misfit(self, metric: CellMetric, resolution: int = 0) -> None:
-        """Refuse a metric that this channel cannot serve, and stochastic rounding if it is asked.
-
-        Args:
-            metric: E between the cells.
-            resolution: What `bind` was given; 0 for a channel that can round.
-        """
-        problem = self.misfit(metric)
-        if problem is None and resolution:
-            problem = "it cannot be combined with stochastic rounding"
-        if problem:
-            raise StudyError(f"{type(self).__name__} does not fit this axis: {problem}")
-
-    @classmethod
-    def trials(cls) -> tuple[Trial, ...]:
-        """What the contract tests try this channel with: every variant, on a few cells each."""
-        raise NotImplementedError(f"{cls.__name__} declares no trials")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """A choice with the cells it is to be tried on, few enough to list its whole law.
-
-    Attributes:
-        choice: The channel with its options.
-        metric: E between the cells.
-        shape: Cells along every axis, where the channel perturbs records of several axes.
-        ordered: Which of these axes have neighbours.
-        resolution: Bits of a value's place between two cells, where values arrive by stochastic
-            rounding.
-        spends: The share of its E by which some pair must be told apart: less would be wasteful.
-    """
-
-    choice: Choice
-    metric: CellMetric
-    shape: tuple[int, ...] | None = None
-    ordered: tuple[bool, ...] | None = None
-    resolution: int = 0
-    spends: float = 0.99
-
-    def bind(self, *, precision: int = 64) -> Channel:
-        """The channel proper; a grid is always bound with words of 64 bits."""
-        if self.shape is None or self.ordered is None:
-            return self.choice.bind(self.metric, precision=precision, resolution=self.resolution)
-        if not isinstance(self.metric, UniformMetric):
-            raise TypeError("a trial on a grid needs one ε for all pairs of its cells")
-        return self.choice.bind_grid(self.metric, self.shape, self.ordered)
-
-
-def uniform_trials(
-    choice: Choice, sizes: Sequence[int], *shapes: tuple[int, ...], epsilon: str = "1"
-) -> tuple[Trial, ...]:
-    """Trials under one ε for all pairs: single axes, then grids of ordered and other axes.
-
-    Args:
-        choice: The channel with its options.
-        sizes: Cells of each single axis.
-        *shapes: Cells along every axis of each grid; after the first grid, the last axis has no
-            neighbours.
-        epsilon: E between any two cells.
-    """
-    eps = Fraction(epsilon)
-    single = [Trial(choice=choice, metric=UniformMetric(eps, size)) for size in sizes]
-    grids = [
-        Trial(
-            choice=choice,
-            metric=UniformMetric(eps, math.prod(shape)),
-            shape=shape,
-            ordered=(*[True] * (len(shape) - 1), number == 0),
-        )
-        for number, shape in enumerate(shapes)
-    ]
-    return (*single, *grids)
-
-
 def as_weights(weights: ArrayLike, size: int) -> Floats:
     """Weights as floats, one per cell along the last axis."""
     array = np.asarray(weights, dtype=np.float64)
@@ -575,31 +434,6 @@ def claimed_tightness(odds: Fraction, precision: int) -> float:
     if precision < WORD_BITS or odds > 1 << 30 or odds - 1 < Fraction(1, 1 << 28):
         return 0.0
     return 1 - 2.0**-30
-
-
-def needs_uniform(metric: CellMetric) -> str | None:
-    """Why a channel that treats all pairs alike cannot serve a metric, or None if it can."""
-    return None if isinstance(metric, UniformMetric) else "it needs protect=Uniform(...)"
-
-
-def needs_grid(metric: CellMetric, shape: Sequence[int], ordered: Sequence[bool]) -> None:
-    """Refuse a shape and an order that are not those of the metric's cells."""
-    if math.prod(shape) != metric.size or len(shape) != len(ordered) or min(shape) < 1:
-        raise ValueError(f"a grid of shape {tuple(shape)} does not have {metric.size} cells")
-
-
-def uniform_fitted(choice: Choice, metric: CellMetric, resolution: int) -> UniformMetric:
-    """The metric, if it treats all pairs alike and the choice can serve it; refused otherwise.
-
-    Args:
-        choice: What is to be bound.
-        metric: E between the cells.
-        resolution: What `bind` was given; refused unless it is 0.
-    """
-    choice.refuse_misfit(metric, resolution)
-    if not isinstance(metric, UniformMetric):
-        raise StudyError(f"{type(choice).__name__} does not fit this axis: {needs_uniform(metric)}")
-    return metric
 
 
 def refuse_dense(size: int, what: str) -> None:

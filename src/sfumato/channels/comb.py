@@ -36,17 +36,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
-from sfumato.channels.base import (
-    Choice,
-    SymbolChannel,
-    Trial,
-    as_weights,
-    claimed_tightness,
-    needs_grid,
-    needs_uniform,
-    uniform_trials,
-    with_known_total,
-)
+from sfumato.channels.base import SymbolChannel, as_weights, claimed_tightness, with_known_total
+from sfumato.channels.choice import Choice, Trial, needs_grid, needs_uniform, uniform_trials
 from sfumato.channels.comb_tables import all_teeth, comb_weights, moduli_of, too_many, turn_words
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.exact import exp_floor

@@ -12,26 +12,22 @@ Estimator:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
-from sfumato.channels.base import Choice, SymbolChannel, Trial
+from sfumato.arrays import Floats
+from sfumato.channels.choice import Choice, Trial
+from sfumato.channels.least_squares import TableChannel
 from sfumato.errors import StudyError
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.closure import closure
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 from sfumato.metrics.uniform import UniformMetric
-from sfumato.randomness.bits import BitSource
-from sfumato.randomness.tables import leading
 
 MOST_CELLS = 1024
 _WORST_CONDITION = 1e12
@@ -82,68 +78,25 @@ class Exponential(Choice):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ExponentialChannel(SymbolChannel):
+class ExponentialChannel(TableChannel):
     """A table of words, one row a cell, certified against the metric."""
 
     id: ClassVar[str] = "exponential"
     most_ratios: ClassVar[int] = 1 << 30  # its odds are seldom tight, so that floats decide
     metric: CellMetric
     precision: int = 64
-    _rows: tuple[tuple[int, ...], ...] = field(init=False, repr=False)
+    table: tuple[tuple[int, ...], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Round the ideal law to words with as little slack as passes the check."""
         distance = symmetric(self.metric.matrix())
-        object.__setattr__(self, "_rows", _certified_rows(distance, self.precision))
+        object.__setattr__(self, "table", _certified_rows(distance, self.precision))
         condition = float(np.linalg.cond(self.likelihood()))
         if not condition < _WORST_CONDITION:
             raise StudyError(
                 "the exponential channel of this metric cannot be inverted: some cells can hardly "
                 f"be told apart (condition {condition:.1e}); use a larger epsilon or merge cells"
             )
-
-    def encode(self, cells: Cells, bits: BitSource) -> Cells:
-        """Search each person's word in the row of their cell."""
-        out = np.empty(len(cells), dtype=self.symbol_type())
-        last = self._last
-        for start in range(0, len(cells), PEOPLE_AT_ONCE):
-            part = np.asarray(cells[start : start + PEOPLE_AT_ONCE], dtype=np.int64)
-            word = leading(bits.words(len(part)), self.precision)
-            low = np.zeros(len(part), dtype=np.int64)
-            # Binary search, all people in step: the answer is how many bounds are <= the word.
-            for stride in self._strides:
-                probe = low + stride
-                bound = self._bounds[part, np.minimum(probe, self.size - 1) - 1]
-                low = np.where((probe <= last[part]) & (bound <= word), probe, low)
-            out[start : start + len(part)] = low
-        return out
-
-    @cached_property
-    def _bounds(self) -> NDArray[np.uint64]:
-        """Cumulative words of each row; sums that do not fit a word are never looked at."""
-        rows = np.array([[word % (1 << 64) for word in row] for row in self._rows], dtype=np.uint64)
-        return np.cumsum(rows[:, :-1], axis=1, dtype=np.uint64)
-
-    @cached_property
-    def _last(self) -> NDArray[np.int64]:
-        """The last output each cell can have; all words are used up there."""
-        return np.array([max(np.flatnonzero(row)) for row in self._rows], dtype=np.int64)
-
-    @cached_property
-    def _strides(self) -> list[int]:
-        """Powers of two that reach every output."""
-        return [1 << k for k in reversed(range((self.size - 1).bit_length()))]
-
-    def words(self) -> tuple[list[list[int]], int]:
-        """Exact word counts."""
-        return [list(row) for row in self._rows], 1 << self.precision
-
-    def sampler_problems(self) -> Iterator[str]:
-        """The sampler must search the sums of the rows shown."""
-        bounds = [[s % (1 << 64) for s in accumulate(row[:-1])] for row in self._rows]
-        last = [max((y for y, word in enumerate(row) if word), default=0) for row in self._rows]
-        if self._bounds.tolist() != bounds or self._last.tolist() != last:
-            yield "the sampler searches other bounds than the channel shows"
 
     @cached_property
     def _inverse(self) -> Floats:

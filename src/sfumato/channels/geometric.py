@@ -32,14 +32,8 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
-from sfumato.channels.base import (
-    FEW_RATIOS,
-    Choice,
-    SymbolChannel,
-    Trial,
-    claimed_tightness,
-    refuse_dense,
-)
+from sfumato.channels.base import FEW_RATIOS, SymbolChannel, claimed_tightness, refuse_dense
+from sfumato.channels.choice import Choice, Trial
 from sfumato.channels.geometric_noise import (
     averaged,
     check_neighbours,

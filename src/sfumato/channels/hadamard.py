@@ -31,15 +31,8 @@ from numpy.typing import NDArray
 
 from sfumato.arrays import Cells, Floats, Outputs
 from sfumato.bitcolumns import words_for
-from sfumato.channels.base import (
-    Choice,
-    SymbolChannel,
-    Trial,
-    as_symbols,
-    claimed_tightness,
-    refuse_dense,
-    uniform_trials,
-)
+from sfumato.channels.base import SymbolChannel, as_symbols, claimed_tightness, refuse_dense
+from sfumato.channels.choice import Choice, Trial, uniform_trials
 from sfumato.channels.flips import flips_within
 from sfumato.channels.hadamard_blocks import Matrices, matrices_of
 from sfumato.channels.odds import Bound, Findings

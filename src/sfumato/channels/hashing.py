@@ -35,17 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import DENSE_CELLS, PEOPLE_AT_ONCE, Cells, Floats, Outputs
-from sfumato.channels.base import (
-    FEW_RATIOS,
-    Choice,
-    SymbolChannel,
-    Trial,
-    as_symbols,
-    needs_uniform,
-    uniform_fitted,
-    uniform_trials,
-    with_known_total,
-)
+from sfumato.channels.base import FEW_RATIOS, SymbolChannel, as_symbols, with_known_total
+from sfumato.channels.choice import Choice, Trial, needs_uniform, uniform_fitted, uniform_trials
 from sfumato.channels.hrr import MOST_CELLS
 from sfumato.channels.odds import Findings
 from sfumato.channels.response import KaryResponse, KaryResponseChannel
@@ -206,6 +197,19 @@ class OLHChannel(SymbolChannel):
     def outputs(self) -> int:
         """One for each hash and value."""
         return self.hashes * self.prime
+
+    @property
+    def node_variance(self) -> float:
+        """σ²: E[f²] is σ²·Σw² for weights w of mean zero, if people are spread evenly.
+
+        A cell's own people share its value with chance p, all others with chance 1/g, which adds
+        (1 − 2/g)/(p − 1/g) over the number of cells: little if these are many, nearly all of σ² if
+        they are fewer than g. It is exact if no three cells hash alike more often than 1/g².
+        Computed by divisions and products only, so that both ends find the same number.
+        """
+        g = self.prime
+        own = (g - 2) / (g * self.size * self.gap)
+        return (g - 1) / (g * g) / (self.gap * self.gap) + own
 
     def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
         """One word a person draws the hash, a second one the answer about its value."""

@@ -26,17 +26,13 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.arrays import Cells, Floats, Outputs
 from sfumato.bitcolumns import words_for
 from sfumato.channels.base import (
-    Choice,
     SymbolChannel,
-    Trial,
     as_symbols,
     as_weights,
-    needs_uniform,
     refuse_dense,
-    uniform_fitted,
-    uniform_trials,
     with_known_total,
 )
+from sfumato.channels.choice import Choice, Trial, needs_uniform, uniform_fitted, uniform_trials
 from sfumato.channels.flips import UniformFlips
 from sfumato.channels.transforms import scattered, walsh_hadamard
 from sfumato.metrics.cells import CellMetric
@@ -119,6 +115,11 @@ class HRRChannel(UniformFlips, SymbolChannel):
         """By what a sign is multiplied: s = 1/(1 − 2·chance of a flip)."""
         total = 1 << self.precision
         return total / (total - 2 * self.flips)
+
+    @property
+    def node_variance(self) -> float:
+        """σ²: E[f²] is σ²·Σw² for weights w of mean zero, if people are spread evenly."""
+        return self.scale * self.scale
 
     def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
         """Columns from as many leading bits as they need, then packed flips of the signs."""

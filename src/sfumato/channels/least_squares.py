@@ -1,4 +1,4 @@
-"""Reading a symbol channel by weighted least squares: the least noisy unbiased functions.
+"""Channels given by a table of words, and channels read by weighted least squares.
 
 A channel with more outputs than cells leaves many functions f of the output with E[f | x] = w[x].
 With Q the likelihood and D the diagonal of its column means, the law of the output when all cells
@@ -7,16 +7,55 @@ are equally likely, f = wᵀ(Q D⁻¹ Qᵀ)⁻¹ Q D⁻¹ has the smallest varia
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
 
-from sfumato.arrays import Floats
+from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import SymbolChannel
 from sfumato.errors import StudyError
+from sfumato.randomness.bits import BitSource
+from sfumato.randomness.tables import RowTable
 
 MOST_READ_CELLS = 2048
 _WORST_CONDITION = 1e12
+
+
+class TableChannel(SymbolChannel):
+    """A symbol channel whose law is a table of words, drawn from row by row.
+
+    Attributes:
+        table: Words, one row per cell and one column per output; every row sums to 2^precision.
+    """
+
+    table: tuple[tuple[int, ...], ...]
+
+    @property
+    def outputs(self) -> int:
+        """Columns of the table."""
+        return len(self.table[0])
+
+    def encode(self, cells: Cells, bits: BitSource) -> Cells:
+        """Search each person's word in the row of their cell."""
+        out = np.empty(len(cells), dtype=self.symbol_type())
+        for start in range(0, len(cells), PEOPLE_AT_ONCE):
+            part = np.asarray(cells[start : start + PEOPLE_AT_ONCE], dtype=np.int64)
+            out[start : start + len(part)] = self._sampler.draw(bits, part)
+        return out
+
+    @cached_property
+    def _sampler(self) -> RowTable:
+        """What `encode` searches."""
+        return RowTable(self.table, self.precision)
+
+    def words(self) -> tuple[list[list[int]], int]:
+        """The table."""
+        return [list(row) for row in self.table], 1 << self.precision
+
+    def sampler_problems(self) -> Iterator[str]:
+        """The sampler must search the sums of the rows shown."""
+        return self._sampler.problems(self.table)
 
 
 class LeastSquaresChannel(SymbolChannel):

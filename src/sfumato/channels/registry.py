@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
 from typing import Any
 
-from sfumato.channels.base import Choice
+from sfumato.channels.choice import Choice
 from sfumato.errors import FormatError, StudyError, near
 
 _BUILT_IN = {

@@ -30,17 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
-from sfumato.channels.base import (
-    FEW_RATIOS,
-    Choice,
-    SymbolChannel,
-    Trial,
-    claimed_tightness,
-    needs_uniform,
-    refuse_dense,
-    uniform_fitted,
-    uniform_trials,
-)
+from sfumato.channels.base import FEW_RATIOS, SymbolChannel, claimed_tightness, refuse_dense
+from sfumato.channels.choice import Choice, Trial, needs_uniform, uniform_fitted, uniform_trials
 from sfumato.channels.flips import check_alike
 from sfumato.channels.odds import Findings
 from sfumato.errors import StudyError
@@ -124,6 +115,11 @@ class KaryResponseChannel(SymbolChannel):
     def gap(self) -> float:
         """By how much likelier the truth is, p − q, without the difference of near numbers."""
         return (self.right - self.wrong) / (1 << self.precision)
+
+    @property
+    def node_variance(self) -> float:
+        """σ²: E[f²] is σ²·Σw² for weights w of mean zero, if people are spread evenly."""
+        return 1 / (self.size * self.gap * self.gap)
 
     def encode(self, cells: Cells, bits: BitSource) -> Cells:
         """The low words choose one of the other values, all others the truth."""

@@ -28,15 +28,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
-from sfumato.channels.base import (
-    Choice,
-    Trial,
-    claimed_tightness,
-    needs_uniform,
-    refuse_dense,
-    uniform_fitted,
-    uniform_trials,
-)
+from sfumato.channels.base import claimed_tightness, refuse_dense
+from sfumato.channels.choice import Choice, Trial, needs_uniform, uniform_fitted, uniform_trials
 from sfumato.channels.least_squares import MOST_READ_CELLS, LeastSquaresChannel
 from sfumato.errors import StudyError
 from sfumato.exact import exp_bounds, exp_floor

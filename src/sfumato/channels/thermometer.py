@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Cells, Floats, Outputs
-from sfumato.channels.base import Choice, Trial, claimed_tightness
+from sfumato.channels.base import claimed_tightness
+from sfumato.channels.choice import Choice, Trial
 from sfumato.channels.flips import FlippedCode, as_bits
 from sfumato.channels.odds import Bound, Findings
 from sfumato.errors import StudyError

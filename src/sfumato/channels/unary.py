@@ -26,23 +26,9 @@ from numpy.typing import ArrayLike
 
 from sfumato.arrays import Cells, Floats, Outputs
 from sfumato.bitcolumns import LANES, BitColumns, words_for
-from sfumato.channels.base import (
-    Choice,
-    Trial,
-    as_weights,
-    needs_uniform,
-    signs,
-    uniform_fitted,
-    uniform_trials,
-    with_known_total,
-)
-from sfumato.channels.flips import (
-    WORDS_AT_ONCE,
-    BitChannel,
-    UniformFlips,
-    as_bits,
-    pattern_words,
-)
+from sfumato.channels.base import as_weights, signs, with_known_total
+from sfumato.channels.choice import Choice, Trial, needs_uniform, uniform_fitted, uniform_trials
+from sfumato.channels.flips import WORDS_AT_ONCE, BitChannel, UniformFlips, as_bits, pattern_words
 from sfumato.metrics.cells import CellMetric
 from sfumato.randomness.bits import BitSource, Words
 

@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from sfumato.auditing.audit import audit as audit_study
-from sfumato.channels.base import Choice
+from sfumato.channels.choice import Choice
 from sfumato.channels.registry import choice_to_dict
 from sfumato.cli import interview, showing
 from sfumato.cli.commands import CommandError

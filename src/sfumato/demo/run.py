@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.channels.base import Choice
+from sfumato.channels.choice import Choice
 from sfumato.channels.thermometer import Thermometer
 from sfumato.demo.page import DemoResult, DemoRow, Sample, render
 from sfumato.demo.town import QUESTIONS, People, make_town

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.channels.base import Choice
+from sfumato.channels.choice import Choice
 from sfumato.domains.base import NO_ANSWER
 from sfumato.domains.reals import Reals
 from sfumato.domains.tables import columns as columns_of

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.channels.base import Channel, Choice
+from sfumato.channels.base import Channel
+from sfumato.channels.choice import Choice
 from sfumato.channels.registry import REGISTRY
 from sfumato.channels.searched.extremal import Extremal
 from sfumato.channels.searched.matrix_response import MatrixResponse

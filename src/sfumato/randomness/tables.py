@@ -83,6 +83,51 @@ class WordTable:
             yield "the sampler's guide points to outcomes that its bounds do not"
 
 
+class RowTable:
+    """Exact samplers side by side: in row x, outcome i has probability rows[x][i] / 2^precision.
+
+    One word decides one outcome, by a search in the cumulative sums of the row.
+
+    Args:
+        rows: Non-negative integers; every row sums to 2^precision.
+        precision: Bits of a word that take part, at most 64.
+    """
+
+    __slots__ = ("_bounds", "precision")
+
+    def __init__(self, rows: Sequence[Sequence[int]], precision: int) -> None:
+        self.precision = precision
+        # Up to the last possible outcome: its own bound is 2^precision and may not fit a word.
+        self._bounds = [np.array(bounds, dtype=np.uint64) for bounds in map(_bounds_of, rows)]
+
+    def draw(self, bits: BitSource, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Draw one outcome per entry, from the row that it names.
+
+        Args:
+            bits: Where randomness comes from: one word per entry.
+            rows: Numbers of rows.
+        """
+        words = leading(bits.words(len(rows)), self.precision)
+        found = np.empty(len(rows), dtype=np.int64)
+        order = np.argsort(rows, kind="stable")
+        ends = np.cumsum(np.bincount(rows, minlength=len(self._bounds)))
+        for row in np.unique(rows):
+            here = order[ends[row - 1] if row else 0 : ends[row]]
+            found[here] = np.searchsorted(self._bounds[row], words[here], side="right")
+        return found
+
+    def problems(self, rows: Sequence[Sequence[int]]) -> Iterator[str]:
+        """What is wrong with the sampler: whether it searches the sums of these rows."""
+        if [bounds.tolist() for bounds in self._bounds] != [_bounds_of(row) for row in rows]:
+            yield "the sampler searches other bounds than the channel shows"
+
+
+def _bounds_of(weights: Sequence[int]) -> list[int]:
+    """Cumulative sums below that of the last outcome with any weight, as far as words reach."""
+    last = max((place for place, weight in enumerate(weights) if weight), default=0)
+    return [total % (1 << WORD_BITS) for total in accumulate(weights[:last])]
+
+
 def leading(words: Words, precision: int) -> Words:
     """The leading `precision` bits of each word, as an integer.
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.channels.base import Choice
+from sfumato.channels.choice import Choice
 from sfumato.domains.base import NO_ANSWER, Domain
 from sfumato.domains.calendar import Dates, Times
 from sfumato.domains.categories import Categories

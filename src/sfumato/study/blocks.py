@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.arrays import Cells, Floats
-from sfumato.channels.base import Channel, Choice
+from sfumato.channels.base import Channel
+from sfumato.channels.choice import Choice
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.arrays import MOST_ROW_ENTRIES, Floats, most_outputs
-from sfumato.channels.base import Choice
+from sfumato.channels.choice import Choice
 from sfumato.channels.comb import Comb, CombChannel
 from sfumato.channels.comb_tables import too_many
 from sfumato.channels.exponential import Exponential

@@ -18,8 +18,8 @@ from functools import partial
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.channels.searched.choice import Progress
 from sfumato.channels.searched.codec import Sets
+from sfumato.channels.searched.settling import Progress
 
 STEPS = 200  # of each of the rounds below
 _ROUNDS = (10.0, 100.0, 100.0, 100.0)  # how strongly unequal row sums are punished, in turn

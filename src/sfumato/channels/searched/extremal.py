@@ -7,7 +7,7 @@ the blank, takes what rounding leaves over.
 
 Guarantee:
     Every pair of cells is checked in integers when the words are counted: for each output, those
-    of one cell are at most e^E, rounded down, times those of the other.
+    of one cell are at most e^E times those of the other.
 
 Estimator:
     Weighted least squares (`channels/least_squares.py`), unbiased.
@@ -19,17 +19,18 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
-from sfumato.channels.base import Trial, uniform_trials
-from sfumato.channels.least_squares import LeastSquaresChannel
+from sfumato.arrays import Floats
+from sfumato.channels.choice import Trial, uniform_trials
+from sfumato.channels.least_squares import LeastSquaresChannel, TableChannel
+from sfumato.channels.odds import Findings, compare_all
 from sfumato.channels.searched import extreme_rows
-from sfumato.channels.searched.choice import (
+from sfumato.channels.searched.codec import Rows
+from sfumato.channels.searched.settling import (
     OWN,
     Progress,
     SearchedChoice,
@@ -37,18 +38,13 @@ from sfumato.channels.searched.choice import (
     gram_of,
     written,
 )
-from sfumato.channels.searched.codec import Rows
 from sfumato.errors import StudyError
-from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import LineMetric
-from sfumato.randomness.bits import BitSource
-from sfumato.randomness.tables import leading
 
 _METHOD = 1  # raised when the search changes, so that no older result is taken from the cache
 _SLACK_BITS = 14  # logarithms are shortened by this part, so that rounding stays within E
 _FLOOR_BITS = 22  # outputs are mixed with a fixed law by this part, so that none is too rare
-_ODDS_BITS = 96
 _LEAST_E = 2.0**-12
 _QUICK = 4_000  # rounds times cells² of a search for a comparison: a second or two
 _FAR = 12.0  # cells this far apart are told apart for sure but for 1 in 160,000: no need for more
@@ -183,30 +179,28 @@ class Extremal(SearchedChoice):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ExtremalChannel(LeastSquaresChannel):
+class ExtremalChannel(LeastSquaresChannel, TableChannel):
     """One symbol a row, and a last one for the blank."""
 
     id: ClassVar[str] = "extremal"
     metric: CellMetric
     rows: Rows = field(repr=False)
     precision: int = 64
-    _words: tuple[tuple[int, ...], ...] = field(init=False, repr=False)
+    table: tuple[tuple[int, ...], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Round to words, check every pair, and try to read."""
         words = _counted(self.rows, self.precision)
-        if words is None or not _within(words, self.metric):
+        found = Findings()
+        if words is not None:
+            compare_all(words, self.metric, found)
+        if words is None or found.problems:
             raise StudyError(
                 "the table of this extremal channel does not keep the metric in words of "
                 f"{self.precision} bits; make the study anew, or use Exponential()"
             )
-        object.__setattr__(self, "_words", tuple(tuple(row) for row in words))
+        object.__setattr__(self, "table", tuple(tuple(row) for row in words))
         self._reading  # noqa: B018 - refuses rows that do not tell all cells apart
-
-    @property
-    def outputs(self) -> int:
-        """One for each row, and the blank."""
-        return len(self.rows.shares) + 1
 
     @property
     def gap(self) -> float:
@@ -216,28 +210,6 @@ class ExtremalChannel(LeastSquaresChannel):
         overlook one.
         """
         return self.rows.gap
-
-    def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
-        """Search each person's word in the row of their cell, all people of a cell at once."""
-        out = np.empty(len(cells), dtype=self.symbol_type())
-        for start in range(0, len(cells), PEOPLE_AT_ONCE):
-            part = np.asarray(cells[start : start + PEOPLE_AT_ONCE], dtype=np.int64)
-            word = leading(bits.words(len(part)), self.precision)
-            for cell in np.unique(part):
-                people = np.flatnonzero(part == cell)
-                found = np.searchsorted(self._bounds[cell], word[people], side="right")
-                out[start + people] = found
-        return out
-
-    @cached_property
-    def _bounds(self) -> NDArray[np.uint64]:
-        """Cumulative words of each row, up to the blank, which takes all others."""
-        named = np.array([row[:-1] for row in self._words], dtype=np.uint64)
-        return np.cumsum(named, axis=1, dtype=np.uint64)
-
-    def words(self) -> tuple[list[list[int]], int]:
-        """Exact word counts."""
-        return [list(row) for row in self._words], 1 << self.precision
 
 
 def _in_integers(found: extreme_rows.Found, distance: Floats) -> Rows:
@@ -259,19 +231,3 @@ def _counted(rows: Rows, precision: int) -> list[list[int]] | None:
     words = [[int(part) for part in np.ldexp(row, precision)] for row in law]
     full = [[*row, (1 << precision) - sum(row)] for row in words]
     return full if min(min(row) for row in full) > 0 else None
-
-
-def _within(words: list[list[int]], metric: CellMetric) -> bool:
-    """Whether no output is more than e^E times likelier from any cell than from another."""
-    table = [np.array(row, dtype=object) for row in words]
-    for x, mine in enumerate(table):
-        raised = mine << _ODDS_BITS
-        for other, theirs in enumerate(table):
-            e = metric.exact(x, other)
-            if x == other or e is None:
-                continue
-            odds = exp_floor(e, _ODDS_BITS)
-            most = odds.numerator * ((1 << _ODDS_BITS) // odds.denominator)
-            if bool((raised > theirs * most).any()):
-                return False
-    return True

@@ -28,10 +28,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import Cells, Floats, Outputs
-from sfumato.channels.base import Trial, claimed_tightness, uniform_trials
+from sfumato.channels.base import claimed_tightness
+from sfumato.channels.choice import Trial, uniform_trials
 from sfumato.channels.flips import FlippedCode, as_bits
 from sfumato.channels.odds import Bound, Findings
-from sfumato.channels.searched.choice import (
+from sfumato.channels.searched.codec import Code
+from sfumato.channels.searched.settling import (
     OWN,
     Progress,
     SearchedChoice,
@@ -39,13 +41,17 @@ from sfumato.channels.searched.choice import (
     gram_of,
     written,
 )
-from sfumato.channels.searched.codec import Code
 from sfumato.errors import StudyError, near
 from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.edges import edges_of
 from sfumato.metrics.uniform import UniformMetric
+from sfumato.noise.allocate import check
+from sfumato.noise.search import search_gram
+from sfumato.noise.strategies import fit, rows_of, telling
+from sfumato.questions.lines import Identity
+from sfumato.questions.reconstruction import reconstruct
 
 STRATEGIES = ("searched", "identity", "prefix", "hierarchical")
 GIVEN = "given"  # the name of a strategy that was a matrix, once its rates are found
@@ -140,11 +146,6 @@ class MatrixResponse(SearchedChoice):
         Raises:
             StudyError: If a given strategy does not tell all cells apart.
         """
-        from sfumato.noise.search import search_gram
-        from sfumato.noise.strategies import fit, rows_of, telling
-        from sfumato.questions.lines import Identity
-        from sfumato.questions.reconstruction import reconstruct
-
         edges, gram = edges_of(metric), gram_of(self._asked(metric), metric.size)
         if self.strategy == "searched":
             found = search_gram(gram, edges, bits=True, progress=progress).best
@@ -266,9 +267,6 @@ class MatrixResponseChannel(FlippedCode):
     @cached_property
     def _reading(self) -> Floats:
         """For a unit weight of each cell, the constant and then β of every bit, +1 or -1."""
-        from sfumato.questions.lines import Identity
-        from sfumato.questions.reconstruction import reconstruct
-
         code = np.where(self.code.members, 1.0, -1.0)
         found = reconstruct(Identity(self.size), code, self.noise, known_total=True)
         return np.roll(found, 1, axis=1)  # what the number of people says comes first
@@ -322,8 +320,6 @@ class MatrixResponseChannel(FlippedCode):
 
     def check_structure(self, metric: CellMetric, found: Findings) -> None:
         """Every bit is within its rate, and the rates of all bits that differ are within E."""
-        from sfumato.noise.allocate import check
-
         total = 1 << self.precision
         for bit, (rate, flip) in enumerate(zip(self.code.rates, self.flip_words, strict=True)):
             within = flip == 0 if rate is None else Bound(rate).allows(total - flip, flip)
@@ -357,8 +353,6 @@ class MatrixResponseChannel(FlippedCode):
 
 def refuse_overspending(code: Code, metric: CellMetric) -> None:
     """Refuse a code whose bits together tell two cells apart by more than E, exactly decided."""
-    from sfumato.noise.allocate import check
-
     found = check(code.members.astype(np.int64), edges_of(metric), code.rates)
     if not found:
         raise StudyError(

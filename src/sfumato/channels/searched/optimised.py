@@ -26,19 +26,15 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
-from sfumato.channels.base import (
-    Trial,
-    claimed_tightness,
-    needs_uniform,
-    uniform_fitted,
-    uniform_trials,
-)
-from sfumato.channels.least_squares import LeastSquaresChannel
+from sfumato.arrays import Floats
+from sfumato.channels.base import claimed_tightness
+from sfumato.channels.choice import Trial, needs_uniform, uniform_fitted, uniform_trials
+from sfumato.channels.least_squares import LeastSquaresChannel, TableChannel
 from sfumato.channels.searched import descent
-from sfumato.channels.searched.choice import (
+from sfumato.channels.searched.codec import Sets
+from sfumato.channels.searched.settling import (
     OWN,
     Progress,
     SearchedChoice,
@@ -46,13 +42,10 @@ from sfumato.channels.searched.choice import (
     gram_of,
     written,
 )
-from sfumato.channels.searched.codec import Sets
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
-from sfumato.randomness.bits import BitSource
-from sfumato.randomness.tables import leading
 
 USUAL_OUTPUTS = 512  # four per cell, but no more than this unless asked for
 
@@ -185,7 +178,7 @@ class Optimised(SearchedChoice):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class OptimisedChannel(LeastSquaresChannel):
+class OptimisedChannel(LeastSquaresChannel, TableChannel):
     """One symbol a set, and a last one for the blank.
 
     Attributes:
@@ -220,45 +213,20 @@ class OptimisedChannel(LeastSquaresChannel):
         self._reading  # noqa: B018 - refuses sets that do not tell all cells apart
 
     @property
-    def outputs(self) -> int:
-        """One for each set, and the blank."""
-        return len(self.sets.weights) + 1
-
-    @property
     def tightness(self) -> float:  # type: ignore[override]
         """Cells that some set parts are told apart by all of ε but for rounding."""
         if self.metric.epsilon > _MOST_EPSILON:
             return 0.0
         return claimed_tightness(exp_floor(self.metric.epsilon), self.precision)
 
-    def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
-        """Search each person's word in the row of their cell, all people of a cell at once."""
-        out = np.empty(len(cells), dtype=self.symbol_type())
-        for start in range(0, len(cells), PEOPLE_AT_ONCE):
-            part = np.asarray(cells[start : start + PEOPLE_AT_ONCE], dtype=np.int64)
-            word = leading(bits.words(len(part)), self.precision)
-            order = np.argsort(part, kind="stable")
-            ends = np.cumsum(np.bincount(part, minlength=self.size))
-            for cell in np.unique(part):
-                people = order[ends[cell - 1] if cell else 0 : ends[cell]]
-                found = np.searchsorted(self._bounds[cell], word[people], side="right")
-                out[start + people] = found
-        return out
-
     @cached_property
-    def _bounds(self) -> NDArray[np.uint64]:
-        """Cumulative words of each row, up to the blank, which takes all others."""
-        low, high = (np.array(words, dtype=np.uint64) for words in (self.low, self.high))
-        rows = np.where(self.sets.members.T, high, low)
-        return np.cumsum(rows, axis=1, dtype=np.uint64)
-
-    def words(self) -> tuple[list[list[int]], int]:
-        """Exact word counts."""
+    def table(self) -> tuple[tuple[int, ...], ...]:  # type: ignore[override]
+        """Words inside or outside of every set, and those of the blank."""
         rows = []
         for inside, blank in zip(self.sets.members.T.tolist(), self.blank, strict=True):
             named = zip(inside, self.low, self.high, strict=True)
-            rows.append([high if member else low for member, low, high in named] + [blank])
-        return rows, 1 << self.precision
+            rows.append((*(high if member else low for member, low, high in named), blank))
+        return tuple(rows)
 
     def likelihood(self) -> Floats:
         """P(output | cell)."""

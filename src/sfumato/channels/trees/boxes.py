@@ -6,12 +6,12 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Cells, Floats
-from sfumato.channels.base import SymbolChannel
 from sfumato.channels.hashing import LARGEST_DEFAULT, OLHChannel, primes
 from sfumato.channels.hrr import HRRChannel
 from sfumato.channels.response import KaryResponseChannel
@@ -21,7 +21,10 @@ from sfumato.errors import StudyError
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
 
-#: So many kinds of reports of hashes are decoded in a minute or two (`estimation.mixture`).
+#: Channels that can tell the node of a level.
+Oracle: TypeAlias = KaryResponseChannel | OLHChannel | HRRChannel
+
+#: This many kinds of reports of hashes are decoded in a minute or two (`estimation.decoding`).
 MOST_KINDS = 1 << 17
 
 
@@ -30,29 +33,7 @@ def nodes_of(trees: Sequence[Tree], levels: Levels) -> int:
     return math.prod(tree.nodes(level) for tree, level in zip(trees, levels, strict=True))
 
 
-def node_spread(channel: SymbolChannel) -> float:
-    """σ²: a reading's mean square is σ²·Σb² for parts b with mean zero, people spread evenly.
-
-    Under OLH a node's own people share its value with chance p, all others with chance 1/g, which
-    adds (1 − 2/g)/(p − 1/g) over the number of nodes: little where these are many, nearly all of σ²
-    where they are fewer than g. It is exact if no three nodes hash alike more often than 1/g².
-    Computed by divisions and products only, so that both ends find the same chances of levels.
-    """
-    total = 1 << channel.precision
-    if isinstance(channel, HRRChannel):
-        return channel.scale * channel.scale
-    if isinstance(channel, OLHChannel):
-        g = channel.prime
-        gap = (g * channel.response.right - total) / (g * total)
-        own = (g - 2) / (g * channel.size * gap)
-        return (g - 1) / (g * g) / (gap * gap) + own
-    if isinstance(channel, KaryResponseChannel):
-        gap = (channel.right - channel.wrong) / total
-        return 1 / (channel.size * gap * gap)
-    raise TypeError(f"{channel.id} is no oracle of a hierarchy")
-
-
-def best_oracle(metric: UniformMetric, most: int, precision: int) -> SymbolChannel:
+def best_oracle(metric: UniformMetric, most: int, precision: int) -> Oracle:
     """The oracle with the smallest σ² for these nodes, hashes of any prime among them.
 
     Args:
@@ -60,14 +41,14 @@ def best_oracle(metric: UniformMetric, most: int, precision: int) -> SymbolChann
         most: How many kinds of reports hashes may have; the others have few.
         precision: Bits of a random word.
     """
-    bound: list[SymbolChannel] = [HRRChannel(metric=metric, precision=precision)]
+    bound: list[Oracle] = [HRRChannel(metric=metric, precision=precision)]
     with contextlib.suppress(StudyError):  # words too coarse for so many nodes and so small an ε
         bound.insert(0, KaryResponseChannel(metric=metric, precision=precision))
     for prime in primes(LARGEST_DEFAULT)[1:]:
         hashes = OLHChannel(metric=metric, prime=prime, precision=precision)
         if hashes.outputs <= most:
             bound.append(hashes)
-    return min(bound, key=node_spread)
+    return min(bound, key=lambda oracle: oracle.node_variance)
 
 
 def kinds_of_level(nodes: int, cells: int, axes: int) -> int:
@@ -85,12 +66,12 @@ class BoxLevel(Level):
 
     levels: Levels
     trees: tuple[Tree, ...]
-    inner: SymbolChannel
+    inner: Oracle
 
     @property
     def spread(self) -> float:
         """σ² of a node."""
-        return node_spread(self.inner)
+        return self.inner.node_variance
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -30,7 +30,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import Cells, Floats
-from sfumato.channels.base import Trial, as_weights, uniform_trials
+from sfumato.channels.base import as_weights
+from sfumato.channels.choice import Trial, uniform_trials
 from sfumato.channels.hrr import HRRChannel
 from sfumato.channels.trees.chances import (
     checked_chances,

@@ -27,11 +27,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.arrays import Floats
-from sfumato.channels.base import Choice, SymbolChannel, Trial, uniform_trials, with_known_total
+from sfumato.channels.base import with_known_total
+from sfumato.channels.choice import Choice, Trial, uniform_trials
 from sfumato.channels.hashing import OLH
 from sfumato.channels.hrr import HRR
 from sfumato.channels.response import KaryResponse
-from sfumato.channels.trees.boxes import BoxLevel, best_oracle, kinds_of_level, nodes_of
+from sfumato.channels.trees.boxes import BoxLevel, Oracle, best_oracle, kinds_of_level, nodes_of
 from sfumato.channels.trees.chances import (
     best_chances,
     checked_chances,
@@ -224,14 +225,14 @@ class Hierarchical(LevelsChoice):
             found["consistency"] = False
         return found
 
-    def _inner(self, metric: UniformMetric, nodes: int, axes: int, precision: int) -> SymbolChannel:
+    def _inner(self, metric: UniformMetric, nodes: int, axes: int, precision: int) -> Oracle:
         """The oracle for so many nodes."""
         here = UniformMetric(metric.epsilon, nodes)
         if self.oracle == BEST:
             return best_oracle(here, kinds_of_level(nodes, metric.size, axes), precision)
         misfit = ORACLES[self.oracle].misfit(here)
         found = None if misfit else ORACLES[self.oracle].bind(here, precision=precision)
-        if not isinstance(found, SymbolChannel):
+        if not isinstance(found, Oracle):
             raise TooLargeError(
                 f"oracle={self.oracle!r} cannot tell {nodes:,} nodes apart: {misfit}. Use "
                 'oracle="best", "hrr" or "grr", or HaarHRR(), or fewer cells'

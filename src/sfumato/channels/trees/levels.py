@@ -25,15 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import DENSE_CELLS, Cells, Floats, Outputs
-from sfumato.channels.base import (
-    FEW_RATIOS,
-    Choice,
-    SymbolChannel,
-    as_symbols,
-    needs_grid,
-    needs_uniform,
-    uniform_fitted,
-)
+from sfumato.channels.base import FEW_RATIOS, SymbolChannel, as_symbols
+from sfumato.channels.choice import Choice, needs_grid, needs_uniform, uniform_fitted
 from sfumato.channels.odds import Findings
 from sfumato.channels.trees.tree import Levels, Tree, level_tuples
 from sfumato.errors import TooLargeError

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from sfumato import cache
 from sfumato.arrays import Floats
-from sfumato.channels.base import Choice
+from sfumato.channels.choice import Choice
 from sfumato.channels.searched.codec import Table
 from sfumato.errors import StudyError, TooLargeError, near
 from sfumato.metrics.cells import CellMetric
