@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.bitcolumns import BitColumns
-from sfumato.channels.base import Channel
-from sfumato.channels.choice import Choice, signs
+from sfumato.channels.base import Channel, signs
+from sfumato.channels.choice import Choice
 from sfumato.exact import at_most_exp
 from sfumato.metrics.distance import LineMetric
 
