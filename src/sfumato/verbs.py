@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
     from sfumato.collect.tally import Tally
     from sfumato.collect.weighted import WeightedTally
+    from sfumato.estimation.answers import Answers
     from sfumato.estimation.estimate import Estimate
     from sfumato.estimation.weighted import WeightedEstimate
     from sfumato.planning.compare import Comparison
     from sfumato.planning.plan import Plan
+    from sfumato.study.error_region import ErrorRegion
     from sfumato.study.reports import Reports
     from sfumato.study.study import Study
 
@@ -258,12 +260,100 @@ class WeightedTallyVerbs:
 
 
 class AnswersVerbs:
-    """Answers as pictures."""
+    """What can be done to many answers afterwards: bands, consistency, pictures."""
 
     __slots__ = ()
 
+    def band(self, level: float = 0.95) -> Answers:
+        """The same answers with intervals that hold for all cells at once.
+
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 9, protect=sf.Distance(0.5))])
+            >>> cdf = study.simulate({"age": list(range(10)) * 90}, seed=1).estimate().cdf("age")
+            >>> bool((cdf.band().low <= cdf.low).all())
+            True
+        """
+        from sfumato.estimation.bands import band
+
+        return band(cast("Answers", self), level)
+
+    def nonnegative(self) -> Answers:
+        """Negative answers set to zero, which biases small ones upwards."""
+        from sfumato.estimation.consistency import nonnegative
+
+        return nonnegative(cast("Answers", self))
+
+    def simplex(self, total: float | None = None) -> Answers:
+        """The nearest answers that are not negative and have a given sum; biased."""
+        from sfumato.estimation.consistency import simplex
+
+        return simplex(cast("Answers", self), total)
+
+    def with_total(self, total: float) -> Answers:
+        """Shifted to a given sum, each in proportion to its variance; stays unbiased."""
+        from sfumato.estimation.consistency import with_total
+
+        return with_total(cast("Answers", self), total)
+
+    def isotonic(self) -> Answers:
+        """The nearest CDF that never falls; biased."""
+        from sfumato.estimation.consistency import isotonic
+
+        return isotonic(cast("Answers", self))
+
     def plot(self, **options: Any) -> Any:
-        """A matplotlib figure; needs the extra `plots`."""
+        """A matplotlib figure; needs the extra `plots`.
+
+        Args:
+            **options: `truth`, the true numbers where they are known, and `title`.
+        """
         from sfumato.plots.still import figure
 
-        return figure(cast("Any", self), **options)
+        return figure(cast("Answers", self), **options)
+
+
+class RegionVerbs:
+    """What a guarantee means for someone who guesses, as a picture."""
+
+    __slots__ = ()
+
+    def plot(self, *, title: str | None = None) -> Any:
+        """A matplotlib figure; needs the extra `plots`."""
+        from sfumato.plots.regions import figure
+
+        return figure(cast("ErrorRegion", self), title=title)
+
+    def save_plot(self, path: str | Path, *, title: str | None = None) -> None:
+        """Write a picture (.png, .svg, .pdf) or an interactive page (.html).
+
+        Args:
+            path: The file; its ending says which.
+            title: What stands above; left out, it says what is shown.
+        """
+        from sfumato.plots.regions import save
+
+        save(cast("ErrorRegion", self), path, title=title)
+
+
+class PlanVerbs:
+    """A plan as a picture."""
+
+    __slots__ = ()
+
+    def plot(self, *, title: str | None = None) -> Any:
+        """A matplotlib figure of the errors as shares; needs the extra `plots`."""
+        from sfumato.plots.plans import figure
+
+        return figure(cast("Plan", self), title=title)
+
+    def save_plot(self, path: str | Path, *, title: str | None = None) -> None:
+        """Write the picture: .png, .svg, .pdf, or .html for an interactive page.
+
+        Args:
+            path: The file; its ending says which.
+            title: What stands above; left out, it says what is shown.
+        """
+        from sfumato.plots.plans import save
+
+        save(cast("Plan", self), path, title=title)

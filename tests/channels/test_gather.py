@@ -16,7 +16,8 @@ from sfumato.channels.base import Channel
 from sfumato.channels.choice import Choice
 from sfumato.channels.comb import CombChannel
 from sfumato.collect.statistics import BitReports, SymbolCounts
-from sfumato.estimation.rows import Rows, grid_rows, product_rows
+from sfumato.estimation.readings import grid_rows, product_rows
+from sfumato.estimation.rows import Rows
 from sfumato.metrics.uniform import UniformMetric
 
 Floats = NDArray[np.float64]

@@ -34,9 +34,8 @@ from sfumato.channels.transforms import digit_products, walsh_hadamard
 from sfumato.channels.transforms import scattered as scatter
 from sfumato.channels.unary import OUEChannel
 from sfumato.collect.statistics import BitReports, SymbolCounts, statistic_of
-from sfumato.estimation.bands import row_covariance
 from sfumato.estimation.decoding.mixture import SymbolMixture
-from sfumato.estimation.rows import grid_rows, product_rows
+from sfumato.estimation.readings import grid_rows, product_rows, row_covariance
 from sfumato.exact import at_most_exp, exp_floor
 from sfumato.metrics.distance import LineMetric
 from sfumato.metrics.uniform import UniformMetric

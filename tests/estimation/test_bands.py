@@ -18,7 +18,8 @@ from helpers_statistics import LIMIT, PEOPLE, collections
 from scipy.special import ndtri
 
 import sfumato as sf
-from sfumato.estimation.bands import DRAWS, correlation, critical_value, row_covariance, sidak
+from sfumato.estimation.bands import DRAWS, correlation, critical_value, sidak
+from sfumato.estimation.readings import row_covariance
 from sfumato.questions.language import weights
 
 LINE = {
@@ -77,8 +78,8 @@ def test_its_diagonal_is_the_variance_of_the_answers(line: str, conditional: boo
         estimate.histogram("a", where=where, fraction=conditional),
         estimate.cdf("a", where=where, fraction=conditional),
     ):
-        assert answers.joint is not None
-        covariance = answers.joint.covariance()
+        assert answers.errors is not None
+        covariance = answers.errors.covariance()
         assert covariance is not None
         variance, unsure = answers.stderr**2, answers.stderr > 1e-6 * answers.stderr.max()
         scale = covariance[0, 0] / variance[0]  # shares are divided by their base

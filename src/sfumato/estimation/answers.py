@@ -5,26 +5,23 @@ from __future__ import annotations
 import html
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from sfumato.arrays import Floats
 from sfumato.errors import MismatchError, QuestionError
+from sfumato.questions.language import Question
 from sfumato.text import format_to
+from sfumato.verbs import AnswersVerbs
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from sfumato.estimation.bands import Joint
-    from sfumato.estimation.estimate import Estimate
-    from sfumato.questions.language import Question
+    import pyarrow as pa
 
 
-Terms: TypeAlias = "tuple[tuple[float, Question], ...]"
+Terms: TypeAlias = tuple[tuple[float, Question], ...]
 
 NO_REPORTS = "no reports"
 PRORATED = "a bin of {} is cut: its share is prorated"
@@ -35,6 +32,8 @@ def normal_quantile(level: float) -> float:
     """How many standard errors on both sides hold the given share of a normal law."""
     if not 0 < level < 1:
         raise QuestionError(f"level must lie between 0 and 1, got level={level}")
+    from scipy.special import ndtri
+
     return float(ndtri(0.5 + level / 2))
 
 
@@ -178,11 +177,41 @@ class Answer:
         )
 
 
+class Moments(Protocol):
+    """What finds the value and the variance of sums over people: an estimate."""
+
+    method: ClassVar[str]
+
+    @property
+    def n(self) -> int:
+        """Number of reports."""
+        ...
+
+    def moments(
+        self, terms: Terms, *, population: bool = False, beside: Terms = ()
+    ) -> tuple[float, float]:
+        """Value and variance of Σ factor·(sum of a question's weights over people)."""
+        ...
+
+
+class JointErrors(Protocol):
+    """What knows how the errors of many answers are correlated."""
+
+    @property
+    def whole(self) -> float:
+        """What everybody counts for together."""
+        ...
+
+    def covariance(self) -> Floats | None:
+        """Covariances of all answers, up to a factor; None where only the variances are known."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Combination:
     """Σ factor·question, on one estimate, with the means to find covariances."""
 
-    source: Estimate
+    source: Moments
     terms: Terms
     population: bool
 
@@ -260,7 +289,7 @@ def difference(a: Answer, b: Answer, *, independent: bool) -> Answer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answers:
+class Answers(AnswersVerbs):
     """Many numbers with their errors: a histogram, a CDF, a heat map, a list of questions.
 
     `values`, `stderr`, `low` and `high` have the same shape; `labels` and `edges` have one entry an
@@ -282,8 +311,8 @@ class Answers:
     units: tuple[str, ...] = ()
     #: Intervals that are not value ± z·stderr: of quantiles, and of bands.
     bounds: tuple[Floats, Floats] | None = field(default=None, repr=False)
-    #: How the errors hang together, for `band`.
-    joint: Joint | None = field(default=None, repr=False)
+    #: How the errors are correlated, for `band`.
+    errors: JointErrors | None = field(default=None, repr=False)
     #: What was done to the answers afterwards, in order: see `sfumato.estimation.consistency`.
     steps: tuple[str, ...] = ()
     #: What `n` counts: "people" where a curator held their table.
@@ -324,51 +353,10 @@ class Answers:
         source = f"{size} answers from {self.n:,} {self.counted}"
         return f"<{self.kind} of {', '.join(self.axes)}: {source}>"
 
-    def band(self, level: float = 0.95) -> Answers:
-        """The same answers with intervals that hold for all cells at once.
-
-        Example:
-            >>> import sfumato as sf
-            >>> study = sf.Study("ages", [sf.integers("age", 0, 9, protect=sf.Distance(0.5))])
-            >>> cdf = study.simulate({"age": list(range(10)) * 90}, seed=1).estimate().cdf("age")
-            >>> bool((cdf.band().low <= cdf.low).all())
-            True
-        """
-        from sfumato.estimation.bands import band
-
-        if self.steps:
-            raise QuestionError(
-                f"a band is of answers as they were found, and {self.steps[-1]} came after: take "
-                f"the band first, as in answers.band().{self.steps[-1]}(...)"
-            )
-        return band(self, level)
-
-    def nonnegative(self) -> Answers:
-        """Negative answers set to zero, which biases small ones upwards."""
-        from sfumato.estimation import consistency
-
-        return consistency.nonnegative(self)
-
-    def simplex(self, total: float | None = None) -> Answers:
-        """The nearest answers that are not negative and have a given sum; biased."""
-        from sfumato.estimation import consistency
-
-        return consistency.simplex(self, total)
-
-    def with_total(self, total: float) -> Answers:
-        """Shifted to a given sum, each in proportion to its variance; stays unbiased."""
-        from sfumato.estimation import consistency
-
-        return consistency.with_total(self, total)
-
-    def isotonic(self) -> Answers:
-        """The nearest CDF that never falls; biased."""
-        from sfumato.estimation import consistency
-
-        return consistency.isotonic(self)
-
     def to_arrow(self) -> pa.Table:
-        """One row an answer."""
+        """One row per answer."""
+        import pyarrow as pa
+
         grids = np.meshgrid(*[np.arange(s) for s in self.values.shape], indexing="ij")
         columns: dict[str, Any] = {
             name: pa.array([labels[i] for i in grid.ravel().tolist()], type=pa.string())
@@ -380,7 +368,7 @@ class Answers:
         return pa.table(columns)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row an answer; needs pandas."""
+        """One row per answer; needs pandas."""
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
@@ -407,12 +395,6 @@ class Answers:
             "n": self.n,
             "notes": list(self.notes),
         } | ({"steps": list(self.steps)} if self.steps else {})
-
-    def plot(self, **options: Any) -> Any:
-        """A matplotlib figure; needs the extra `plots`."""
-        from sfumato.plots import still
-
-        return still.figure(self, **options)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the first rows as a table."""

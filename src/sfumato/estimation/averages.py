@@ -3,131 +3,146 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sfumato.arrays import Floats
 from sfumato.errors import QuestionError
 from sfumato.estimation.answers import Answer, Combination
+from sfumato.estimation.source import Ask, Source
 from sfumato.questions.language import Question
 
-if TYPE_CHECKING:
-    from sfumato.estimation.estimate import Ask, Estimate
 
+class Averages(Source):
+    """Means, variances and totals of axes whose cells are numbers."""
 
-def mean(
-    estimate: Estimate,
-    axis: str,
-    *,
-    where: Ask = None,
-    level: float = 0.95,
-    population: bool = False,
-) -> Answer:
-    """The mean of an axis' numbers, among those who answered and satisfy `where`.
+    def mean(
+        self,
+        axis: str,
+        *,
+        where: Ask = None,
+        level: float = 0.95,
+        population: bool = False,
+    ) -> Answer:
+        """The mean of an axis' numbers, among those who answered and satisfy `where`.
 
-    Example:
-        >>> import sfumato as sf
-        >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
-        >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate()
-        >>> print(est.mean("age"))
-        49.479 ± 0.028
-    """
-    return _average(estimate, axis, where, "mean", level, population)
+        Args:
+            axis: An axis whose cells are numbers.
+            where: Conditions on the people.
+            level: Share of intervals that hold the truth.
+            population: Add the sampling of people to the error.
 
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+            >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate()
+            >>> print(est.mean("age"))
+            49.479 ± 0.028
+        """
+        return self._average(axis, where, "mean", level, population)
 
-def variance(
-    estimate: Estimate,
-    axis: str,
-    *,
-    where: Ask = None,
-    level: float = 0.95,
-    population: bool = False,
-) -> Answer:
-    """The variance of an axis' numbers, among those who answered and satisfy `where`.
+    def variance(
+        self,
+        axis: str,
+        *,
+        where: Ask = None,
+        level: float = 0.95,
+        population: bool = False,
+    ) -> Answer:
+        """The variance of an axis' numbers, among those who answered and satisfy `where`.
 
-    It is the mean squared distance from the estimated mean, whose own error is of second order.
+        It is the mean squared distance from the estimated mean, whose own error is of second order.
 
-    Example:
-        >>> import sfumato as sf
-        >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
-        >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate()
-        >>> print(est.variance("age"))  # the truth is 833.25
-        834.7 ± 1.6
-    """
-    _numbers(estimate, axis, where, "variance")  # refuse by its own name what has none
-    centre = mean(estimate, axis, where=where).value
-    return _average(estimate, axis, where, "variance", level, population, centre)
+        Args:
+            axis: An axis whose cells are numbers.
+            where: Conditions on the people.
+            level: Share of intervals that hold the truth.
+            population: Add the sampling of people to the error.
 
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+            >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate()
+            >>> print(est.variance("age"))  # the truth is 833.25
+            834.7 ± 1.6
+        """
+        self._numbers(axis, where, "variance")  # refuse by its own name what has none
+        centre = self.mean(axis, where=where).value
+        return self._average(axis, where, "variance", level, population, centre)
 
-def _average(
-    estimate: Estimate,
-    axis: str,
-    where: Ask,
-    what: str,
-    level: float,
-    population: bool,
-    centre: float | None = None,
-) -> Answer:
-    """The mean of an axis' numbers, or of their squared distances from a centre."""
-    base, answered, top = _numbers(estimate, axis, where, what, centre)
-    if base.text or answered is not base or not estimate._knows_whole(population):
-        bottom = Combination(estimate, ((1.0, answered),), population)
-        over = Combination(estimate, ((1.0, top),), population)
-        found = estimate._finish(over.ratio(bottom, level=level), base)
-    else:
-        found = estimate._answer(((1.0 / (estimate.whole or 1), top),), base, level, population)
-    return replace(found, question=_of(f"{what} of {axis}", base))
+    def _average(
+        self,
+        axis: str,
+        where: Ask,
+        what: str,
+        level: float,
+        population: bool,
+        centre: float | None = None,
+    ) -> Answer:
+        """The mean of an axis' numbers, or of their squared distances from a centre."""
+        base, answered, top = self._numbers(axis, where, what, centre)
+        if base.text or answered is not base or not self._knows_whole(population):
+            bottom = Combination(self, ((1.0, answered),), population)
+            over = Combination(self, ((1.0, top),), population)
+            found = self._finish(over.ratio(bottom, level=level), base)
+        else:
+            found = self._answer(((1.0 / (self.whole or 1), top),), base, level, population)
+        return replace(found, question=_of(f"{what} of {axis}", base))
 
+    def total(
+        self,
+        axis: str,
+        *,
+        where: Ask = None,
+        level: float = 0.95,
+        population: bool = False,
+    ) -> Answer:
+        """The sum of an axis' numbers over those who answered and satisfy `where`.
 
-def total(
-    estimate: Estimate,
-    axis: str,
-    *,
-    where: Ask = None,
-    level: float = 0.95,
-    population: bool = False,
-) -> Answer:
-    """The sum of an axis' numbers over those who answered and satisfy `where`.
+        With rounding="stochastic" the numbers are people's own on average; otherwise each counts as
+        the centre of its bin. An axis of one bin is the private weight of Xiang et al. 2020, §4.3.2
+        (corrected: its second moment is w/Δ + (s² − 1)/4, which their bound leaves out).
 
-    With rounding="stochastic" the numbers are people's own on average; otherwise each counts as
-    the centre of its bin. An axis of one bin is the private weight of Xiang et al. 2020, §4.3.2
-    (corrected: its second moment is w/Δ + (s² − 1)/4, which their bound leaves out).
+        Args:
+            axis: An axis whose cells are numbers.
+            where: Conditions on the people.
+            level: Share of intervals that hold the truth.
+            population: Add the sampling of people to the error.
 
-    Example:
-        >>> import sfumato as sf
-        >>> spend = sf.reals(
-        ...     "spend", 0, 50, bins=1, rounding="stochastic", protect=sf.Distance(2, per=50)
-        ... )
-        >>> tally = sf.Study("shop", [spend]).simulate({"spend": [10, 25] * 5_000}, seed=1)
-        >>> print(tally.estimate("unbiased").total("spend"))
-        171,500 ± 5,000
-    """
-    base, _, top = _numbers(estimate, axis, where, "total")
-    found = estimate._answer(((1.0, top),), base, level, population)
-    return replace(found, question=_of(f"total of {axis}", base))
+        Example:
+            >>> import sfumato as sf
+            >>> spend = sf.reals(
+            ...     "spend", 0, 50, bins=1, rounding="stochastic", protect=sf.Distance(2, per=50)
+            ... )
+            >>> tally = sf.Study("shop", [spend]).simulate({"spend": [10, 25] * 5_000}, seed=1)
+            >>> print(tally.estimate("unbiased").total("spend"))
+            171,500 ± 5,000
+        """
+        base, _, top = self._numbers(axis, where, "total")
+        found = self._answer(((1.0, top),), base, level, population)
+        return replace(found, question=_of(f"total of {axis}", base))
 
-
-def _numbers(
-    estimate: Estimate, axis: str, where: Ask, what: str, centre: float | None = None
-) -> tuple[Question, Question, Question]:
-    """A condition; the same, with an answer on the axis; and that, weighted by its numbers."""
-    place = estimate._place(axis)
-    held = estimate.study.axes[place]
-    numbers = held.domain.numbers()
-    if numbers is None:
-        raise QuestionError(
-            f"axis {axis!r} holds {held.domain.kind}, which have no {what}; ask for its histogram"
-        )
-    if centre is not None:
-        numbers = (numbers - centre) ** 2
-    base = estimate._ask(None, where, {})
-    answered = np.append(np.ones(held.domain.size), np.zeros(int(held.optional)))
-    limit = base.weights[place]
-    answered = answered if limit is None else answered * limit
-    values = answered * np.append(numbers, np.zeros(int(held.optional)))
-    known = _with_weights(base, place, answered) if held.optional or limit is not None else base
-    return base, known, _with_weights(base, place, values)
+    def _numbers(
+        self, axis: str, where: Ask, what: str, centre: float | None = None
+    ) -> tuple[Question, Question, Question]:
+        """A condition; the same, with an answer on the axis; and that, weighted by its numbers."""
+        place = self._place(axis)
+        held = self.study.axes[place]
+        numbers = held.domain.numbers()
+        if numbers is None:
+            raise QuestionError(
+                f"axis {axis!r} holds {held.domain.kind}, which have no {what}; ask for its "
+                "histogram"
+            )
+        if centre is not None:
+            numbers = (numbers - centre) ** 2
+        base = self._ask(None, where, {})
+        answered = np.append(np.ones(held.domain.size), np.zeros(int(held.optional)))
+        limit = base.weights[place]
+        answered = answered if limit is None else answered * limit
+        values = answered * np.append(numbers, np.zeros(int(held.optional)))
+        known = _with_weights(base, place, answered) if held.optional or limit is not None else base
+        return base, known, _with_weights(base, place, values)
 
 
 def _of(what: str, base: Question) -> str:

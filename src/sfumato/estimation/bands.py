@@ -18,32 +18,14 @@ Estimator:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.channels.base import Channel
 from sfumato.errors import QuestionError
 from sfumato.estimation.answers import Answers, normal_quantile
-from sfumato.estimation.rows import (
-    Reading,
-    Rows,
-    Statistics,
-    excess_of,
-    plain_of,
-    product_of,
-    value_of,
-)
-from sfumato.questions.language import Question
 
-if TYPE_CHECKING:
-    from sfumato.estimation.estimate import Estimate
-
-
-MOST_SIMULATED = 1024
 DRAWS = 20_000
 _AT_ONCE = 2_000
 _SEED = 7
@@ -51,27 +33,13 @@ _SEED = 7
 _CERTAIN = 1e-12
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Joint:
-    """Where rows of answers come from, so that their joint law can be found when asked for."""
-
-    source: Estimate
-    asked: Question
-    rows: dict[int, Rows]
-    population: bool
-    conditional: bool
-
-    def covariance(self) -> Floats | None:
-        """Covariances of all answers, up to a factor; None where only the variances are known."""
-        if len(self.rows) != 1 or len(next(iter(self.rows.values())).weights) > MOST_SIMULATED:
-            return None
-        return self.source.row_covariance(
-            self.asked, self.rows, population=self.population, conditional=self.conditional
-        )
-
-
 def band(answers: Answers, level: float) -> Answers:
     """The same answers with intervals that all hold the truth at once, with the given chance."""
+    if answers.steps:
+        raise QuestionError(
+            f"a band is of answers as they were found, and {answers.steps[-1]} came after: take "
+            f"the band first, as in answers.band().{answers.steps[-1]}(...)"
+        )
     pointwise = normal_quantile(level)
     if answers.kind == "quantile":
         raise QuestionError(
@@ -83,9 +51,9 @@ def band(answers: Answers, level: float) -> Answers:
     variance = np.ravel(answers.stderr) ** 2
     unsure = np.flatnonzero(variance > _CERTAIN * np.max(variance, initial=0.0))
     most = sidak(level, len(unsure))
-    covariance = answers.joint.covariance() if answers.joint and len(unsure) > 1 else None
+    covariance = answers.errors.covariance() if answers.errors and len(unsure) > 1 else None
     if covariance is None:
-        critical, how = most, "Šidák's, which holds however the errors hang together"
+        critical, how = most, "Šidák's, which holds for any correlation between the errors"
     else:
         part = covariance[np.ix_(unsure, unsure)]
         found, error = critical_value(correlation(part, variance[unsure]), level)
@@ -145,64 +113,3 @@ def critical_value(factor: Floats, level: float) -> tuple[float, float]:
     off = math.sqrt(level * (1 - level) / DRAWS)
     low, mid, high = np.quantile(largest, [max(level - off, 0.0), level, min(level + off, 1.0)])
     return float(mid), float(high - low) / 2
-
-
-def row_covariance(
-    statistic: Statistics,
-    channels: Sequence[Channel],
-    where: Sequence[Floats | None],
-    place: int,
-    table: Floats,
-    population: bool,
-) -> Floats:
-    """Covariances of the unbiased sums of rows of weights on one axis, under a condition.
-
-    Args:
-        statistic: The reports.
-        channels: One an axis.
-        where: The condition's weights on the other axes; what it says of this one is not looked at.
-        place: The axis of the rows.
-        table: One row of weights a question.
-        population: Whether people vary too.
-    """
-    channel = channels[place]
-    others = [None if d == place else w for d, w in enumerate(where)]
-
-    def split(read: Reading, rounding: int | None = None) -> Floats:
-        readings = [excess_of if d == rounding else read for d in range(len(channels))]
-        vectors = [r(c, w, w) for r, c, w in zip(readings, channels, others, strict=True)]
-        return statistic.profile([place], vectors)
-
-    cells = np.eye(channel.size)
-    second = split(product_of)
-    found: Floats
-    if channel.layout.kind == "bits":
-        spread, own = channel.flip_spread(table), channel.own_spread(table)
-        there = channel.sums(second, cells)
-        found = (table * there) @ table.T + second[0] * (spread @ spread.T)
-        if own is not None:
-            found += (own * there) @ own.T
-    elif channel.linear:
-        parts = channel.batches(len(table))
-        found = np.concatenate(
-            [channel.sums(channel.coefficients(table[part]) * second, table) for part in parts]
-        )
-    else:
-        read = channel.coefficients(table)
-        found = (read * second) @ read.T
-    if population:
-        values = channel.sums(split(value_of), table)
-        centred: Floats = found - np.multiply.outer(values, values) / statistic.count
-        return centred
-    people = channel.sums(split(plain_of), cells)
-    less = people.copy()
-    for d, w in enumerate(others):
-        if w is not None and channels[d].rounds:
-            less -= channel.sums(split(plain_of, d), cells)
-    found = found - (table * less) @ table.T
-    if channel.rounds:
-        # What rounding adds depends on products of steps: a step up at each place tells how much.
-        steps = np.tri(channel.size - 1, channel.size, 0) - 1.0
-        change = np.diff(table, axis=-1)
-        found += (change * (channel.rounding_excess(steps, steps) @ people)) @ change.T
-    return found

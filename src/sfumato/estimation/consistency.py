@@ -17,17 +17,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 from sfumato.arrays import Floats
 from sfumato.errors import QuestionError
-
-if TYPE_CHECKING:
-    from sfumato.estimation.answers import Answers
-
+from sfumato.estimation.answers import Answers
 
 CELLS = ("histogram", "heatmap")
 # Below this share of the largest variance an answer is certain, and its error rounding.
@@ -142,6 +137,8 @@ def _rising(values: Floats, variance: Floats, most: float) -> Floats:
     free = slice(0, len(values) - sure)
     weights = 1.0 / np.maximum(variance[free] / (least or 1.0), 1.0)
     fitted: Floats = np.array(values)
+    from scipy.optimize import isotonic_regression
+
     fitted[free] = isotonic_regression(values[free], weights=weights).x
     top = min(most, float(values[-1])) if sure else most
     bounded: Floats = np.clip(fitted, 0.0, max(top, 0.0))
@@ -182,7 +179,7 @@ def _refuse(answers: Answers, step: str, kinds: tuple[str, ...], why: str) -> No
 
 def _everybody(answers: Answers) -> float:
     """What all people count for together."""
-    return float(answers.n) if answers.joint is None else answers.joint.source.whole
+    return float(answers.n) if answers.errors is None else answers.errors.whole
 
 
 def _known_total(answers: Answers) -> float:

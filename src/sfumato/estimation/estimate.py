@@ -3,101 +3,53 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import Floats
-from sfumato.collect.statistics import BitReports, SymbolCounts
-from sfumato.errors import QuestionError, TooLargeError, near
-from sfumato.estimation import averages, quantiles
-from sfumato.estimation.answers import (
-    PRORATED,
-    Answer,
-    Answers,
-    Combination,
-    Terms,
-    normal_quantile,
-)
-from sfumato.estimation.bands import Joint
+from sfumato.errors import QuestionError, TooLargeError
+from sfumato.estimation.answers import PRORATED, Answer, Answers, Combination, normal_quantile
+from sfumato.estimation.averages import Averages
+from sfumato.estimation.quantiles import Quantiles
 from sfumato.estimation.rows import Rows, group_edges, group_labels
-from sfumato.questions.language import Question, weights
-from sfumato.questions.tokens import quoted
+from sfumato.estimation.source import Ask, Source
+from sfumato.questions.language import Question
 from sfumato.questions.workload import Given, Workload
-from sfumato.study.axis import Axis
-from sfumato.study.study import Study
-
-Ask = str | Mapping[str, Any] | None
 
 MOST_ROWS = 4096
+#: Beyond this many rows their covariances are not computed.
+MOST_SIMULATED = 1024
 
 
-class Estimate(ABC):
-    """Answers from one tally. How they are found is a subclass' business."""
+@dataclass(frozen=True, slots=True, eq=False)
+class RowErrors:
+    """Where rows of answers come from, so that their covariances can be found when asked for."""
 
-    method: ClassVar[str]
-    unit: ClassVar[str] = "people"
-
-    def __init__(self, study: Study, statistic: SymbolCounts | BitReports) -> None:
-        self.study = study
-        self.statistic = statistic
-
-    @abstractmethod
-    def moments(
-        self, terms: Terms, *, population: bool = False, beside: Terms = ()
-    ) -> tuple[float, float]:
-        """Value and variance of Σ factor·(sum of a question's weights over people).
-
-        Questions in `beside` are not added, but where it matters are answered from one decoding.
-        """
-
-    @abstractmethod
-    def row_moments(
-        self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
-    ) -> tuple[Floats, Floats]:
-        """Values and variances of every combination of rows, of all or of those asked about."""
-
-    @abstractmethod
-    def grid_moments(self, grids: Floats, *, population: bool) -> tuple[Floats, Floats]:
-        """Values and variances of questions given as arrays over all cells."""
-
-    def row_covariance(
-        self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
-    ) -> Floats | None:
-        """Covariances of rows on one axis, up to a factor; None where they are not known."""
-        return None
-
-    def share_moments(
-        self, asked: Question, rows: dict[int, Rows], *, population: bool
-    ) -> quantiles.Curve:
-        """Rows as shares of those asked about, for tests that a share has some value."""
-        within = any(w is not None for w in asked.weights)
-        share, variance = self.row_moments(asked, rows, population=population, conditional=within)
-        base = 1.0 if within else self.whole
-        return quantiles.Curve(share, base, variance)
-
-    @property
-    def n(self) -> int:
-        """Number of reports."""
-        return self.statistic.count
+    source: Source
+    asked: Question
+    rows: dict[int, Rows]
+    population: bool
+    conditional: bool
 
     @property
     def whole(self) -> float:
         """What everybody counts for together."""
-        return float(self.n)
+        return self.source.whole
 
-    def _knows_whole(self, population: bool) -> bool:
-        """Whether shares of everybody have a divisor without error."""
-        return True
+    def covariance(self) -> Floats | None:
+        """Covariances of all answers, up to a factor; None where only the variances are known."""
+        if len(self.rows) != 1 or len(next(iter(self.rows.values())).weights) > MOST_SIMULATED:
+            return None
+        return self.source.row_covariance(
+            self.asked, self.rows, population=self.population, conditional=self.conditional
+        )
 
-    def __repr__(self) -> str:
-        return f"<{self.method} estimate of study {self.study.name!r} from {self.n:,} reports>"
 
-    # Questions
+class Estimate(Averages, Quantiles):
+    """Answers from one tally: counts, fractions, histograms, heat maps, quantiles, averages."""
 
     def count(
         self,
@@ -154,11 +106,6 @@ class Estimate(ABC):
         top = Combination(self, ((1.0, both),), population)
         bottom = Combination(self, ((1.0, base),), population)
         return self._finish(top.ratio(bottom, level=level), both)
-
-    mean = averages.mean
-    variance = averages.variance
-    total = averages.total
-    quantile = quantiles.quantile
 
     def histogram(
         self,
@@ -247,30 +194,6 @@ class Estimate(ABC):
         notes = found.notes + tuple(PRORATED.format(name) for name in asked.prorated)
         return replace(found, notes=notes)
 
-    def _ask(self, question: Ask, where: Ask, by_axis: Mapping[str, Any]) -> Question:
-        """All conditions as one question."""
-        asked = weights(self.study.axes, question, **by_axis)
-        if where is not None:
-            asked = _both(asked, weights(self.study.axes, where))
-        trimmed = tuple(None if w is None or np.all(w == 1.0) else w for w in asked.weights)
-        return replace(asked, weights=trimmed)
-
-    def _and_answered(self, axis: Axis, where: Ask) -> dict[str, Any] | str:
-        """The condition `where`, and that the axis has an answer."""
-        everything = f"{quoted(axis.name)}=.."
-        if where is None or where == "" or where == {}:
-            return everything
-        if isinstance(where, str):
-            return where if _mentions(self.study.axes, where, axis) else f"{where}, {everything}"
-        return {axis.name: (None, None), **where}
-
-    def _place(self, axis: str) -> int:
-        """The number of an axis by its name."""
-        names = [held.name for held in self.study.axes]
-        if axis not in names:
-            raise QuestionError(f"there is no axis {axis!r}: {near(axis, names)}")
-        return names.index(axis)
-
     def _cell_rows(self, place: int, where: Ask, bins: int | None) -> Rows:
         """One row of weights a cell or group of cells, within what `where` leaves of the axis."""
         axis = self.study.axes[place]
@@ -292,25 +215,6 @@ class Estimate(ABC):
         return Rows(table, group_labels(axis, groups), group_edges(axis, groups))
 
     # Putting answers together
-
-    def _answer(
-        self,
-        terms: tuple[tuple[float, Question], ...],
-        asked: Question,
-        level: float,
-        population: bool,
-    ) -> Answer:
-        """A linear combination of questions, with its notes."""
-        normal_quantile(level)
-        return self._finish(Combination(self, terms, population).answer(level=level), asked)
-
-    def _finish(self, answer: Answer, asked: Question) -> Answer:
-        """Add what the reader should know."""
-        notes = answer.notes + tuple(PRORATED.format(name) for name in asked.prorated)
-        if not self.n:
-            notes = ("no reports",)
-            answer = replace(answer, value=math.nan, stderr=math.nan)
-        return replace(answer, notes=notes, question=asked.text)
 
     def _rows(
         self,
@@ -342,8 +246,10 @@ class Estimate(ABC):
         notes = found.notes + tuple(PRORATED.format(name) for name in asked.prorated)
         unit = "fraction" if fraction else self.unit
         units = tuple(self.study.axes[place].unit for place in rows)
-        joint = Joint(self, asked, rows, population, conditional)
-        return replace(found, notes=notes, unit=unit, question=asked.text, units=units, joint=joint)
+        errors = RowErrors(self, asked, rows, population, conditional)
+        return replace(
+            found, notes=notes, unit=unit, question=asked.text, units=units, errors=errors
+        )
 
     def _answers(
         self,
@@ -370,19 +276,3 @@ class Estimate(ABC):
             method=self.method,
             notes=("no reports",) if empty else (),
         )
-
-
-def _both(a: Question, b: Question) -> Question:
-    """Both conditions at once."""
-    joint = tuple(
-        v if w is None else w if v is None else w * v
-        for w, v in zip(a.weights, b.weights, strict=True)
-    )
-    text = ", ".join(part for part in (a.text, b.text) if part)
-    return Question(joint, tuple(dict.fromkeys(a.prorated + b.prorated)), text)
-
-
-def _mentions(axes: Sequence[Axis], text: str, axis: Axis) -> bool:
-    """Whether a question says something about an axis."""
-    asked = weights(axes, text).weights
-    return asked[[held.name for held in axes].index(axis.name)] is not None

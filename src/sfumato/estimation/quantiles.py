@@ -23,13 +23,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from sfumato.arrays import Floats
+from sfumato.domains.base import Domain
 from sfumato.errors import QuestionError
 from sfumato.estimation.answers import (
     NO_REPORTS,
@@ -39,15 +39,11 @@ from sfumato.estimation.answers import (
     Answers,
     normal_quantile,
 )
+from sfumato.estimation.curves import Curve, Ruler
 from sfumato.estimation.rows import Rows
-from sfumato.estimation.rulers import Ruler
+from sfumato.estimation.source import Ask, Source
 from sfumato.questions.language import Question
-
-if TYPE_CHECKING:
-    from sfumato.domains.base import Domain
-    from sfumato.estimation.estimate import Ask, Estimate
-    from sfumato.study.axis import Axis
-
+from sfumato.study.axis import Axis
 
 MOST_CELLS = 2048  # beyond this many cells quantiles are searched for by bisection
 BISECTED = "found by bisection"
@@ -56,38 +52,10 @@ _TIE = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Curve:
-    """Estimated people at or below each cell, and in all, with the errors of both."""
-
-    counts: Floats
-    base: float
-    variance: Floats
-    shared: Floats | float = 0.0
-    spread: float = 0.0
-
-    def error(self, q: float) -> Floats:
-        """The standard error of count − q·base, which is zero on average where the share is q."""
-        variance = self.variance - 2 * q * self.shared + q**2 * self.spread
-        return np.sqrt(np.maximum(variance, 0.0))
-
-    def monotone(self) -> Floats:
-        """Shares at or below each cell, rising from 0 to exactly 1."""
-        raw = self.counts / self.base
-        variance = self.variance - 2 * raw * self.shared + raw**2 * self.spread
-        # A cell is at most a million times as precise as another: beyond that it is rounding.
-        least = max(1e-6 * float(np.max(variance)), 1e-300)
-        if len(raw) > 1:
-            weights = 1.0 / np.maximum(variance[:-1] / least, 1.0)
-            raw[:-1] = isotonic_regression(raw[:-1], weights=weights).x
-        raw[-1] = 1.0
-        return np.clip(raw, 0.0, 1.0)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Line:
     """The part of an ordered axis that a question leaves, and the people on it."""
 
-    estimate: Estimate
+    estimate: Source
     axis: Axis
     place: int
     base: Question
@@ -97,7 +65,7 @@ class Line:
     population: bool
 
     @classmethod
-    def of(cls, estimate: Estimate, axis: str, where: Ask, population: bool) -> Line:
+    def of(cls, estimate: Source, axis: str, where: Ask, population: bool) -> Line:
         """Check that quantiles make sense here; "no answer" is left out."""
         place = estimate._place(axis)
         held = estimate.study.axes[place]
@@ -163,69 +131,67 @@ class _Found:
 _NOTHING = _Found(math.nan, math.nan, math.nan)
 
 
-@overload
-def quantile(
-    estimate: Estimate,
-    axis: str,
-    q: float,
-    *,
-    where: Ask = None,
-    level: float = 0.95,
-    population: bool = False,
-) -> Answer: ...
+class Quantiles(Source):
+    """Quantiles of ordered axes."""
 
+    @overload
+    def quantile(
+        self,
+        axis: str,
+        q: float,
+        *,
+        where: Ask = None,
+        level: float = 0.95,
+        population: bool = False,
+    ) -> Answer: ...
 
-@overload
-def quantile(
-    estimate: Estimate,
-    axis: str,
-    q: Sequence[float] | Floats,
-    *,
-    where: Ask = None,
-    level: float = 0.95,
-    population: bool = False,
-) -> Answers: ...
+    @overload
+    def quantile(
+        self,
+        axis: str,
+        q: Sequence[float] | Floats,
+        *,
+        where: Ask = None,
+        level: float = 0.95,
+        population: bool = False,
+    ) -> Answers: ...
 
+    def quantile(
+        self,
+        axis: str,
+        q: float | Sequence[float] | Floats,
+        *,
+        where: Ask = None,
+        level: float = 0.95,
+        population: bool = False,
+    ) -> Answer | Answers:
+        """The value that a share q of people is at or below, among those who answered.
 
-def quantile(
-    estimate: Estimate,
-    axis: str,
-    q: float | Sequence[float] | Floats,
-    *,
-    where: Ask = None,
-    level: float = 0.95,
-    population: bool = False,
-) -> Answer | Answers:
-    """The value that a share q of people is at or below, among those who answered.
+        Several q give several answers, never falling as q rises. The interval is found by testing
+        every cell; `stderr` is NaN. Dates are in days and times in seconds, since 1970-01-01 or
+        midnight, and are spelled out in `written` and in labels.
 
-    Several q give several answers, never falling as q rises. The interval is found by testing every
-    cell; `stderr` is NaN. Dates are in days and times in seconds, since 1970-01-01 or midnight, and
-    are spelled out in `written` and in labels.
+        Args:
+            axis: An axis with an order.
+            q: One share from 0 to 1, or several.
+            where: Conditions on the people.
+            level: Share of intervals that hold the truth.
+            population: Add the sampling of people to the error.
 
-    Args:
-        estimate: What answers: `quantile` is a method of it.
-        axis: An axis with an order.
-        q: One share from 0 to 1, or several.
-        where: Conditions on the people.
-        level: Share of intervals that hold the truth.
-        population: Add the sampling of people to the error.
-
-    Example:
-        >>> import sfumato as sf
-        >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
-        >>> tally = study.simulate({"age": list(range(100)) * 100}, seed=1)
-        >>> print(tally.estimate(method="unbiased").quantile("age", 0.5))
-        50 (48 to 51)
-    """
-    shares, single = _shares(q)
-    normal_quantile(level)
-    line = Line.of(estimate, axis, where, population)
-    found, notes = _find(line, shares, level)
-    return (
-        _single(line, shares[0], found[0], level, notes)
-        if single
-        else _several(line, shares, found, level, notes)
-    )
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+            >>> tally = study.simulate({"age": list(range(100)) * 100}, seed=1)
+            >>> print(tally.estimate(method="unbiased").quantile("age", 0.5))
+            50 (48 to 51)
+        """
+        shares, single = _shares(q)
+        normal_quantile(level)
+        line = Line.of(self, axis, where, population)
+        found, notes = _find(line, shares, level)
+        if single:
+            return _single(line, shares[0], found[0], level, notes)
+        return _several(line, shares, found, level, notes)
 
 
 def _find(line: Line, shares: list[float], level: float) -> tuple[list[_Found], tuple[str, ...]]:

@@ -16,12 +16,9 @@ import numpy as np
 from sfumato.arrays import Floats
 from sfumato.collect.statistics import BitReports, SymbolCounts, Vectors
 from sfumato.estimation.answers import Terms
-from sfumato.estimation.bands import row_covariance
+from sfumato.estimation.curves import Curve
 from sfumato.estimation.estimate import Estimate
-from sfumato.estimation.quantiles import Curve
-from sfumato.estimation.rows import (
-    BlockRows,
-    Rows,
+from sfumato.estimation.readings import (
     excess_of,
     grid_rows,
     mean_square,
@@ -29,7 +26,9 @@ from sfumato.estimation.rows import (
     product_of,
     product_rows,
     read_pairs,
+    row_covariance,
 )
+from sfumato.estimation.rows import BlockRows, Rows
 from sfumato.estimation.sums import Sums
 from sfumato.questions.language import Question
 from sfumato.study.study import Study

@@ -11,7 +11,7 @@ from sfumato.arrays import Floats
 from sfumato.collect.weighted import WeightedTally
 from sfumato.errors import StudyError
 from sfumato.estimation.answers import Answer, Answers
-from sfumato.estimation.bands import row_covariance
+from sfumato.estimation.readings import row_covariance
 from sfumato.estimation.rows import BlockRows, Rows
 from sfumato.estimation.unbiased import UnbiasedEstimate
 from sfumato.questions.language import Question

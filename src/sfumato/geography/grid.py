@@ -341,7 +341,7 @@ class Grid:
             axes=("longitude", "latitude"),
             all_labels=(longitudes.labels(), latitudes.labels()),
             all_edges=(longitudes.edges(), latitudes.edges()),
-            joint=None,
+            errors=None,
         )
 
     def to_geojson(self, answers: Answers) -> dict[str, Any]:

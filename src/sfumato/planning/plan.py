@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from sfumato.errors import QuestionError, near
 from sfumato.estimation.answers import normal_quantile
 from sfumato.text import format_to, percent, text_table
+from sfumato.verbs import PlanVerbs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class PlanRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(PlanVerbs):
     """The expected errors of a study with a given number of people.
 
     Attributes:
@@ -145,18 +145,6 @@ class Plan:
             "rows": [{**row.to_dict(), "reach": self.reach(row)} for row in self.rows],
             "notes": list(self.notes),
         }
-
-    def plot(self, *, title: str | None = None) -> Any:
-        """A matplotlib figure of the errors as shares; needs the extra `plots`."""
-        from sfumato.plots import plans
-
-        return plans.figure(self, title=title)
-
-    def save_plot(self, path: str | Path, *, title: str | None = None) -> None:
-        """Write the picture: .png, .svg, .pdf, or .html for an interactive page."""
-        from sfumato.plots import plans
-
-        plans.save(self, path, title=title)
 
 
 _PRIORS = {

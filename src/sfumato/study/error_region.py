@@ -14,14 +14,13 @@ from __future__ import annotations
 import math
 import textwrap
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from sfumato.errors import StudyError
+from sfumato.verbs import RegionVerbs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorRegion:
+class ErrorRegion(RegionVerbs):
     """The rates of false alarms and misses that are possible between two records.
 
     Args:
@@ -93,15 +92,3 @@ class ErrorRegion:
             f"errs at least {100 * self.least_error:.3g}% of the time; by a coin it would be 50%.",
             88,
         )
-
-    def plot(self, *, title: str | None = None) -> Any:
-        """A matplotlib figure; needs the extra `plots`."""
-        from sfumato.plots import regions
-
-        return regions.figure(self, title=title)
-
-    def save_plot(self, path: str | Path, *, title: str | None = None) -> None:
-        """Write a picture (.png, .svg, .pdf) or an interactive page (.html)."""
-        from sfumato.plots import regions
-
-        regions.save(self, path, title=title)

@@ -1,4 +1,4 @@
-"""Cells laid along a line: where each begins and ends, in the base units of its axis."""
+"""Cells along an ordered axis: where each begins and ends, and the share of people up to each."""
 
 from __future__ import annotations
 
@@ -51,3 +51,33 @@ class Ruler:
         start, end = float(self.starts[cell]), float(self.ends[cell])
         place = min(start + min(max(share, 0.0), 1.0) * (end - start), end)
         return min(float(math.floor(place)), float(self.highs[cell])) if self.whole else place
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """Estimated people at or below each cell, and in all, with the errors of both."""
+
+    counts: Floats
+    base: float
+    variance: Floats
+    shared: Floats | float = 0.0
+    spread: float = 0.0
+
+    def error(self, q: float) -> Floats:
+        """The standard error of count − q·base, which is zero on average where the share is q."""
+        variance = self.variance - 2 * q * self.shared + q**2 * self.spread
+        return np.sqrt(np.maximum(variance, 0.0))
+
+    def monotone(self) -> Floats:
+        """Shares at or below each cell, rising from 0 to exactly 1."""
+        raw = self.counts / self.base
+        variance = self.variance - 2 * raw * self.shared + raw**2 * self.spread
+        # A cell is at most a million times as precise as another: beyond that it is rounding.
+        least = max(1e-6 * float(np.max(variance)), 1e-300)
+        if len(raw) > 1:
+            weights = 1.0 / np.maximum(variance[:-1] / least, 1.0)
+            from scipy.optimize import isotonic_regression
+
+            raw[:-1] = isotonic_regression(raw[:-1], weights=weights).x
+        raw[-1] = 1.0
+        return np.clip(raw, 0.0, 1.0)

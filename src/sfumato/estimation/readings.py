@@ -1,0 +1,370 @@
+"""Unbiased readings of a tally: values, variances and covariances of many questions at once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sfumato.arrays import Floats
+from sfumato.channels.base import Channel
+from sfumato.collect.statistics import BitReports, SymbolCounts
+
+Statistics = SymbolCounts | BitReports
+Reading = Callable[[Channel, Floats | None, Floats | None], Any]
+Part = tuple[tuple[int, ...], Floats]
+Parts = Sequence[Part]
+
+_ENTRIES_AT_ONCE = 1 << 18  # what stays in nearer memory is faster
+
+
+def product_rows(
+    statistic: Statistics,
+    channels: Sequence[Channel],
+    where: Sequence[Floats | None],
+    tables: Mapping[int, Floats],
+    population: bool,
+    squared: Statistics | None = None,
+) -> tuple[Floats, Floats, Floats]:
+    """Values and variances of every combination of rows, under a condition on the other blocks.
+
+    The tally is split by the outputs of the blocks asked about; everything else is transforms of
+    what was split and products of small matrices. The third array is each answer's covariance with
+    the condition itself.
+
+    Args:
+        statistic: The reports.
+        channels: The channel of every block.
+        where: The condition's weights on every block.
+        tables: By block asked about, one row of weights per question.
+        population: Whether people vary too.
+        squared: Where reports have weights, the same reports with squared ones.
+    """
+    squares = statistic if squared is None else squared
+    axes = list(tables)
+    shape = tuple(len(table) for table in tables.values())
+    if not statistic.count:
+        return np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, np.nan)
+    others = [None if d in tables else w for d, w in enumerate(where)]
+    conditions = [d for d, w in enumerate(others) if w is not None]
+    splits: dict[tuple[Any, ...], Floats] = {}
+
+    def split(of: Statistics, readings: Sequence[Reading]) -> Floats:
+        """The tally by the outputs asked about: one for all questions that read the rest alike."""
+        key = (of is statistic, *(readings[d] for d in conditions))
+        if key not in splits:
+            vectors: list[Any] = [None] * len(channels)
+            for d in conditions:
+                vectors[d] = readings[d](channels[d], others[d], others[d])
+            splits[key] = of.profile(axes, vectors)
+        return splits[key]
+
+    def contract(
+        of: Statistics,
+        read: Reading,
+        second: Mapping[int, Floats | None],
+        rounding: int | None = None,
+    ) -> Floats:
+        readings = [excess_of if d == rounding else read for d in range(len(channels))]
+        result = split(of, readings)
+        for place in axes:  # each step takes the first axis and puts its rows last
+            profile = np.moveaxis(result, 0, -1)
+            result = _summed(
+                readings[place], channels[place], profile, tables[place], second[place]
+            )
+        return result
+
+    asked = [d for d, w in enumerate(others) if w is not None or d in tables]
+    rounding = [d for d in asked if channels[d].rounds]
+    values = contract(statistic, value_of, tables)
+    found = []
+    for second in (tables, {place: where[place] for place in axes}):
+        if population:
+            whole = statistic.sum([value_of(c, w) for c, w in zip(channels, where, strict=True)])
+            base = values * (values if second is tables else whole) / statistic.count
+        else:
+            base = contract(squares, plain_of, second)
+            for d in rounding:
+                base = base - contract(squares, plain_of, second, d)
+        found.append(contract(squares, product_of, second) - base)
+    least = _floor(channels, others, tables) * mean_square(statistic, squared)
+    return values, np.maximum(found[0], least), found[1]
+
+
+def mean_square(statistic: Statistics, squared: Statistics | None) -> float:
+    """The mean squared weight of a report: one where there are no weights."""
+    if squared is None or not statistic.count:
+        return 1.0
+    return squared.sum([None] * len(squared.layouts)) / statistic.count
+
+
+def value_of(channel: Channel, w: Floats | None, _: Floats | None = None) -> Any:
+    """Coefficients that read weights; None, which is one for everybody, needs no reading."""
+    return None if w is None else channel.coefficients(w)
+
+
+def product_of(channel: Channel, w: Floats | None, v: Floats | None) -> Any:
+    """Coefficients for the product of two readings; without the other, a reading is itself."""
+    if w is None or v is None:
+        return value_of(channel, v if w is None else w)
+    return channel.product_coefficients(w, v)
+
+
+def plain_of(channel: Channel, w: Floats | None, v: Floats | None) -> Any:
+    """Coefficients that read the product of two weights."""
+    if w is None or v is None:
+        return value_of(channel, v if w is None else w)
+    return channel.coefficients(w * v)
+
+
+def excess_of(channel: Channel, w: Floats | None, v: Floats | None) -> Any:
+    """Coefficients that read what stochastic rounding may add to the product of two weights."""
+    one = np.ones(channel.size)
+    return channel.coefficients(
+        channel.rounding_excess(one if w is None else w, one if v is None else v)
+    )
+
+
+def _summed(
+    read: Reading, channel: Channel, profile: Floats, w: Floats, v: Floats | None
+) -> Floats:
+    """What a reading of rows w, and of v beside, sums to over the last axis of a profile."""
+    if read is product_of and v is not None:
+        return channel.products(profile, w, v)
+    if read is excess_of:
+        return channel.sums(
+            profile, channel.rounding_excess(w, np.ones(channel.size) if v is None else v)
+        )
+    return channel.sums(profile, w * v if read is plain_of and v is not None else w)
+
+
+def read_pairs(
+    channels: Sequence[Channel],
+    pairs: Sequence[tuple[Floats | None, Floats | None]],
+    read: Reading,
+) -> list[Any]:
+    """One reading an axis."""
+    return [read(c, w, v) for c, (w, v) in zip(channels, pairs, strict=True)]
+
+
+def _floor(
+    channels: Sequence[Channel], others: Sequence[Floats | None], tables: Mapping[int, Floats]
+) -> Floats:
+    """The variance of one person in the worst place, for every combination of rows."""
+    moment: Floats = np.ones(())
+    square: Floats = np.ones(())
+    asked = [(place, w) for place, w in enumerate(others) if w is not None]
+    for place, w in (*asked, *tables.items()):  # the rows last, in the order they are asked for
+        top, at = _worst(channels[place], np.atleast_2d(w))
+        if w.ndim == 1:
+            top, at = top[0], at[0]
+        moment, square = np.multiply.outer(moment, top), np.multiply.outer(square, at)
+    return moment - square
+
+
+def _worst(channel: Channel, rows: Floats) -> tuple[Floats, Floats]:
+    """The largest second moment of every row, and the square of the weight where it is."""
+    top, at = np.empty(len(rows)), np.empty(len(rows))
+    at_once = max(1, _ENTRIES_AT_ONCE // channel.size)
+    for start in range(0, len(rows), at_once):
+        part = slice(start, start + at_once)
+        w = rows[part]
+        moments = channel.second_moment(w)
+        worst = np.argmax(moments, axis=-1)[:, None]
+        top[part] = np.take_along_axis(moments, worst, axis=-1)[:, 0]
+        at[part] = np.take_along_axis(w, worst, axis=-1)[:, 0] ** 2
+    return top, at
+
+
+def grid_rows(
+    statistic: Statistics,
+    channels: Sequence[Channel],
+    grids: Floats,
+    population: bool,
+    squared: Statistics | None = None,
+) -> tuple[Floats, Floats]:
+    """Values and variances of questions given as arrays over all cells.
+
+    On axes that send symbols the question becomes a function of the output, and its square is
+    again one. On axes that send bits flips are independent: those on a set S of such axes add the
+    squares of the question's coefficients along S, scaled by the flips' spread, wherever people
+    are on S; summed over all S, the empty one included, this is the second moment. Where the bit
+    of a person's own cell varies by more, its spread counts there as a further question. Where
+    reports have weights, it comes from `squared`, the same reports with squared ones.
+    """
+    axes = list(range(len(channels)))
+    if not statistic.count:
+        return np.full(len(grids), np.nan), np.full(len(grids), np.nan)
+    table = statistic.profile(axes, [None] * len(axes))
+    squares = table if squared is None else squared.profile(axes, [None] * len(axes))
+    weight = mean_square(statistic, squared)
+    value = _reader(channels, table)
+    base = value if squares is table else _reader(channels, squares)
+    values = value(grids)
+    less = values**2 / statistic.count if population else base(_baseline(channels, grids))
+    if len(channels) == 1:
+        (channel,) = channels
+        found = channel.products(squares, grids, grids)
+        least = np.max(channel.second_moment(grids) - grids**2, axis=-1)
+        return values, np.maximum(found - less, weight * least)
+    found, least = np.empty(len(grids)), np.empty(len(grids))
+    for number, grid in enumerate(grids):
+        parts = list(_squares(channels, grid))
+        found[number] = _second_moment(squares, channels, parts)
+        least[number] = _one_person(channels, grid, parts)
+    return values, np.maximum(found - less, weight * least)
+
+
+def _reader(channels: Sequence[Channel], table: Floats) -> Callable[[Floats], Floats]:
+    """What grids of weights sum to: over cells where readings are linear, else over outputs."""
+    axes = list(range(len(channels)))
+    if len(channels) == 1:
+        return lambda grids: channels[0].sums(table, grids)
+    if all(channel.linear for channel in channels):
+        people = table
+        for d, channel in enumerate(channels):
+            people = _along(channel.gather, people, d)
+        return lambda grids: np.array([np.sum(people * grid) for grid in grids])
+    return lambda grids: np.array([np.sum(table * _apply(channels, g, axes)) for g in grids])
+
+
+def _second_moment(table: Floats, channels: Sequence[Channel], parts: Parts) -> float:
+    """Estimated sum over people of the squared function of their output."""
+    total = 0.0
+    for flipped, square in parts:
+        bits = [d for d in _bit_axes(channels) if d not in flipped]
+        # Wherever people are on the flipped axes: the constant feature counts them all.
+        corner = tuple(slice(1) if d in flipped else slice(None) for d in range(len(channels)))
+        total += float(np.sum(table[corner] * _apply(channels, square, bits)))
+    return total
+
+
+def _one_person(channels: Sequence[Channel], grid: Floats, parts: Parts) -> float:
+    """The variance that one person in the worst place would add."""
+    moment: Floats = np.zeros_like(grid)
+    for _, square in parts:
+        for d, channel in enumerate(channels):
+            if channel.layout.kind == "symbols":
+                square = _along(channel.expect, square, d)
+        moment = moment + square
+    return float(np.max(moment - grid**2))
+
+
+def _squares(channels: Sequence[Channel], grid: Floats) -> Iterator[Part]:
+    """For each set of axes with flips, the squared function of symbols and cells elsewhere.
+
+    Elsewhere it is that of the question and, summed up, those of the spread of own cells.
+    """
+    bits = _bit_axes(channels)
+    partly = _apply(channels, grid, [d for d in range(len(channels)) if d not in bits])
+    for size in range(len(bits) + 1):
+        for flipped in itertools.combinations(bits, size):
+            spread = partly
+            for d in flipped:
+                spread = _along(channels[d].flip_spread, spread, d)
+            total: Floats = np.zeros(())
+            for part in _own_parts(channels, spread, [d for d in bits if d not in flipped]):
+                total = total + np.sum(part**2, axis=flipped, keepdims=True)
+            yield flipped, total
+
+
+def _own_parts(channels: Sequence[Channel], grid: Floats, axes: Sequence[int]) -> Iterator[Floats]:
+    """The grid itself, and with the spread of own cells along each set of axes that have one."""
+    if not axes:
+        yield grid
+        return
+    first, rest = axes[0], axes[1:]
+    yield from _own_parts(channels, grid, rest)
+    own = channels[first].own_spread(np.moveaxis(grid, first, -1))
+    if own is not None:
+        yield from _own_parts(channels, np.moveaxis(own, -1, first), rest)
+
+
+def _bit_axes(channels: Sequence[Channel]) -> list[int]:
+    """The axes that send bits."""
+    return [d for d, channel in enumerate(channels) if channel.layout.kind == "bits"]
+
+
+def _apply(channels: Sequence[Channel], grid: Floats, axes: Sequence[int]) -> Floats:
+    """Turn weights into coefficients along some axes."""
+    for d in axes:
+        grid = _along(channels[d].coefficients, grid, d)
+    return grid
+
+
+def _along(change: Callable[[Floats], Floats], grid: Floats, axis: int) -> Floats:
+    """Let a function that works along the last axis work along another."""
+    return np.moveaxis(change(np.moveaxis(grid, axis, -1)), -1, axis)
+
+
+def _baseline(channels: Sequence[Channel], grids: Floats) -> Floats:
+    """The squares of the means, lowered by what rounding may add on each axis."""
+    lowered = grids**2
+    for d, channel in enumerate(channels, start=1):
+        if channel.rounds:
+            last = np.moveaxis(grids, d, -1)
+            lowered = lowered - np.moveaxis(channel.rounding_excess(last, last), -1, d)
+    return lowered
+
+
+def row_covariance(
+    statistic: Statistics,
+    channels: Sequence[Channel],
+    where: Sequence[Floats | None],
+    place: int,
+    table: Floats,
+    population: bool,
+) -> Floats:
+    """Covariances of the unbiased sums of rows of weights on one axis, under a condition.
+
+    Args:
+        statistic: The reports.
+        channels: One an axis.
+        where: The condition's weights on the other axes; what it says of this one is not looked at.
+        place: The axis of the rows.
+        table: One row of weights a question.
+        population: Whether people vary too.
+    """
+    channel = channels[place]
+    others = [None if d == place else w for d, w in enumerate(where)]
+
+    def split(read: Reading, rounding: int | None = None) -> Floats:
+        readings = [excess_of if d == rounding else read for d in range(len(channels))]
+        vectors = [r(c, w, w) for r, c, w in zip(readings, channels, others, strict=True)]
+        return statistic.profile([place], vectors)
+
+    cells = np.eye(channel.size)
+    second = split(product_of)
+    found: Floats
+    if channel.layout.kind == "bits":
+        spread, own = channel.flip_spread(table), channel.own_spread(table)
+        there = channel.sums(second, cells)
+        found = (table * there) @ table.T + second[0] * (spread @ spread.T)
+        if own is not None:
+            found += (own * there) @ own.T
+    elif channel.linear:
+        parts = channel.batches(len(table))
+        found = np.concatenate(
+            [channel.sums(channel.coefficients(table[part]) * second, table) for part in parts]
+        )
+    else:
+        read = channel.coefficients(table)
+        found = (read * second) @ read.T
+    if population:
+        values = channel.sums(split(value_of), table)
+        centred: Floats = found - np.multiply.outer(values, values) / statistic.count
+        return centred
+    people = channel.sums(split(plain_of), cells)
+    less = people.copy()
+    for d, w in enumerate(others):
+        if w is not None and channels[d].rounds:
+            less -= channel.sums(split(plain_of, d), cells)
+    found = found - (table * less) @ table.T
+    if channel.rounds:
+        # What rounding adds depends on products of steps: a step up at each place tells how much.
+        steps = np.tri(channel.size - 1, channel.size, 0) - 1.0
+        change = np.diff(table, axis=-1)
+        found += (change * (channel.rounding_excess(steps, steps) @ people)) @ change.T
+    return found
