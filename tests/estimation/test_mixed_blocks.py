@@ -218,10 +218,10 @@ def test_intervals_hold(method: str) -> None:
         "b=0..1, c=3": counts[:, :2, 3].sum(),
         "a=1, b=1..2, d=x": counts[1, 1:3, :, 0].sum(),
     }
-    runs = 400
+    runs, study = 400, mixed()
     held, halved = dict.fromkeys(truths, 0), dict.fromkeys(truths, 0)
     for seed in range(runs):
-        est = mixed().simulate_counts(counts, seed=seed).estimate(method)
+        est = study.simulate_counts(counts, seed=seed).estimate(method)
         for question, truth in truths.items():
             answer = est.count(question)
             held[question] += answer.low <= truth <= answer.high
