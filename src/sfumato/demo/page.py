@@ -152,9 +152,8 @@ def _question(row: DemoRow) -> str:
 
 def _published(row: DemoRow) -> str:
     """One row of the comparison."""
-    plain = "people" if row.unit == "people" else row.unit
     ours, theirs = (
-        amount(answer.stderr, answer.stderr, plain) for answer in (row.answer, row.published)
+        amount(answer.stderr, answer.stderr, row.unit) for answer in (row.answer, row.published)
     )
     return (
         f'<tr><th scope="row">{html.escape(row.question)}</th>'

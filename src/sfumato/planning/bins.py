@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -145,10 +145,7 @@ class BinPlan:
             "method": self.method,
             "prior": self.prior,
             "typical_width": self.typical_width,
-            "rows": [
-                {name: getattr(row, name) for name in BinRow.__dataclass_fields__}
-                for row in self.rows
-            ],
+            "rows": [asdict(row) for row in self.rows],
         }
 
 
@@ -195,7 +192,6 @@ def plan_bins(
     if method not in ("unbiased", "likelihood"):
         raise StudyError(f"method must be 'unbiased' or 'likelihood', got method={method!r}")
     laws, name = fine_laws(prior)
-    study_of = _study_maker(low, high, protect, people)
     rows: list[BinRow] = []
     # From fine to coarse: once rounding alone is worse than the best, simulating more is useless.
     for done, bins in enumerate(sorted(grid, reverse=True)):
@@ -204,7 +200,8 @@ def plan_bins(
         rough = float(np.mean([prorating(law, bins, people, width) for law in laws]))
         if method == "likelihood" and rows and math.sqrt(rough) > min(row.total for row in rows):
             break
-        study = study_of(bins)
+        axis = Axis(name="value", domain=Reals.equal_bins(low, high, bins), protect=protect)
+        study = Study("bins", [axis], people=people)
         if method == "unbiased":
             variances = [perturbation(study.blocks[0].channel, law, width) / people for law in laws]
             noise = float(np.mean(variances))
@@ -351,17 +348,6 @@ def _bin_ranges(bins: int, width: float) -> Floats:
 def _below_real(ends: Floats, bins: int) -> Floats:
     """Weights of "below u" for places u given as shares of the axis."""
     return np.clip(ends[:, None] * bins - np.arange(bins), 0.0, 1.0)
-
-
-def _study_maker(low: Number, high: Number, protect: Metric, people: int) -> Callable[[int], Study]:
-    """A study of the axis alone, by its number of bins."""
-
-    def make(bins: int) -> Study:
-        domain = Reals.equal_bins(low, high, bins)
-        axis = Axis(name="value", domain=domain, protect=protect)
-        return Study("bins", [axis], people=people)
-
-    return make
 
 
 def _checked_width(width: float | None, low: float, high: float) -> float | None:

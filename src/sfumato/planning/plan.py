@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sfumato.errors import QuestionError, near
@@ -42,17 +42,7 @@ class PlanRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {
-            "question": self.question,
-            "kind": self.kind,
-            "axes": list(self.axes),
-            "stderr": self.stderr,
-            "share": self.share,
-            "unit": self.unit,
-            "channel": self.channel,
-            "how": self.how,
-            "reported": self.reported,
-        }
+        return {**asdict(self), "axes": list(self.axes)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
