@@ -8,7 +8,7 @@ the study's own language where there is one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,29 +24,11 @@ from sfumato.questions.workload import Labels, Workload, checked_size
 EVERYONE = "everyone"
 
 
-class Words(Protocol):
-    """Names of the cells and runs of cells of one axis."""
-
-    def cell(self, place: int) -> str:
-        """One cell."""
-
-    def span(self, first: int, last: int) -> str:
-        """All cells from the first to the last.
-
-        Args:
-            first: Number of the first cell.
-            last: Number of the last cell.
-        """
-
-    def upto(self, last: int) -> str:
-        """All cells up to the last."""
-
-
-class Numbers:
-    """Names of cells by number.
+class Words:
+    """Names of the cells of one axis, and of runs of them; here by number.
 
     Example:
-        >>> words = Numbers()
+        >>> words = Words()
         >>> words.cell(3), words.span(2, 5), words.upto(4)
         ('cell 3', 'cells 2..5', 'cells ..4')
     """
@@ -69,7 +51,7 @@ class Numbers:
         return f"cells ..{last}"
 
 
-class AxisWords:
+class AxisWords(Words):
     """Names of cells in the language of questions, so that a label can be asked again.
 
     Args:
@@ -134,7 +116,7 @@ class Identity(Workload):
 
     def __init__(self, m: int, *, words: Words | None = None) -> None:
         m = checked_size(m, "m")
-        super().__init__(m, (m,), Labels(m, (words or Numbers()).cell))
+        super().__init__(m, (m,), Labels(m, (words or Words()).cell))
 
     def _matmat(self, X: Any) -> Any:
         return np.array(X, dtype=np.float64)
@@ -273,7 +255,7 @@ class Prefixes(RowOfCells):
 
     def __init__(self, m: int, *, size: int | None = None, words: Words | None = None) -> None:
         m, size = checked_row(m, size)
-        super().__init__(m, size, Labels(m, (words or Numbers()).upto))
+        super().__init__(m, size, Labels(m, (words or Words()).upto))
 
     def _forward(self, X: Floats) -> Floats:
         return np.cumsum(X, axis=0)
@@ -319,7 +301,7 @@ class Ranges(RowOfCells):
         # Boundary b lies before cell b; a range is everything between two boundaries.
         self._bounds = np.round(np.linspace(0, m, count)).astype(np.intp)
         self._starts = np.concatenate([[0], np.cumsum(np.arange(count - 1, 0, -1))])
-        names = words or Numbers()
+        names = words or Words()
 
         def label(row: int) -> str:
             first, last = self._ends(np.array([row], dtype=np.intp))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Floats
-from sfumato.questions.lines import Numbers, RowOfCells, Words, checked_row, runs
+from sfumato.questions.lines import RowOfCells, Words, checked_row, runs
 from sfumato.questions.workload import Labels, checked_size
 
 
@@ -38,7 +38,7 @@ class Hierarchy(RowOfCells):
         m, size = checked_row(m, size)
         self.branching = checked_size(branching, "branching", 2)
         first, last = _nodes(m, self.branching)
-        names = words or Numbers()
+        names = words or Words()
         labels = Labels(len(first), lambda row: names.span(int(first[row]), int(last[row])))
         super().__init__(m, size, labels)
         self._first, self._last = first, last
@@ -85,7 +85,7 @@ class Haar(RowOfCells):
 
     def __init__(self, m: int, *, size: int | None = None, words: Words | None = None) -> None:
         m, size = checked_row(m, size)
-        names = words or Numbers()
+        names = words or Words()
         first, middle, last = _halvings(m)
 
         def label(row: int) -> str:
