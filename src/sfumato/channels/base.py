@@ -394,7 +394,12 @@ class SymbolChannel(Channel):
 
 
 def as_weights(weights: ArrayLike, size: int) -> Floats:
-    """Weights as floats, one per cell along the last axis."""
+    """Weights as floats, one per cell along the last axis.
+
+    Args:
+        weights: What was given.
+        size: The number of cells.
+    """
     array = np.asarray(weights, dtype=np.float64)
     if array.shape[-1:] != (size,):
         raise ValueError(f"weights must have one entry for each of {size} cells, got {array.shape}")
@@ -437,7 +442,12 @@ def claimed_tightness(odds: Fraction, precision: int) -> float:
 
 
 def refuse_dense(size: int, what: str) -> None:
-    """Refuse to build a cells-by-outputs matrix beyond the stated size."""
+    """Refuse to build a cells-by-outputs matrix beyond the stated size.
+
+    Args:
+        size: The number of cells.
+        what: What the matrix is, for the message.
+    """
     if size > DENSE_CELLS:
         raise TooLargeError(
             f"{what} of {size} cells would need {size}² entries; the limit is {DENSE_CELLS} cells. "

@@ -155,7 +155,13 @@ def needs_uniform(metric: CellMetric) -> str | None:
 
 
 def needs_grid(metric: CellMetric, shape: Sequence[int], ordered: Sequence[bool]) -> None:
-    """Refuse a shape and an order that are not those of the metric's cells."""
+    """Refuse a shape and an order that are not those of the metric's cells.
+
+    Args:
+        metric: E between the cells of the grid.
+        shape: Cells along every axis.
+        ordered: Which axes have neighbours.
+    """
     if math.prod(shape) != metric.size or len(shape) != len(ordered) or min(shape) < 1:
         raise ValueError(f"a grid of shape {tuple(shape)} does not have {metric.size} cells")
 

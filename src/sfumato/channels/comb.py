@@ -1,10 +1,10 @@
-"""A comb laid over the axis at random: is the person under one of its teeth, give or take?
+"""The comb: a random frequency per person, and a noisy phase of the cell at it.
 
 A comb of k teeth has its teeth at equal distances around the axis, bent to a circle. The number of
 teeth is drawn without looking at the cell, as 1/k; then the comb is turned at random so that the
 cell is under a tooth with odds e^ε to any turn where it is not. Few teeth tell the rough place,
-many the fine one. On several axes a comb is a plane wave over the whole grid, with so many teeth
-along each.
+many the fine one. On several axes a comb is a plane wave over the whole grid, with a number
+of teeth along each.
 
 Guarantee:
     E = ε for any two cells of the grid, exact for the integer tables, and tight: all turns of a
@@ -47,7 +47,7 @@ from sfumato.randomness.bits import BitSource
 from sfumato.randomness.tables import WordTable
 
 _MOST_ENTRIES = 1 << 25
-_MOST_RUNS = 128  # for decoding, turns are joined to so many runs a comb …
+_MOST_RUNS = 128  # for decoding, turns are joined into at most this many runs per comb …
 _FEWEST_RUNS = 8  # … or, of combs that are drawn seldom, to as few as these
 _ENTRIES_AT_ONCE = 1 << 20
 
@@ -150,7 +150,7 @@ class CombChannel(SymbolChannel):
 
     @cached_property
     def teeth(self) -> NDArray[np.int64]:
-        """Teeth along every axis, one row a comb; of k and −k, which say the same, only one."""
+        """Teeth along every axis, one row per comb; of k and −k, which say the same, only one."""
         return all_teeth(self.moduli)
 
     @property
@@ -240,7 +240,7 @@ class CombChannel(SymbolChannel):
         return np.concatenate(starts)
 
     def joined_likelihood(self, starts: NDArray[np.intp]) -> Floats:
-        """P(run | cell) for runs of turns: the chance that so many distances in a row add up to."""
+        """P(run | cell) for runs of turns: a sum of chances of consecutive distances."""
         ends = np.append(starts[1:], self.outputs)
         comb, first = np.divmod(starts, self.circle)
         length = ends - starts
@@ -256,7 +256,7 @@ class CombChannel(SymbolChannel):
 
     @cached_property
     def _places(self) -> NDArray[np.intp]:
-        """Where harmonic l of comb k is among the grid's frequencies: l·k, one row a comb."""
+        """Where harmonic l of comb k is among the grid's frequencies: l·k, one row per comb."""
         harmonics = np.arange(self.circle // 2 + 1)
         parts = [
             self.teeth[:, axis, None] * harmonics % modulus
@@ -289,7 +289,7 @@ class CombChannel(SymbolChannel):
 
     @cached_property
     def information(self) -> Floats:
-        """Eigenvalues of Q D⁻¹ Qᵀ over the number of cells, one a frequency of the grid."""
+        """Eigenvalues of Q D⁻¹ Qᵀ over the number of cells, one per frequency of the grid."""
         power = self.chances[:, None] * np.abs(self._harmonics) ** 2 * self._twice / 2
         one = np.bincount(self._places.ravel(), power.ravel(), math.prod(self.moduli))
         grid = one.astype(np.float64).reshape(self.moduli)
@@ -354,7 +354,7 @@ class CombChannel(SymbolChannel):
         return moves if np.array_equal(rows, rows[0][self._moved(moves)]) else None
 
     def _moved(self, moves: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Where every cell was before the moves, one row a move."""
+        """Where every cell was before the moves, one row per move."""
         before = [
             (place - move[:, None]) % size
             for place, move, size in zip(
@@ -372,8 +372,8 @@ class CombChannel(SymbolChannel):
         """Along each comb the table's harmonics times a scale, gathered by frequency of the grid.
 
         Args:
-            table: One entry an output along the last axis.
-            scale: One entry a comb and harmonic, or a harmonic.
+            table: One entry per output along the last axis.
+            scale: One entry per comb and harmonic, or a harmonic.
             at: What a frequency of the grid is multiplied by.
         """
         from scipy import fft
@@ -402,7 +402,7 @@ class CombChannel(SymbolChannel):
         return found.reshape(*values.shape[:-1], -1)
 
     def _through(self, spectrum: NDArray[np.complex128], scale: Floats) -> Floats:
-        """For each comb the chances of its turns, times a factor a comb."""
+        """For each comb the chances of its turns, times a factor per comb."""
         from scipy import fft
 
         flat = spectrum.reshape(-1, spectrum.shape[-1])

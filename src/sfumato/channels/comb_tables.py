@@ -51,6 +51,11 @@ def comb_weights(
     """How often each comb is drawn, in integers: 1/k along ordered axes, 2 where it has no teeth.
 
     Along an axis without order all frequencies weigh the same, and none at all as much as √m.
+
+    Args:
+        teeth: Teeth along every axis, one row per comb.
+        moduli: Steps around each axis.
+        ordered: Which axes have neighbours.
     """
     weights = np.full(len(teeth), 1 << _WEIGHT_BITS, dtype=np.int64)
     for number, modulus, is_ordered in zip(teeth.T, moduli, ordered, strict=True):
@@ -66,6 +71,12 @@ def turn_words(odds: Fraction, tooth: int, circle: int, precision: int) -> list[
     """Words for each distance of the phase beyond the turn: near ones up to `odds` times far ones.
 
     Far words are rounded up and near ones down; the few that are left go to one far distance.
+
+    Args:
+        odds: The largest ratio of two distances.
+        tooth: How many distances are near.
+        circle: How many distances there are.
+        precision: Bits of a random word.
     """
     total = 1 << precision
     far = math.ceil(total / (odds * tooth + circle - tooth))

@@ -79,7 +79,7 @@ class Exponential(Choice):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExponentialChannel(TableChannel):
-    """A table of words, one row a cell, certified against the metric."""
+    """A table of words, one row per cell, certified against the metric."""
 
     id: ClassVar[str] = "exponential"
     most_ratios: ClassVar[int] = 1 << 30  # its odds are seldom tight, so that floats decide

@@ -358,6 +358,10 @@ def extremes(half: Sequence[int]) -> list[tuple[int, int]]:
 def least_fixed(half: Sequence[int], odds: Fraction) -> list[int]:
     """The fewest fixed words with which no output's odds exceed the given ones.
 
+    Args:
+        half: Words of noise 0, 1, … on one side, the tail last.
+        odds: The largest ratio of two cells.
+
     Example:
         >>> least_fixed((8, 2, 1), Fraction(3))
         [4, 1, 4]

@@ -16,7 +16,12 @@ from sfumato.randomness.tables import WordTable
 
 
 def sharpened(weights: Floats, alpha: float) -> Floats:
-    """The function of the output whose mean at every cell is its weight, in O(cells)."""
+    """The function of the output whose mean at every cell is its weight, in O(cells).
+
+    Args:
+        weights: One weight per cell along the last axis.
+        alpha: e^−ε as the table has it.
+    """
     drop = -np.diff(weights, axis=-1)
     values = np.array(weights, dtype=np.float64)
     gain = alpha / (1 - alpha) ** 2
@@ -28,7 +33,12 @@ def sharpened(weights: Floats, alpha: float) -> Floats:
 
 
 def gathered(profile: Floats, alpha: float) -> Floats:
-    """The transpose of `sharpened`: outputs give what they take from neighbours."""
+    """The transpose of `sharpened`: outputs give what they take from neighbours.
+
+    Args:
+        profile: Sums by output along the last axis.
+        alpha: e^−ε as the table has it.
+    """
     gives = np.array(profile, dtype=np.float64) * (alpha / (1 - alpha) ** 2)
     gives[..., 0] *= 1 - alpha
     gives[..., -1] *= 1 - alpha
@@ -40,12 +50,22 @@ def gathered(profile: Floats, alpha: float) -> Floats:
 
 
 def averaged(table: Floats, alpha: float) -> Floats:
-    """The mean of a function of the output at every cell; the ends stand for their tails."""
+    """The mean of a function of the output at every cell; the ends stand for their tails.
+
+    Args:
+        table: The function, one value per output along the last axis.
+        alpha: e^−ε as the table has it.
+    """
     return _blurred(_lifted_ends(np.array(table, dtype=np.float64), alpha), alpha)
 
 
 def spread(law: Floats, alpha: float) -> Floats:
-    """The law of the output for a law of cells; the ends collect their tails."""
+    """The law of the output for a law of cells; the ends collect their tails.
+
+    Args:
+        law: People or chances, one entry per cell along the last axis.
+        alpha: e^−ε as the table has it.
+    """
     return _lifted_ends(_blurred(np.asarray(law, dtype=np.float64), alpha), alpha)
 
 

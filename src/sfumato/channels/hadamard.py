@@ -284,7 +284,7 @@ class HadamardChannel(SymbolChannel):
         return found
 
     def mix(self, law: Floats) -> Floats:
-        """All columns of a block alike, and signs from the transform of the law."""
+        """Every column of a block with the same chance, and signs from the transform of the law."""
         matrices = self.matrices
         result = np.zeros((*law.shape[:-1], self.outputs))
         result[..., matrices.place] = law
@@ -346,7 +346,7 @@ class HadamardChannel(SymbolChannel):
 
         That only those share one that must be hidden from each other is in `sampler_problems`.
         """
-        if not self.matrices.hides:  # everybody is told as they are, and nobody asked to hide
+        if not self.matrices.hides:  # all cells are told as they are, as E allows
             found.by_structure(2 * (metric.size - 1))
         elif isinstance(metric, BlockMetric | HighLowMetric):
             worst = (1 << self.precision) - self.flips

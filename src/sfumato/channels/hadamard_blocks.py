@@ -108,7 +108,7 @@ class Matrices:
         return found
 
     def spread(self, values: Floats) -> Floats:
-        """A number a matrix, for each of its columns."""
+        """A number per matrix, for each of its columns."""
         parts, first = [], 0
         for _, count, order in self.groups:
             parts.append(np.repeat(values[..., first : first + count], order, axis=-1))
@@ -117,7 +117,7 @@ class Matrices:
 
 
 def matrices_of(metric: UniformMetric | BlockMetric | HighLowMetric) -> Matrices:
-    """Lay out the matrices of a metric: one for all cells, one a block, or one for sensitive cells.
+    """Lay out the matrices of a metric: one for all, one per block, or one for sensitive cells.
 
     Example:
         >>> from fractions import Fraction

@@ -1,4 +1,4 @@
-"""A random hash of the cell to a few values, told by randomised response (OLH).
+"""Optimised local hashing (OLH): a random hash of the cell, told by randomised response.
 
 The family of hashes is finite and belongs to the study: g is a prime, every cell x has a place r(x)
 of its own, written with s digits in base g, s the fewest that suffice, and the hash of number a,
@@ -55,7 +55,7 @@ LARGEST_DEFAULT = 61
 _TABLE = 1 << 16  # a table of this many products of digits stays in the cache
 _ENTRIES_AT_ONCE = 1 << 22
 _TRANSFORMED_AT_ONCE = 1 << 17  # so that all stages of a transform stay in nearer memory
-_MATRIX = 1 << 18  # up to so many cells times outputs a matrix product beats the transform
+_MATRIX = 1 << 18  # cells times outputs up to which a matrix product beats the transform
 
 
 def primes(most: int) -> list[int]:
@@ -144,6 +144,10 @@ class OLH(Choice):
 def best_prime(epsilon: Fraction, size: int) -> int:
     """The prime with the smallest variance, decided exactly so that both ends find the same.
 
+    Args:
+        epsilon: ε.
+        size: The number of cells.
+
     Example:
         >>> [best_prime(Fraction(e), 1000) for e in (0, 1, 2, 4)]
         [2, 3, 7, 53]
@@ -212,7 +216,7 @@ class OLHChannel(SymbolChannel):
         return (g - 1) / (g * g) / (self.gap * self.gap) + own
 
     def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
-        """One word a person draws the hash, a second one the answer about its value."""
+        """One word per person draws the hash, a second one the answer about its value."""
         out = np.empty(len(cells), dtype=self.symbol_type())
         family = np.uint64(self.hashes)
         for start in range(0, len(cells), PEOPLE_AT_ONCE):
@@ -224,7 +228,12 @@ class OLHChannel(SymbolChannel):
         return out
 
     def hashed(self, numbers: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray[np.int64]:
-        """h_a(x) for hashes and cells by number, several digits at a time from a table."""
+        """h_a(x) for hashes and cells by number, several digits at a time from a table.
+
+        Args:
+            numbers: Hashes, by number.
+            cells: Cells, of a shape that can be broadcast.
+        """
         table, base = self._products
         packed, rounds = self._packed
         places: NDArray[np.integer[Any]] = np.take(packed, cells)
@@ -261,7 +270,7 @@ class OLHChannel(SymbolChannel):
         several = 1
         while several < self.digits and self.prime ** (2 * several + 2) <= _TABLE:
             several += 1
-        several = -(-self.digits // -(-self.digits // several))  # as few rounds, alike in length
+        several = -(-self.digits // -(-self.digits // several))  # as few rounds, of equal length
         digit = np.array(list(product(range(self.prime), repeat=several)))
         table = digit @ digit.T % self.prime
         return table.astype(np.uint8).ravel(), self.prime**several
@@ -317,7 +326,7 @@ class OLHChannel(SymbolChannel):
         return with_known_total(self._picks(profile) / self.gap, profile.sum(axis=-1))
 
     def mix(self, law: Floats) -> Floats:
-        """Every hash alike, and mostly the value that the law gives it."""
+        """Every hash with the same chance, and mostly the value that the law gives it."""
         right, wrong = self.response.chances
         everyone = law.sum(axis=-1, keepdims=True)
         result: Floats = ((right - wrong) * self._sums(law) + wrong * everyone) / self.hashes
@@ -339,7 +348,7 @@ class OLHChannel(SymbolChannel):
         self.response.check_structure(metric, found)
 
     def _picks(self, table: Floats) -> Floats:
-        """Σ over hashes a of the entry (a, h_a(x)), one a cell."""
+        """Σ over hashes a of the entry (a, h_a(x)), one per cell."""
         if self.size * self.outputs <= _MATRIX:
             return table @ self._matrix.T
         flat = table.reshape(-1, self.hashes, self.prime)
@@ -350,7 +359,7 @@ class OLHChannel(SymbolChannel):
         return result.reshape(*table.shape[:-1], self.size)
 
     def _sums(self, weights: Floats) -> Floats:
-        """Σ of the weights of all cells x with h_a(x) = v, one entry an output (a, v)."""
+        """Σ of the weights of all cells x with h_a(x) = v, one entry per output (a, v)."""
         if self.size * self.outputs <= _MATRIX:
             return weights @ self._matrix
         flat = weights.reshape(-1, self.size)
@@ -363,7 +372,7 @@ class OLHChannel(SymbolChannel):
 
     @cached_property
     def _matrix(self) -> Floats:
-        """Whether cell x has value v under hash a: one row a cell, one column an output (a, v)."""
+        """Whether cell x has value v under hash a: a row per cell, a column per output (a, v)."""
         held = self._all_values()[..., None] == np.arange(self.prime)
         matrix: Floats = held.reshape(self.size, self.outputs).astype(np.float64)
         return matrix

@@ -1,4 +1,4 @@
-"""One random column of a Hadamard matrix, and the cell's sign there, told with noise (HRR).
+"""Hadamard randomised response (HRR): a random column of a Hadamard matrix and a noisy sign.
 
 Guarantee:
     E(x, x') = ε for every pair, exact for the integer table, and tight. The column is drawn without
@@ -212,7 +212,7 @@ class HRRChannel(UniformFlips, SymbolChannel):
         return result
 
     def mix(self, law: Floats) -> Floats:
-        """Every column alike, and its sign from the transform of the law."""
+        """Every column with the same chance, and its sign from the transform of the law."""
         even = law.sum(axis=-1, keepdims=True) / self.outputs
         return self._both(even, self.to_columns(law) / (self.scale * self.outputs))
 
@@ -249,7 +249,7 @@ class HRRChannel(UniformFlips, SymbolChannel):
         return cell, np.flatnonzero(cell < 0)
 
     def _odd(self, columns: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Where the sign is −1: one row a column of the matrix, one entry a cell."""
+        """Where the sign is −1: one row per column of the matrix, one entry per cell."""
         both = columns[:, None] & self.row
         odd: NDArray[np.uint8] = np.bitwise_count(both) & np.uint8(1)
         return odd

@@ -76,7 +76,7 @@ class LeastSquaresChannel(SymbolChannel):
 
     @cached_property
     def _reading(self) -> Floats:
-        """(Q D⁻¹ Qᵀ)⁻¹ Q D⁻¹, one row a cell and one column an output."""
+        """(Q D⁻¹ Qᵀ)⁻¹ Q D⁻¹, one row per cell and one column per output."""
         return reading_of(self.likelihood())
 
 

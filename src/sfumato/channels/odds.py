@@ -39,7 +39,12 @@ class Bound:
         return math.log1p(float(self.e)) if self.linear else float(self.e)
 
     def allows(self, more: int, less: int) -> bool:
-        """Whether more/less is within the bound, decided exactly."""
+        """Whether more/less is within the bound, decided exactly.
+
+        Args:
+            more: Words at one cell.
+            less: Words at the other.
+        """
         if self.linear:
             return more * self.e.denominator <= less * (self.e.denominator + self.e.numerator)
         low, _ = exp_bounds(self.e, _FAST_BITS)

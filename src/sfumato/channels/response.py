@@ -199,7 +199,7 @@ def lies(there: Fraction | None, back: Fraction | None, precision: int) -> tuple
         ((0, 0), (0, 256))
     """
     total = 1 << precision
-    if there == 0 and back == 0:  # (9) is 0/0; both cells put out either symbol alike
+    if there == 0 and back == 0:  # (9) is 0/0; both cells put out both symbols equally often
         return total >> 1, total >> 1
     inverse = Fraction(0) if there is None else 1 / exp_floor(there)
     if back is None:

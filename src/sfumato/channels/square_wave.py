@@ -1,4 +1,4 @@
-"""Square Wave: a value near the true one is likelier than a far one, and all near ones alike.
+"""Square Wave: values near the true one have one chance, all others a smaller one.
 
 For m cells the outputs are the places −b .. m−1+b. A place within b of the true cell has e^ε times
 the chance of one further away. Reports stay near the truth, which suits a population that changes
@@ -8,7 +8,7 @@ Guarantee:
     E(x, x') = ε for every pair, exact for the integer table, and tight.
 
 Estimator:
-    Weighted least squares (`channels/linear.py`), unbiased. No m or b makes the cells
+    Weighted least squares (`channels/least_squares.py`), unbiased. No m or b makes the cells
     indistinguishable: the row sums of Q are 1, and without its constant part Qᵀ is a full
     convolution, which has no null vector.
 
@@ -116,14 +116,18 @@ class SquareWave(Choice):
 
 
 def recommended_width(epsilon: Fraction, size: int) -> int:
-    """The b of Li2020 for so many cells, decided exactly so that both ends find the same.
+    """The b of Li2020 for a number of cells, decided exactly so that both ends find the same.
+
+    Args:
+        epsilon: ε.
+        size: The number of cells.
 
     Example:
         >>> [recommended_width(Fraction(e), 256) for e in ("1/1000", "1", "3", "10")]
         [127, 65, 16, 0]
     """
     eps = min(epsilon, Fraction(_NEVER_BEYOND))
-    # Near 0 both sides of the fraction shrink like ε²: so many more bits are needed.
+    # Near 0 both sides of the fraction shrink like ε²: more bits are needed.
     bits = 128 + 3 * max(0, eps.denominator.bit_length() - eps.numerator.bit_length())
     odds = Fraction(exp_bounds(eps, bits)[0], 1 << bits)
     share = (eps * odds - odds + 1) / (2 * odds * (odds - 1 - eps))

@@ -66,7 +66,7 @@ class OUE(Choice):
         return needs_uniform(metric)
 
     def bind(self, metric: CellMetric, *, precision: int = 64, resolution: int = 0) -> OUEChannel:
-        """Build the chance of a one where nobody is."""
+        """Build the chance of a one at any other cell than the own."""
         return OUEChannel(metric=uniform_fitted(self, metric, resolution), precision=precision)
 
     @classmethod
@@ -87,7 +87,7 @@ class OUEChannel(UniformFlips, BitChannel):
 
     @property
     def width(self) -> int:
-        """One bit a cell."""
+        """One bit per cell."""
         return self.size
 
     @property
@@ -103,7 +103,7 @@ class OUEChannel(UniformFlips, BitChannel):
         return 4 * self.flips * (total - self.flips) / (total - 2 * self.flips) ** 2
 
     def encode(self, cells: Cells, bits: BitSource) -> BitColumns:
-        """Draw all bits as if nobody were there, then the own ones by a fair coin."""
+        """Draw all bits with the chance of other cells, then the own ones by a fair coin."""
         count = len(cells)
         words = np.empty((self.size, words_for(count)), dtype=np.uint64)
         across = min(words.shape[1], WORDS_AT_ONCE) or 1
@@ -142,7 +142,7 @@ class OUEChannel(UniformFlips, BitChannel):
         return np.array([np.prod(np.where(patterns, o, z), axis=1) for o, z in pairs])
 
     def coefficients(self, weights: Floats) -> Floats:
-        """The constant and one coefficient a bit: (b − q)/(p − q) is 1 ± 1/2(p − q)."""
+        """The constant and one coefficient per bit: (b − q)/(p − q) is 1 ± 1/2(p − q)."""
         centre, off = _centred(weights)
         return np.concatenate([centre, off / (2 * self.gap)], axis=-1)
 
@@ -175,7 +175,7 @@ class OUEChannel(UniformFlips, BitChannel):
         return result
 
     def flip_spread(self, weights: Floats) -> Floats:
-        """Each bit's standard deviation in f, where nobody is."""
+        """Each bit's standard deviation in f, at any other cell than the own."""
         result: Floats = _centred(weights)[1] * math.sqrt(self.noise)
         return result
 

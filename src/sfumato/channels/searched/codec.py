@@ -210,7 +210,12 @@ class Code(Table):
         return int(self.members.shape[1])
 
     def spent(self, first: int, second: int) -> Fraction | None:
-        """Σ of the rates of the bits that differ between two cells; None if it is infinite."""
+        """Σ of the rates of the bits that differ between two cells; None if it is infinite.
+
+        Args:
+            first: A cell.
+            second: Another.
+        """
         total = Fraction(0)
         for bit in np.flatnonzero(self.members[:, first] != self.members[:, second]).tolist():
             rate = self.rates[bit]

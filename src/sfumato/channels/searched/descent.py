@@ -30,7 +30,12 @@ _HOPELESS = 1e9  # beyond any logarithm of a loss, but finite: a line search tur
 
 
 def known(size: int, odds: float) -> Iterator[Sets]:
-    """Channels from the literature as sets: no result of `fit` is worse than any of them."""
+    """Channels from the literature as sets: no result of `fit` is worse than any of them.
+
+    Args:
+        size: The number of cells.
+        odds: e^ε.
+    """
     from scipy import linalg
 
     yield Sets(np.eye(size, dtype=np.bool_), np.ones(size))
@@ -43,6 +48,11 @@ def known(size: int, odds: float) -> Iterator[Sets]:
 
 def hierarchy(size: int, branching: int, odds: float) -> Sets:
     """A level drawn at random, and its node told by k-ary response.
+
+    Args:
+        size: The number of cells.
+        branching: Children of a node.
+        odds: e^ε.
 
     Example:
         >>> hierarchy(4, 2, 2.0).members.astype(int).tolist()[:2]
@@ -63,6 +73,10 @@ def objective(table: Floats, gram: Floats) -> float:
     """Mean square of the answers, one person's report each: tr[(Q D⁻¹ Qᵀ)⁻¹ G].
 
     Infinite where some cells cannot be told apart.
+
+    Args:
+        table: Q, one row per cell and one column per output.
+        gram: G.
     """
     return _loss(table, gram)[0]
 
@@ -79,7 +93,7 @@ def fit(
     """Sets and weights with a small error on the workload, never larger than that of `known`.
 
     Args:
-        gram: G, positive definite, one row a cell.
+        gram: G, positive definite, one row per cell.
         odds: e^ε.
         outputs: How many sets.
         seed: For the random starts.

@@ -1,4 +1,4 @@
-"""A channel made for any finite metric of few cells: the rows of least error, and their shares.
+"""The extremal channel: rows and shares of least error, for any finite metric of few cells.
 
 P(y | x) = θ_y·q_y(x), with rows q_y that are log-linear with slopes ±E. Which rows are best for a
 workload is found by a search (`searched/extreme_rows.py`), which no two machines repeat bit for
@@ -61,8 +61,8 @@ class Extremal(SearchedChoice):
 
     Args:
         workload: Which questions should have a small error: "cells", "ranges", "prefixes", or a
-            matrix of weights, one row a question and one column a cell.
-        table: The rows and shares, as `settled` writes them; not for people.
+            matrix of weights, one row per question and one column per cell.
+        table: The rows and shares, as `settled` writes them; leave it out.
 
     Example:
         >>> import sfumato as sf
@@ -180,7 +180,7 @@ class Extremal(SearchedChoice):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExtremalChannel(LeastSquaresChannel, TableChannel):
-    """One symbol a row, and a last one for the blank."""
+    """One symbol per row, and a last one for the blank."""
 
     id: ClassVar[str] = "extremal"
     metric: CellMetric

@@ -1,6 +1,6 @@
 """The channel with the least error on a workload under any finite metric, by generating rows.
 
-An output y has a row q_y, one number a cell, and a share θ_y of all outputs when all cells are
+An output y has a row q_y, one number per cell, and a share θ_y of all outputs when all cells are
 equally likely: P(y | x) = θ_y·q_y(x), with q_y of mean 1. E holds if q_y(x) <= e^E(x,x')·q_y(x'):
 such rows form a cone, and the best channel needs only its extreme rays, which are log-linear with
 slopes ±E. For questions W with G = WᵀW/rows, least squares has the mean square f = tr[G·M⁻¹] with
@@ -13,6 +13,11 @@ the family, until none is found.
 Bound:
     For any channel under E, with v the largest qᵀKq − λᵀq of any row of mean 1, f' >= f²/(Σλ + v)
     by convexity and duality. v is known only as far as the search goes.
+
+References:
+    Kairouz2016, Theorem 2, for the extreme rays under one ε; McKenna2020 for the objective;
+    Boyd2004, §10.3 and §11.3, for Newton's method with equality constraints and a barrier. The
+    derivation is in "Extremal channel" of the documentation.
 """
 
 from __future__ import annotations
@@ -45,8 +50,8 @@ class Found:
     """What was found.
 
     Attributes:
-        logs: Logarithms of rows, one row an output and one column a cell.
-        shares: θ, one an output.
+        logs: Logarithms of rows, one row per output and one column per cell.
+        shares: θ, one per output.
         value: The mean square f.
         bound: What no channel can be below, if no row was overlooked.
     """
@@ -68,7 +73,7 @@ def fit(
     """Rows and shares with a small error on the workload, never larger than the exponential's.
 
     Args:
-        gram: G, positive definite, one row a cell.
+        gram: G, positive definite, one row per cell.
         distance: E between all cells, finite, closed under shortest paths.
         seed: For the random starts of the search.
         rounds: How often rows are searched for at most; few are quick and leave a wide gap.
@@ -86,7 +91,12 @@ def fit(
 
 
 def exponential(gram: Floats, distance: Floats) -> Found:
-    """The exponential channel, P(y | x) ∝ e^(−d(x,y)/2), as rows and shares."""
+    """The exponential channel, P(y | x) ∝ e^(−d(x,y)/2), as rows and shares.
+
+    Args:
+        gram: G of the workload.
+        distance: E between all cells.
+    """
     near, _ = closure(np.minimum(distance, distance.T))
     law = np.exp(-near / 2)
     law /= law.sum(axis=1, keepdims=True)
@@ -95,7 +105,12 @@ def exponential(gram: Floats, distance: Floats) -> Found:
 
 
 def mean_square(law: Floats, gram: Floats) -> float:
-    """tr[G·M⁻¹] of a channel, one row a cell and one column an output."""
+    """tr[G·M⁻¹] of a channel, one row per cell and one column per output.
+
+    Args:
+        law: P(y | x), one row per cell and one column per output.
+        gram: G of the workload.
+    """
     from scipy import linalg
 
     return float(np.sum(linalg.inv((law / law.mean(axis=0)) @ law.T) * gram))
@@ -109,7 +124,11 @@ def _descend(
     rounds: int,
     progress: Progress | None,
 ) -> Found:
-    """Weigh a family, look for rows that would lower its error, take them in, and so on."""
+    """Generate rows: weigh a family, look for rows that would lower f, take them in, repeat.
+
+    Each turn solves for θ on the family, which gives λ and K, searches for rows with
+    qᵀKq > λᵀq, and drops rows whose share has become negligible.
+    """
     size = len(gram)
     family = np.concatenate([np.exp(usual.logs), _scaled(-distance), _scaled(distance.T)])
     shares = np.concatenate([0.8 * usual.shares, np.full(2 * size, 0.1 / size)])
@@ -143,7 +162,15 @@ def _descend(
 
 
 def level(rows: Floats, shares: Floats) -> Floats:
-    """The shares nearest to these, relatively, with Σ θ_y q_y = 1."""
+    """The shares nearest to these, relatively, with Σ θ_y q_y = 1.
+
+    Each step is the change δ of least Σ (δ_y/θ_y)² with Σ δ_y q_y = 1 − Σ θ_y q_y, which is
+    δ = Θ²Q·(QᵀΘ²Q)⁻¹·(1 − Qᵀθ); it is repeated where it had to stop short of zero.
+
+    Args:
+        rows: q, one row per output and one column per cell.
+        shares: θ, one per output.
+    """
     for _ in range(20):
         short = 1 - shares @ rows
         if np.abs(short).max() < 1e-14:
@@ -181,7 +208,17 @@ def _random(distance: Floats, count: int, rng: np.random.Generator) -> Floats:
 
 
 def _weigh(family: Floats, gram: Floats, shares: Floats) -> tuple[Floats, Floats, Floats]:
-    """θ for a family of rows, the multipliers of Σ θ_y q_y = 1, and M⁻¹."""
+    """θ for a family of rows, the multipliers of Σ θ_y q_y = 1, and M⁻¹.
+
+    Minimises tr[G·M(θ)⁻¹] − μ·Σ log θ_y under Qᵀθ = 1 for a falling μ, by Newton's method from a θ
+    that need not satisfy the constraint (Boyd2004, §10.3). With K = M⁻¹GM⁻¹,
+
+        gradient   g_y = −q_yᵀKq_y − μ/θ_y
+        Hessian    H_yz = 2·(q_yᵀM⁻¹q_z)(q_yᵀKq_z) + μ/θ_y² on the diagonal,
+
+    and the step Δ solves HΔ − Qν = −g, QᵀΔ = 1 − Qᵀθ: ν from the Schur complement QᵀH⁻¹Q, then
+    Δ = H⁻¹(Qν − g). λ = −ν. All of it is done in units of θ, Δ_y = θ_y·move_y.
+    """
     from scipy import linalg
 
     ones = np.ones(family.shape[1])
@@ -209,7 +246,7 @@ def _weigh(family: Floats, gram: Floats, shares: Floats) -> tuple[Floats, Floats
             target = off + rows.T @ inner[:, -1]
             multipliers = linalg.lstsq(schur, target, cond=1e-13)[0]
             move = inner[:, :-1] @ multipliers - inner[:, -1]
-            length = min(1.0, 0.95 / max(-float(move.min()), 1e-300))
+            length = min(1.0, 0.95 / max(-float(move.min()), 1e-300))  # θ stays positive
             shares = shares * (1 + length * move)
             if length == 1.0 and np.abs(move).max() < 1e-3:
                 break
@@ -224,7 +261,12 @@ def _gain(rows: Floats, kernel: Floats, lam: Floats) -> Floats:
 
 
 def _search(starts: Floats, kernel: Floats, lam: Floats, distance: Floats) -> tuple[Floats, Floats]:
-    """Raise the gain from every start, cell by cell: each is best at an end of what it may be."""
+    """Raise the gain qᵀKq − λᵀq from every start, by coordinate ascent over the cells.
+
+    Along one entry the gain of the row scaled to mean 1 is a ratio of quadratics, whose maximum
+    over what E leaves the entry, max_z q(z)/e^E(z,x) to min_z q(z)·e^E(x,z), is taken at an end:
+    rows with no better end are log-linear with slopes ±E. Rows come back best first.
+    """
     odds = np.exp(distance)
     rows = starts.copy()
     size = rows.shape[1]

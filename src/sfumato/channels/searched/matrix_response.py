@@ -1,4 +1,4 @@
-"""Bits of any 0/1 code, each flipped by itself: the matrix mechanism of Xiang et al. 2020, §3.
+"""Matrix response: the bits of any 0/1 code, each flipped by itself (Xiang et al. 2020, §3).
 
 The paper adds Laplace noise to the entries of A·h_x. Where A has entries 0 and 1 the noisy entry,
 on the lattice of whole numbers and clamped to 0 and 1, is the bit flipped with odds e^u: clamping
@@ -69,14 +69,15 @@ class MatrixResponse(SearchedChoice):
     cache on this machine. Up to 64 cells `Extremal` has smaller errors still, where E is finite.
 
     Args:
-        strategy: Which bits are sent: one a cell ("identity"), one a threshold ("prefix"), one a
+        strategy: Which bits are sent: one per cell ("identity"), one per threshold ("prefix"), one
+        per
             node of a tree ("hierarchical"), the best found among all of these ("searched"), or a
-            matrix of zeros and ones, one row a bit and one column a cell.
+            matrix of zeros and ones, one row per bit and one column per cell.
         workload: Which questions should have a small error: "cells", "ranges", "prefixes", or a
-            matrix, one row a question and one column a cell. Left out, ranges where cells lie on a
-            line, else cells.
+            matrix, one row per question and one column per cell. Left out, ranges where cells lie
+            on a line, else cells.
         branching: Children of a node in the tree.
-        table: Bits and rates, as `settled` writes them; not for people.
+        table: Bits and rates, as `settled` writes them; leave it out.
 
     Example:
         >>> import sfumato as sf
@@ -227,8 +228,8 @@ def _checked_strategy(strategy: Any, table: str | None) -> Any:
         matrix = np.full((1, 1), math.nan)
     if matrix.ndim != 2 or not matrix.size or not np.isin(matrix, (0.0, 1.0)).all():
         raise StudyError(
-            "strategy must be a matrix of zeros and ones, one row a bit and one column a cell, or "
-            f"one of {', '.join(map(repr, STRATEGIES))}; got shape {matrix.shape}"
+            "strategy must be a matrix of zeros and ones, one row per bit and one column per cell, "
+            f"or one of {', '.join(map(repr, STRATEGIES))}; got shape {matrix.shape}"
         )
     if len(matrix) > Code.MOST_BITS:
         raise StudyError(f"a report has at most {Code.MOST_BITS} bits, got {len(matrix)} rows")
@@ -281,7 +282,7 @@ class MatrixResponseChannel(FlippedCode):
         return found
 
     def coefficients(self, weights: Floats) -> Floats:
-        """The constant and one coefficient a bit, along the last axis."""
+        """The constant and one coefficient per bit, along the last axis."""
         result: Floats = weights @ self._reading
         result[..., 1:] *= self.scale
         return result
@@ -352,7 +353,12 @@ class MatrixResponseChannel(FlippedCode):
 
 
 def refuse_overspending(code: Code, metric: CellMetric) -> None:
-    """Refuse a code whose bits together tell two cells apart by more than E, exactly decided."""
+    """Refuse a code whose bits together tell two cells apart by more than E, exactly decided.
+
+    Args:
+        code: Bits and rates.
+        metric: E between the cells.
+    """
     found = check(code.members.astype(np.int64), edges_of(metric), code.rates)
     if not found:
         raise StudyError(

@@ -1,4 +1,4 @@
-"""A channel made for the questions that will be asked: weighted sets of cells, found by descent.
+"""The optimised channel: weighted sets of cells with a small error on given questions.
 
 An output y is a set of cells with a weight z: P(y | x) is z, times e^ε if x is in the set. One more
 output, the blank, takes what rounding leaves over. Which sets are best for a workload is found by
@@ -63,9 +63,9 @@ class Optimised(SearchedChoice):
 
     Args:
         workload: Which questions should have a small error: "ranges", "prefixes", "cells", or a
-            matrix of weights, one row a question and one column a cell.
-        outputs: How many sets, at least one a cell; by default four a cell, at most 512.
-        table: The sets and weights, as `settled` writes them; not for people.
+            matrix of weights, one row per question and one column per cell.
+        outputs: How many sets, at least one per cell; by default four per cell, at most 512.
+        table: The sets and weights, as `settled` writes them; leave it out.
 
     Example:
         >>> import sfumato as sf
@@ -179,13 +179,13 @@ class Optimised(SearchedChoice):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OptimisedChannel(LeastSquaresChannel, TableChannel):
-    """One symbol a set, and a last one for the blank.
+    """One symbol per set, and a last one for the blank.
 
     Attributes:
         sets: Which cells each output speaks for, and how often it is put out.
         low: Words of each output for cells outside its set.
         high: Words of each output for cells inside its set.
-        blank: Words of the last output, one entry a cell.
+        blank: Words of the last output, one entry per cell.
     """
 
     id: ClassVar[str] = "optimised"

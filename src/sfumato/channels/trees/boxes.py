@@ -29,7 +29,12 @@ MOST_KINDS = 1 << 17
 
 
 def nodes_of(trees: Sequence[Tree], levels: Levels) -> int:
-    """How many boxes there are at some levels."""
+    """How many boxes there are at some levels.
+
+    Args:
+        trees: One per axis.
+        levels: The level on each axis.
+    """
     return math.prod(tree.nodes(level) for tree, level in zip(trees, levels, strict=True))
 
 
@@ -42,7 +47,7 @@ def best_oracle(metric: UniformMetric, most: int, precision: int) -> Oracle:
         precision: Bits of a random word.
     """
     bound: list[Oracle] = [HRRChannel(metric=metric, precision=precision)]
-    with contextlib.suppress(StudyError):  # words too coarse for so many nodes and so small an ε
+    with contextlib.suppress(StudyError):  # words too coarse for these nodes and this ε
         bound.insert(0, KaryResponseChannel(metric=metric, precision=precision))
     for prime in primes(LARGEST_DEFAULT)[1:]:
         hashes = OLHChannel(metric=metric, prime=prime, precision=precision)
@@ -56,6 +61,11 @@ def kinds_of_level(nodes: int, cells: int, axes: int) -> int:
 
     As the root of the nodes: halved from each level of a tree of four to the one above, which adds
     up to twice the last level's on every axis.
+
+    Args:
+        nodes: Nodes of the level.
+        cells: Cells of the grid.
+        axes: How many axes there are.
     """
     return math.isqrt((MOST_KINDS >> axes) ** 2 * nodes // cells)
 

@@ -1,4 +1,4 @@
-"""With which chance a person speaks about which level.
+"""The chance with which a person reports each level of a tree.
 
 The chances are rational numbers, turned into words of which each level has its own: what is drawn
 is the law, and readings divide by it. They do not depend on a person's cell.
@@ -21,7 +21,7 @@ from sfumato.exact import rational
 Chances = None | str | tuple[Fraction, ...]
 
 OPTIMISED = "optimised"
-UNIT = 1 << 16  # optimised chances are multiples of one in so many
+UNIT = 1 << 16  # optimised chances are multiples of 1/UNIT
 _ROUNDS = 400
 
 
@@ -43,7 +43,7 @@ def checked_chances(levels: Any) -> Chances:
         return OPTIMISED
     if not isinstance(levels, Sequence) and not hasattr(levels, "tolist"):
         raise StudyError(
-            f"levels must be {OPTIMISED!r} or a list of chances, one a level, got {levels!r}"
+            f"levels must be {OPTIMISED!r} or a list of chances, one per level, got {levels!r}"
         )
     chances: tuple[Fraction, ...] = tuple(rational(chance, "levels") for chance in levels)
     if not chances or min(chances) <= 0:
@@ -71,6 +71,10 @@ def written_chances(chances: str | Sequence[Fraction]) -> str | list[str]:
 def words_of(chances: Sequence[Fraction], precision: int) -> list[int]:
     """Words of each level: within one of its chance, and all words used.
 
+    Args:
+        chances: One per level; they sum to 1.
+        precision: Bits of a random word.
+
     Example:
         >>> words_of([Fraction(1, 3)] * 3, 4)
         [6, 5, 5]
@@ -89,14 +93,20 @@ def words_of(chances: Sequence[Fraction], precision: int) -> list[int]:
 
 
 def settled_chances(chances: Chances, count: int, what: str) -> list[Fraction] | None:
-    """One chance a level where they are given or all alike; None where they must be computed."""
+    """One chance per level where they are given or all equal; None where they must be computed.
+
+    Args:
+        chances: What the choice was given.
+        count: How many levels there are.
+        what: What the levels belong to, for the message.
+    """
     if chances == OPTIMISED:
         return None
     if chances is None:
         return [Fraction(1, count)] * count
     if len(chances) != count:
         raise StudyError(
-            f"there must be one chance a level: {count} for {what}, got {len(chances)} in levels"
+            f"there must be one chance per level: {count} for {what}, got {len(chances)} in levels"
         )
     return [Fraction(chance) for chance in chances]
 
@@ -105,6 +115,10 @@ def range_energies(trees: Sequence[Tree], ranged: Sequence[bool]) -> dict[Levels
     """What each tuple of levels adds to a random question: mean squared norm over cells.
 
     Along an axis with neighbours the question is a random range of the whole tree, else one cell.
+
+    Args:
+        trees: One per axis.
+        ranged: Along which axes ranges are asked for; along the others, single cells.
     """
     along = []
     for tree, is_range in zip(trees, ranged, strict=True):
@@ -121,10 +135,15 @@ def range_energies(trees: Sequence[Tree], ranged: Sequence[bool]) -> dict[Levels
 
 
 def question_energies(trees: Sequence[Tree], rows: Floats) -> dict[Levels, float]:
-    """The same for given questions: one row a question, over the cells of all axes.
+    """The same for given questions: one row per question, over the cells of all axes.
 
-    Beyond the last cell of a tree that is not whole nobody is asked about. Means over runs have the
-    squared norm Σ (sum over the run)²/(its cells), and are nested: norms need no whole tree.
+    Cells beyond the end of the axis, in a tree that is not whole, have weight zero. Means over runs
+    have the squared norm Σ (sum over the run)²/(its cells), and are nested: norms need no whole
+    tree.
+
+    Args:
+        trees: One per axis.
+        rows: Weights: one row per question, then one axis per tree.
     """
     norms = np.zeros([tree.depth + 1 for tree in trees])
     for levels in np.ndindex(*norms.shape):
@@ -162,6 +181,11 @@ def best_chances(
     levels above has variance energy/λ, λ_k = Σ_{l ≥ k} τ_l·n_l: a convex function of p, and
     p ← p·√(gradient) lowers it. Only +, ·, / and √ of doubles in a fixed order are used, which give
     the same result everywhere; then chances are rounded to multiples of 2^−16.
+
+    Args:
+        trees: One per axis.
+        energies: What each tuple of levels adds to a random question.
+        spreads: σ² of a node, by tuple of levels.
     """
     tuples = list(energies)
     gain = {}

@@ -60,7 +60,7 @@ class HaarHRR(LevelsChoice):
     """Choose Haar coefficients by Hadamard response; it fits `Uniform`, on axes with neighbours.
 
     Args:
-        levels: The chance of each level, the coarsest first; by default all alike. "optimised" has
+        levels: The chance of each level, the coarsest first; by default all equal. "optimised" has
             the smallest mean variance over random ranges.
 
     Example:
@@ -145,14 +145,25 @@ class HaarAxis:
         return self.tree.runs[0] // self.tree.runs[level] // 2 if self.halves else fine
 
     def place(self, codes: NDArray[np.int64], level: int) -> tuple[Any, Any]:
-        """Node, and 1 in its right half."""
+        """Node, and 1 in its right half.
+
+        Args:
+            codes: Cells along this axis.
+            level: The level.
+        """
         if not level:
             return 0, 0
         fine = codes // self.tree.runs[level]
         return (fine >> 1, fine & 1) if self.halves else (fine, 0)
 
     def sums(self, values: Floats, level: int, axis: int) -> Floats:
-        """Over the nodes of a level, right halves counted negative; zero where there is none."""
+        """Over the nodes of a level, right halves counted negative; zero where there is none.
+
+        Args:
+            values: Values at cells along one axis of the array.
+            level: The level.
+            axis: Which axis of the array.
+        """
         if not level:
             return self.tree.join(values, 0, axis)
         fine = _along(self.tree.join(values, level, axis), axis)
@@ -162,7 +173,13 @@ class HaarAxis:
         return np.moveaxis(_filled(fine, self.nodes(level)), -1, axis)
 
     def at_cells(self, values: Floats, level: int, axis: int) -> Floats:
-        """Every node's value at its cells, negative in right halves."""
+        """Every node's value at its cells, negative in right halves.
+
+        Args:
+            values: Values of nodes along one axis of the array.
+            level: The level.
+            axis: Which axis of the array.
+        """
         if not level:
             return np.repeat(values, self.tree.size, axis=axis)
         last = _along(values, axis)
@@ -173,7 +190,12 @@ class HaarAxis:
         return wide
 
     def details(self, values: Floats, axis: int) -> list[Floats]:
-        """The mean, and what each level adds to it, by nodes."""
+        """The mean, and what each level adds to it, by nodes.
+
+        Args:
+            values: Weights at cells along one axis of the array.
+            axis: Which axis of the array.
+        """
         means = _along(values, axis)
         if not self.halves:
             centre = means.mean(axis=-1, keepdims=True)
@@ -190,7 +212,12 @@ class HaarAxis:
         return [np.moveaxis(part, -1, axis) for part in reversed(found)]
 
     def gathered(self, parts: Sequence[Floats], axis: int) -> Floats:
-        """The transpose of `details`: cells from what was gathered at every level."""
+        """The transpose of `details`: cells from what was gathered at every level.
+
+        Args:
+            parts: What was gathered, by level.
+            axis: Which axis of the arrays.
+        """
         cells, *finer = (_along(part, axis) for part in parts)
         for level, part in enumerate(finer, start=1):
             count = self.tree.nodes(level)
@@ -258,7 +285,7 @@ class HaarLevel(Level):
         return self.inner.encode(node, bits).astype(np.int64) ^ turned
 
     def mix(self, law: Floats) -> Floats:
-        """Every column alike, and its sign from the transform of the signed law."""
+        """Every column with the same chance, and its sign from the transform of the signed law."""
         lead = law.shape[:-1]
         held = law.reshape(*lead, *(axis.tree.size for axis in self.axes))
         for place, (axis, level) in enumerate(zip(self.axes, self.levels, strict=True)):
@@ -313,7 +340,7 @@ class HaarChannel(LevelsChannel):
         """c, and β of every node: together they are the weights at each cell.
 
         Args:
-            weights: One row a question, one column a cell.
+            weights: One row per question, one column per cell.
         """
         axes: Sequence[HaarAxis] = self.parts[0].axes
         grid = weights.reshape(len(weights), *(axis.tree.size for axis in axes))
@@ -336,7 +363,7 @@ class HaarChannel(LevelsChannel):
         return result.reshape(*profile.shape[:-1], self.size)
 
     def _put_together(self, profile: Floats) -> Floats:
-        """Gathered cells, one row a profile."""
+        """Gathered cells, one row per profile."""
         axes: Sequence[HaarAxis] = self.parts[0].axes
         parts: dict[Levels, Floats] = {}
         parts[(0,) * len(axes)] = profile.sum(axis=-1).reshape(-1, *(1 for _ in axes))

@@ -7,8 +7,8 @@ Estimator:
     Every level gives unbiased counts of its nodes; what is asked is read from all of them by
     generalised least squares, with everyone at the root: no linear unbiased reading of the nodes'
     counts has a smaller variance where people are spread evenly. In one dimension this takes time
-    linear in the cells and equals the two passes of Cormode et al. 2019, §4.5, where all levels
-    are known alike. There mean consistency runs from the top with the parent's final value, its
+    linear in the cells and equals the two passes of Cormode et al. 2019, §4.5, where all levels are
+    known equally well. There mean consistency runs from the top with the parent's final value, its
     sum is over the siblings, and the root is pinned; the printed form needs these corrections.
 
 References:
@@ -76,7 +76,7 @@ class Hierarchical(LevelsChoice):
         branching: Children of a node, 2 or more. Any number of cells will do.
         oracle: How a node is told: "olh", "hrr", "grr" (k-ary response), or "best", which takes at
             each level the one with the smallest error there, of those whose reports can be decoded.
-        levels: The chance of each level, the one below the root first; by default all alike.
+        levels: The chance of each level, the one below the root first; by default all equal.
             "optimised" has the smallest mean variance over random ranges.
         consistency: Whether all levels are read together, by least squares; False reads the
             largest nodes that make up a question and nothing else.
@@ -176,7 +176,7 @@ class Hierarchical(LevelsChoice):
 
         Args:
             epsilon: The ε to be promised: it decides how well each level is told.
-            questions: One row a question, one weight a cell, in C order of the axes.
+            questions: One row per question, one weight per cell, in C order of the axes.
             shape: Cells of each axis; left out, all cells are one axis.
             ordered: Which axes have neighbours; left out, all.
 
@@ -191,7 +191,7 @@ class Hierarchical(LevelsChoice):
         cells = tuple(shape) if shape is not None else (rows.shape[-1],)
         if rows.ndim != 2 or rows.shape[1] != math.prod(cells) or not np.isfinite(rows).all():
             raise StudyError(
-                f"questions must be rows of {math.prod(cells):,} finite weights, one a cell, got "
+                f"questions must be rows of {math.prod(cells):,} finite weights, one per cell, got "
                 f"shape {np.shape(questions)}"
             )
         order = (True,) * len(cells) if ordered is None else tuple(ordered)
@@ -226,7 +226,7 @@ class Hierarchical(LevelsChoice):
         return found
 
     def _inner(self, metric: UniformMetric, nodes: int, axes: int, precision: int) -> Oracle:
-        """The oracle for so many nodes."""
+        """The oracle for a number of nodes."""
         here = UniformMetric(metric.epsilon, nodes)
         if self.oracle == BEST:
             return best_oracle(here, kinds_of_level(nodes, metric.size, axes), precision)
@@ -258,7 +258,7 @@ class HierarchicalChannel(LevelsChannel):
     """Boxes of all levels, read by least squares.
 
     Attributes:
-        trees: One an axis.
+        trees: One per axis.
         consistency: Whether all levels are read together.
     """
 
@@ -288,7 +288,7 @@ class HierarchicalChannel(LevelsChannel):
         """c, and what is read from every box: together they are the weights at each cell.
 
         Args:
-            weights: One row a question, one column a cell.
+            weights: One row per question, one column per cell.
         """
         shape = tuple(tree.size for tree in self.trees)
         if not self.consistency:
@@ -322,7 +322,7 @@ class HierarchicalChannel(LevelsChannel):
         return result.reshape(*profile.shape[:-1], self.size)
 
     def _solved(self, profile: Floats) -> Floats:
-        """Gathered cells, one row a profile."""
+        """Gathered cells, one row per profile."""
         everyone = profile.sum(axis=-1)
         even = everyone[:, None] / self.size
         there = np.zeros((len(profile), self.size))

@@ -1,4 +1,4 @@
-"""A person speaks about one level only, drawn at random, with all of ε.
+"""Channels that report one level of detail per person, drawn at random, with all of ε.
 
 The cells are seen at several levels of detail. Each person draws a level, with chances that do not
 depend on their cell, and tells the node of their cell at that level by a channel of its own.
@@ -81,7 +81,7 @@ class LevelsChoice(Choice):
             raise TooLargeError(self._too_large(metric.size))
 
     def _too_large(self, cells: int) -> str:
-        """Why so many cells are too many."""
+        """Why there are too many cells, and what would do."""
         return (
             f"{type(self).__name__} on {cells:,} cells needs about {cells * 8 * 16 / 2**30:.0f} "
             f"GiB to read one answer; the limit is {MOST_CELLS:,} cells. Use fewer cells "
@@ -119,11 +119,11 @@ class Level(ABC):
 
     @abstractmethod
     def rows(self) -> tuple[list[list[int]], int]:
-        """The exact law of this level's symbols, one row a cell, and its total."""
+        """The exact law of this level's symbols, one row per cell, and its total."""
 
     @abstractmethod
     def report_likelihood(self, symbols: NDArray[np.int64]) -> Floats:
-        """P(symbol | cell) up to a factor a report."""
+        """P(symbol | cell) up to a factor per report."""
 
 
 class LevelsChannel(SymbolChannel):
@@ -184,7 +184,7 @@ class LevelsChannel(SymbolChannel):
             part.inner.check_structure(metric, found)
 
     def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
-        """One word a person draws the level; then each level's people by their own channel."""
+        """One word per person draws the level; then each level's people by their own channel."""
         out = np.empty(len(cells), dtype=self.symbol_type())
         for start in range(0, len(cells), _PEOPLE_AT_ONCE):
             held = np.asarray(cells[start : start + _PEOPLE_AT_ONCE], dtype=np.int64)
@@ -251,7 +251,7 @@ class LevelsChannel(SymbolChannel):
 
     @abstractmethod
     def _readings(self, weights: Floats) -> Iterator[Floats]:
-        """The values of f at the symbols of each level, one row a question."""
+        """The values of f at the symbols of each level, one row per question."""
 
     def _symbols(self, number: int) -> slice:
         """The symbols of one level."""
@@ -290,7 +290,12 @@ def checked_tuples(trees: Sequence[Tree]) -> list[Levels]:
 
 
 def level_words(trees: Sequence[Tree], shape: Sequence[int]) -> str:
-    """What levels are counted for, in a message."""
+    """What levels are counted for, in a message.
+
+    Args:
+        trees: One per axis.
+        shape: Cells along every axis.
+    """
     if len(trees) == 1:
         return f"{shape[0]:,} cells"
     grid = " × ".join(f"{size:,}" for size in shape)
@@ -298,7 +303,14 @@ def level_words(trees: Sequence[Tree], shape: Sequence[int]) -> str:
 
 
 def refuse_outputs(name: str, cells: int, outputs: int, remedy: str) -> None:
-    """Refuse reports of more kinds than can be counted."""
+    """Refuse reports of more kinds than can be counted.
+
+    Args:
+        name: The channel.
+        cells: How many cells it has.
+        outputs: How many kinds of reports.
+        remedy: What would do instead.
+    """
     if outputs > MOST_OUTPUTS:
         raise TooLargeError(
             f"{name} on {cells:,} cells has reports of {outputs:,} kinds, whose counts and "
@@ -308,7 +320,12 @@ def refuse_outputs(name: str, cells: int, outputs: int, remedy: str) -> None:
 
 
 def axis_codes(cells: NDArray[np.int64], shape: Sequence[int]) -> list[NDArray[np.int64]]:
-    """The place along every axis of cells that are flat in C order."""
+    """The place along every axis of cells that are flat in C order.
+
+    Args:
+        cells: Cells of the grid.
+        shape: Cells along every axis.
+    """
     codes = []
     for size in reversed(shape[1:]):
         above = cells // size

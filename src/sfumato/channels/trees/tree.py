@@ -2,7 +2,7 @@
 
 What people say about a node at one level says something about its ancestors and descendants too.
 Weights w over cells may be read from any parts b that add up to them, w(x) = c + Σ b(node of x), a
-sum over all levels; c, on the root, is for free as everyone is there. Generalised least squares
+sum over all levels; c, on the root, has no error as everyone is there. Generalised least squares
 takes the parts with the smallest Σ |b|²/τ, where τ is how precisely a node of that level is known.
 """
 
@@ -44,7 +44,12 @@ class Tree:
 
     @classmethod
     def branching(cls, size: int, branching: int) -> Tree:
-        """As few levels as reach every cell with so many children a node, or one a cell."""
+        """The fewest levels that reach every cell with this many children per node.
+
+        Args:
+            size: Number of cells.
+            branching: Children of a node.
+        """
         runs = [1]
         while runs[-1] < size:
             runs.append(runs[-1] * min(branching, size))
@@ -65,7 +70,14 @@ class Tree:
         return -(-self.size // self.runs[level])
 
     def join(self, values: NDArray[Any], level: int, axis: int, *, fine: int = -1) -> NDArray[Any]:
-        """Sums over the nodes of a level, from values at a finer one."""
+        """Sums over the nodes of a level, from values at a finer one.
+
+        Args:
+            values: Values at nodes of the finer level.
+            level: The coarser level.
+            axis: Which axis of the array.
+            fine: The finer level; by default single cells.
+        """
         ratio = self.runs[level] // self.runs[fine]
         count = values.shape[axis]
         if ratio == 1:
@@ -78,7 +90,14 @@ class Tree:
     def spread(
         self, values: NDArray[Any], level: int, axis: int, *, fine: int = -1
     ) -> NDArray[Any]:
-        """Every node's value at each of its descendants of a finer level."""
+        """Every node's value at each of its descendants of a finer level.
+
+        Args:
+            values: Values at nodes of the coarser level.
+            level: The coarser level.
+            axis: Which axis of the array.
+            fine: The finer level; by default single cells.
+        """
         ratio = self.runs[level] // self.runs[fine]
         if ratio == 1:
             return values
@@ -89,7 +108,13 @@ class Tree:
 
 
 def grid_trees(shape: Sequence[int], ordered: Sequence[bool], branching: int) -> tuple[Tree, ...]:
-    """One an axis: whole nodes where cells have neighbours, else roots and leaves."""
+    """One per axis: whole nodes where cells have neighbours, else roots and leaves.
+
+    Args:
+        shape: Cells along every axis.
+        ordered: Which axes have neighbours.
+        branching: Children of a node.
+    """
     return tuple(
         Tree.branching(size, branching) if is_ordered else Tree.flat(size)
         for size, is_ordered in zip(shape, ordered, strict=True)
@@ -108,7 +133,7 @@ def least_parts(
     Args:
         tree: The tree.
         precision: τ of levels 1 to the last.
-        weights: One a cell along the last axis.
+        weights: One per cell along the last axis.
     """
     depth = tree.depth
     tau = [0.0, *precision]
@@ -139,7 +164,7 @@ def least_grid_parts(
     on the single cells, so parts add up to the weights whatever the accuracy.
 
     Args:
-        trees: One an axis.
+        trees: One per axis.
         precision: τ by the level on each axis; the first entry, that of the root, does not count.
         weights: Any number of leading axes, then one axis a tree.
     """
@@ -194,6 +219,10 @@ def plain_parts(trees: Sequence[Tree], weights: Floats) -> tuple[Floats, dict[Le
     """Without least squares: the largest nodes on which the weights do not vary, axis by axis.
 
     A range becomes the fewest nodes that make it up.
+
+    Args:
+        trees: One per axis.
+        weights: Any number of leading axes, then one axis per tree.
     """
     lead = weights.ndim - len(trees)
     parts: dict[Levels, Floats] = {(): weights}
@@ -207,7 +236,7 @@ def plain_parts(trees: Sequence[Tree], weights: Floats) -> tuple[Floats, dict[Le
 
 
 def _largest_nodes(tree: Tree, values: Floats, axis: int) -> list[Floats]:
-    """For one axis, what each level takes; cells are alike if they are along all later axes."""
+    """For one axis, what each level takes; equal means equal along all later axes."""
     later = tuple(range(axis + 1, values.ndim))
     held = [values]
     even = [np.ones_like(values, dtype=np.bool_).all(axis=later, keepdims=True)]
