@@ -673,6 +673,33 @@ MUTANTS: list[Mutant] = [
         "return choice.bind_grid(metric, shape[::-1], ordered[::-1])",
         "study",
     ),
+    Mutant(
+        "grid",
+        "axes in the other order in tables",
+        "for axis, size in zip(block.axes, block.shape, strict=True):",
+        "for axis, size in zip(block.axes[::-1], block.shape[::-1], strict=True):",
+        "estimation",
+    ),
+    Mutant(
+        "grid",
+        "tables in the order of the study",
+        "order = tuple(stands.index(axis) for axis in rows)",
+        "order = tuple(range(len(stands)))",
+        "estimation",
+    ),
+    Mutant(
+        "grid",
+        "axes in the other order in decoded grids",
+        "return values.reshape(self.shape)\n\n    def information",
+        "return values.T.reshape(self.shape)\n\n    def information",
+        "estimation",
+    ),
+    Mutant(
+        "thermometer",
+        "wrong sign of flips in products",
+        "found[..., rows] = there @ (one * other).T + everyone * flips",
+        "found[..., rows] = there @ (one * other).T - everyone * flips",
+    ),
 ]
 
 

@@ -303,6 +303,40 @@ def _box(case: Case, by_axis: Sequence[Any]) -> dict[str, Any]:
     return found
 
 
+def tables_agree_with_questions(case: Case, transposed: bool = False) -> None:
+    """Histograms and heat maps are the answers to their cells.
+
+    Likelihood decodes only the blocks that are asked about, so it agrees where there is one.
+    """
+    study = case.study
+    records = np.random.default_rng(12).integers(0, case.cells, 400)
+    tally = study.tally(study.encode(case.people(records), bits=SeededBits(13)))
+    codes = np.array(np.unravel_index(np.arange(case.cells), study.shape))
+    for method in ("unbiased", "likelihood")[: 1 + (len(study.blocks) == 1)]:
+        estimate = tally.estimate(method)
+        for axes in [(k,) for k in range(len(codes))] + [(len(codes) - 1, 0)] * (len(codes) > 1):
+            names = [study.axes[axis].name for axis in axes]
+            asked = estimate.histogram(*names) if len(axes) == 1 else estimate.heatmap(*names)
+            places = np.ndindex(*(study.shape[axis] for axis in axes))
+            rows = [(place == codes[list(axes)].T).all(axis=1) for place in places]
+            single = estimate.linear(np.array(rows, dtype=np.float64))
+            found = asked.values.T if transposed else asked.values
+            assert np.allclose(found.ravel(), single.values, rtol=1e-6, atol=1e-6)
+            stderr = asked.stderr.T if transposed else asked.stderr
+            if method == "unbiased":
+                assert np.allclose(stderr.ravel(), single.stderr, rtol=1e-6, atol=1e-6)
+
+
+def likelihood_finds_the_record(case: Case, off: int = 0) -> None:
+    """Where everybody has one record, that is the likeliest cell, at every corner that there is."""
+    for record in (1, case.cells - 2):
+        counts = np.zeros(case.cells, dtype=np.int64)
+        counts[record] = 100_000
+        tally = case.study.simulate_counts(counts, seed=14)
+        found = tally.estimate("likelihood", smoothing="none").linear(np.eye(case.cells)).values
+        assert int(np.argmax(found)) == record + off
+
+
 def intervals_hold(case: Case, shift: float = 0.0) -> None:
     """95 % intervals of a count hold the truth as often as that, and its mean is the truth."""
     rng = np.random.default_rng(9)

@@ -240,6 +240,8 @@ def test_study_refuses_what_belongs_to_another(kind: str, tmp_path: Path) -> Non
 RECORD_LAWS: tuple[Callable[[Case], None], ...] = (
     studies.records_keep_the_guarantee,
     studies.records_are_encoded_by_the_law,
+    studies.tables_agree_with_questions,
+    studies.likelihood_finds_the_record,
     studies.intervals_hold,
 )
 
@@ -423,6 +425,10 @@ def test_twin_with_swapped_axes_is_caught(of: Callable[[str], Case], name: str) 
         studies.records_are_encoded_by_the_law(sound, encode)
     with pytest.raises(AssertionError):
         studies.answers_are_unbiased(sound, transposed=True)
+    with pytest.raises(AssertionError):
+        studies.tables_agree_with_questions(sound, transposed=True)
+    with pytest.raises(AssertionError):
+        studies.likelihood_finds_the_record(sound, off=1)
 
 
 def test_intervals_two_errors_off_are_caught() -> None:
