@@ -241,7 +241,6 @@ RECORD_LAWS: tuple[Callable[[Case], None], ...] = (
     studies.records_keep_the_guarantee,
     studies.records_are_encoded_by_the_law,
     studies.tables_agree_with_questions,
-    studies.likelihood_finds_the_record,
     studies.intervals_hold,
 )
 
@@ -256,6 +255,12 @@ def test_whole_records_keep(law: Callable[[Case], None], name: str) -> None:
 @pytest.mark.parametrize("law", [*STUDY_LAWS, *RECORD_LAWS], ids=called)
 def test_mixed_blocks_keep(law: Callable[[Case], None], name: str) -> None:
     law(mixed(name))
+
+
+@pytest.mark.parametrize("of", [case, mixed], ids=called)
+@pytest.mark.parametrize("name", SKEW.values())
+def test_likelihood_finds_whole_records(of: Callable[[str], Case], name: str) -> None:
+    studies.likelihood_finds_the_record(of(name))
 
 
 @pytest.mark.parametrize("name", SKEW.values())
