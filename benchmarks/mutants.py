@@ -237,9 +237,9 @@ MUTANTS: list[Mutant] = [
     *_of(
         "exponential",
         (
-            "a bound counted on the wrong side",
-            "(probe <= last[part]) & (bound <= word)",
-            "(probe <= last[part]) & (bound < word)",
+            "one cell off in encode",
+            "= self._sampler.draw(bits, part)",
+            "= self._sampler.draw(bits, (part + 1) % self.size)",
         ),
         (
             "three times ε",
@@ -481,9 +481,9 @@ MUTANTS: list[Mutant] = [
     *_of(
         "optimised",
         (
-            "sets and others swapped in encode",
-            "rows = np.where(self.sets.members.T, high, low)",
-            "rows = np.where(self.sets.members.T, low, high)",
+            "sets and others swapped in the likelihood",
+            "np.concatenate([np.where(self.sets.members.T, high, low), blank], axis=1)",
+            "np.concatenate([np.where(self.sets.members.T, low, high), blank], axis=1)",
         ),
         (
             "twice ε",
@@ -499,9 +499,9 @@ MUTANTS: list[Mutant] = [
     *_of(
         "extremal",
         (
-            "one cell off in encode",
-            "people = np.flatnonzero(part == cell)",
-            "people = np.flatnonzero((part + 1) % self.size == cell)",
+            "one word too few",
+            "full = [[*row, (1 << precision) - sum(row)] for row in words]",
+            "full = [[*row, (1 << precision) - sum(row) - 1] for row in words]",
         ),
         (
             "logarithms a tenth too large",
@@ -632,6 +632,13 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     Mutant(
+        "exponential",
+        "a bound counted on the wrong side",
+        'np.searchsorted(self._bounds[row], words[here], side="right")',
+        'np.searchsorted(self._bounds[row], words[here], side="left")',
+        "randomness",
+    ),
+    Mutant(
         "optimised",
         "no check of the blank",
         "max(blank) > odds * min(blank)",
@@ -641,8 +648,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "extremal",
         "no check of E",
-        "if bool((raised > theirs * most).any()):\n                return False",
-        "if bool((raised > theirs * most).any()):\n                return True",
+        "if words is None or found.problems:",
+        "if words is None:",
         spared="tables that are searched for keep E; test_extremal.py has some that do not",
     ),
     Mutant(
