@@ -140,3 +140,9 @@ def test_a_seed_gives_the_reports_of_one_python_call_however_long_the_file(
     expected = study.encode(table, bits=sf.SeededBits(1))
     assert len(parts) == 2
     assert sf.Reports.join(parts).to_arrow().equals(expected.to_arrow())
+
+
+def test_a_blank_answer_in_a_file_of_one_column_is_a_person(tmp_path: Path) -> None:
+    axis = sf.categories("mode", ["car", "bus"], protect=sf.Uniform(1), optional=True)
+    (tmp_path / "p.csv").write_text("mode\ncar\n\nbus\n")
+    assert [len(part) for part in encode(Study("s", [axis]), tmp_path / "p.csv")] == [3]
