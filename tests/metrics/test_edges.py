@@ -15,8 +15,8 @@ from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.edges import (
     MOST_PAIRS,
+    Cliques,
     Edges,
-    Group,
     Lookup,
     edges_of,
     edges_of_matrix,
@@ -174,7 +174,7 @@ def test_a_grid_adds_its_axes(parts: tuple[str, ...]) -> None:
 def test_a_uniform_guarantee_is_one_group_however_large() -> None:
     edges = grid_edges([UniformMetric(Fraction(1, 2), 10**6)])
     assert edges.pairs == 10**6 * (10**6 - 1) // 2
-    assert edges.groups[0].length == Fraction(1, 2)
+    assert edges.cliques[0].length == Fraction(1, 2)
 
 
 def test_scaling_is_exact() -> None:
@@ -216,7 +216,7 @@ def test_bad_pairs_are_refused_by_name() -> None:
     with pytest.raises(StudyError, match="0 or more"):
         Edges([0], [1], [Fraction(-1)], 2)
     with pytest.raises(StudyError, match="mark every one of the 2 cells"):
-        Edges([0], [1], one, 2, [Group(np.zeros(3, dtype=np.intp), Fraction(1))])
+        Edges([0], [1], one, 2, [Cliques(np.zeros(3, dtype=np.intp), Fraction(1))])
     with pytest.raises(StudyError, match="too unlike"):
         edges_of_matrix(_unlike())
     with pytest.raises(StudyError, match="square"):

@@ -13,7 +13,7 @@ from scipy import sparse
 from sfumato import questions
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.distance import LineMetric
-from sfumato.metrics.edges import Edges, Group, edges_of_matrix
+from sfumato.metrics.edges import Cliques, Edges, edges_of_matrix
 from sfumato.metrics.labelled import BlockMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.noise import interior, problem
@@ -201,7 +201,7 @@ def test_many_cells_on_a_line_take_no_table() -> None:
 @pytest.mark.parametrize("method", ["exact", "equal", "shared", "psa"])
 def test_groups_at_distance_0_are_told_apart_by_nobody(method: str) -> None:
     """As on an axis on which nothing is spent, beside pairs that have a distance."""
-    alike = Group(np.array([0, 0, 1, 1]), Fraction(0))
+    alike = Cliques(np.array([0, 0, 1, 1]), Fraction(0))
     edges = Edges([1], [2], [Fraction(1, 2)], 4, [alike])
     found = allocate([[1, 1, 0, 0], [2, 2, 5, 5]], edges, method=method)
     assert check([[1, 1, 0, 0], [2, 2, 5, 5]], edges, found.rates)

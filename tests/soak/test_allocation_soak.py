@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sfumato.errors import StudyError
 from sfumato.exact import rational
 from sfumato.metrics.distance import LineMetric
-from sfumato.metrics.edges import Edges, Group
+from sfumato.metrics.edges import Cliques, Edges
 from sfumato.metrics.labelled import BlockMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.noise.allocate import Allocation, allocate, check
@@ -83,7 +83,9 @@ def _metric(rng: np.random.Generator, cells: int, kind: str) -> tuple[Any, Pairs
     for (i, j), most in zip(ends.tolist(), long, strict=True):
         pair = (min(i, j), max(i, j))
         said[pair] = min(most, said.get(pair, most))
-    return Edges(ends[:, 0], ends[:, 1], long, cells, [Group(marks.astype(np.intp), length)]), said
+    return Edges(
+        ends[:, 0], ends[:, 1], long, cells, [Cliques(marks.astype(np.intp), length)]
+    ), said
 
 
 ARRAYS = ("points", "asymmetric", "graph", "far apart", "zeros")

@@ -342,10 +342,10 @@ def alone(
         rows = np.stack([queries, apart[pairs, queries], which[pairs]], axis=1)
         for query, steps, place in np.unique(rows, axis=0).tolist():
             offer(query, steps, int(distinct[place]) * edges.unit)
-    for group in edges.groups:
-        for query, steps in enumerate(_spread(problem, group.marks).tolist()):
+    for clique in edges.cliques:
+        for query, steps in enumerate(_spread(problem, clique.marks).tolist()):
             if steps:
-                offer(query, steps, group.length)
+                offer(query, steps, clique.length)
     return [
         None if rate is None else rate / unit
         for rate, unit in zip(best, lattice.units, strict=True)

@@ -31,11 +31,11 @@ _ROWS = 1 << 18  # pairs handed out at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Group:
-    """Cells with one mark are all `length` apart, without a list of the pairs.
+class Cliques:
+    """Cliques of cells: those with the same mark are all `length` apart, without a list of pairs.
 
     Args:
-        marks: A number for every cell; those of one number are near each other.
+        marks: A number for every cell, the same within a clique.
         length: E between any two of them.
     """
 
@@ -43,7 +43,7 @@ class Group:
     length: Fraction
 
     def members(self) -> list[Indices]:
-        """The cells of every mark that has more than one."""
+        """The cells of every clique that has more than one."""
         order = np.argsort(self.marks, kind="stable")
         cuts = np.flatnonzero(np.diff(self.marks[order])) + 1
         return [cells for cells in np.split(order, cuts) if len(cells) > 1]
@@ -60,14 +60,14 @@ class Edges:
     """Pairs of cells with the distance of each; where no path of pairs leads, E is infinite.
 
     Lengths are whole numbers of one rational unit. Pairs that are all equally far apart may stand
-    as a `Group` instead of a list.
+    as `Cliques` instead of a list.
 
     Args:
         first: One cell of every pair.
         second: The other.
         lengths: The distance of every pair, 0 or more.
         size: Number of cells.
-        groups: Sets of cells that are all equally far apart.
+        cliques: Cells that are all equally far apart, without a list of pairs.
 
     Example:
         >>> edges = Edges([0, 1], [1, 2], [Fraction(1, 2), Fraction(1, 3)], 3)
@@ -80,7 +80,7 @@ class Edges:
     numerators: NDArray[Any]
     unit: Fraction
     size: int
-    groups: tuple[Group, ...]
+    cliques: tuple[Cliques, ...]
 
     def __init__(
         self,
@@ -88,13 +88,13 @@ class Edges:
         second: ArrayLike,
         lengths: Sequence[Fraction],
         size: int,
-        groups: Sequence[Group] = (),
+        cliques: Sequence[Cliques] = (),
     ) -> None:
         """Bring the lengths over one denominator."""
         exact = [Fraction(length) for length in lengths]
         common = math.lcm(1, *{length.denominator for length in exact})
         numerators = whole_numbers([int(length * common) for length in exact])
-        self._fill(first, second, numerators, Fraction(1, common), size, groups)
+        self._fill(first, second, numerators, Fraction(1, common), size, cliques)
 
     @classmethod
     def of_integers(
@@ -104,7 +104,7 @@ class Edges:
         numerators: NDArray[Any],
         unit: Fraction,
         size: int,
-        groups: Sequence[Group] = (),
+        cliques: Sequence[Cliques] = (),
     ) -> Edges:
         """From lengths that are whole numbers of a unit already.
 
@@ -114,10 +114,10 @@ class Edges:
             numerators: Length of every pair, in units.
             unit: The unit.
             size: Number of cells.
-            groups: Sets of cells that are all equally far apart.
+            cliques: Cells that are all equally far apart, without a list of pairs.
         """
         edges = cls.__new__(cls)
-        edges._fill(first, second, numerators, unit, size, groups)
+        edges._fill(first, second, numerators, unit, size, cliques)
         return edges
 
     def _fill(
@@ -127,7 +127,7 @@ class Edges:
         numerators: NDArray[Any],
         unit: Fraction,
         size: int,
-        groups: Sequence[Group],
+        cliques: Sequence[Cliques],
     ) -> None:
         """Check and set the fields, once."""
         ends = [np.asarray(end, dtype=np.intp).reshape(-1) for end in (first, second)]
@@ -140,13 +140,13 @@ class Edges:
             raise StudyError(f"cells are numbered 0..{size - 1}, got a pair beyond them")
         if len(numerators) and bool((numerators < 0).any()):
             raise StudyError("lengths must be 0 or more: leave out pairs that are infinitely far")
-        if any(len(group.marks) != size for group in groups):
-            raise StudyError(f"a group must mark every one of the {size} cells")
+        if any(len(clique.marks) != size for clique in cliques):
+            raise StudyError(f"a clique must mark every one of the {size} cells")
         for array in (*ends, numerators):
             array.setflags(write=False)
         for name, value in zip(
-            ("first", "second", "numerators", "unit", "size", "groups"),
-            (*ends, numerators, Fraction(unit), int(size), tuple(groups)),
+            ("first", "second", "numerators", "unit", "size", "cliques"),
+            (*ends, numerators, Fraction(unit), int(size), tuple(cliques)),
             strict=True,
         ):
             object.__setattr__(self, name, value)
@@ -158,8 +158,8 @@ class Edges:
 
     @property
     def pairs(self) -> int:
-        """How many pairs there are, listed or in groups."""
-        return len(self.first) + sum(group.pairs for group in self.groups)
+        """How many pairs there are, listed or in cliques."""
+        return len(self.first) + sum(clique.pairs for clique in self.cliques)
 
     def scaled(self, factor: Fraction) -> Edges:
         """The same pairs, every distance times a positive number.
@@ -169,9 +169,9 @@ class Edges:
             (Fraction(1, 4),)
         """
         times = positive(factor, "factor")
-        groups = tuple(Group(group.marks, group.length * times) for group in self.groups)
+        cliques = tuple(Cliques(clique.marks, clique.length * times) for clique in self.cliques)
         return Edges.of_integers(
-            self.first, self.second, self.numerators, self.unit * times, self.size, groups
+            self.first, self.second, self.numerators, self.unit * times, self.size, cliques
         )
 
     def chunks(self, rows: int = _ROWS) -> Iterator[tuple[Indices, Indices, NDArray[Any]]]:
@@ -181,24 +181,24 @@ class Edges:
             yield self.first[part], self.second[part], self.numerators[part]
 
     def listed(self) -> Edges:
-        """The same with every pair of the groups listed."""
-        if not self.groups:
+        """The same with every pair of the cliques listed."""
+        if not self.cliques:
             return self
         if self.pairs > MOST_PAIRS:
             raise TooLargeError(
                 f"{self.pairs:,} pairs of cells are beyond the {MOST_PAIRS:,} that are listed: use "
                 f"fewer cells"
             )
-        common = math.lcm(self.unit.denominator, *(g.length.denominator for g in self.groups))
+        common = math.lcm(self.unit.denominator, *(g.length.denominator for g in self.cliques))
         times = int(self.unit * common)
         firsts, seconds = [self.first], [self.second]
         lengths = [self.numerators.astype(object) * times]
-        for group in self.groups:
-            for cells in group.members():
+        for clique in self.cliques:
+            for cells in clique.members():
                 i, j = np.triu_indices(len(cells), 1)
                 firsts.append(cells[i])
                 seconds.append(cells[j])
-                lengths.append(np.full(len(i), int(group.length * common), dtype=object))
+                lengths.append(np.full(len(i), int(clique.length * common), dtype=object))
         numerators = whole_numbers(np.concatenate(lengths))
         return Edges.of_integers(
             np.concatenate(firsts),
@@ -213,13 +213,13 @@ class Edges:
 
         Example:
             >>> Edges(
-            ...     [], [], [], 3, [Group(np.zeros(3, dtype=int), Fraction(0))]
+            ...     [], [], [], 3, [Cliques(np.zeros(3, dtype=int), Fraction(0))]
             ... ).zeros_listed().pairs
             2
         """
-        tied = [cells for group in self.groups if not group.length for cells in group.members()]
-        kept = [group for group in self.groups if group.length]
-        if len(kept) == len(self.groups):
+        tied = [cells for clique in self.cliques if not clique.length for cells in clique.members()]
+        kept = [clique for clique in self.cliques if clique.length]
+        if len(kept) == len(self.cliques):
             return self
         none = np.zeros(0, dtype=np.intp)
         first = np.concatenate([none, *(np.full(len(cells) - 1, cells[0]) for cells in tied)])
@@ -241,14 +241,14 @@ class Edges:
                 f"matrix: use the pairs"
             )
         near: NDArray[np.float64] = np.full((self.size, self.size), math.inf)
-        for group in self.groups:
-            same = group.marks[:, None] == group.marks
-            near[same] = np.minimum(near[same], float(group.length))
+        for clique in self.cliques:
+            same = clique.marks[:, None] == clique.marks
+            near[same] = np.minimum(near[same], float(clique.length))
         for first, second, numerators in self.chunks():
             np.minimum.at(near, (first, second), as_floats(numerators, self.unit))
         near = np.minimum(near, near.T)
         np.fill_diagonal(near, 0.0)
-        if not len(self.first) and len(self.groups) == 1:
+        if not len(self.first) and len(self.cliques) == 1:
             return near
         from scipy.sparse.csgraph import shortest_path
 
@@ -259,7 +259,7 @@ class Edges:
 
 
 class Lookup:
-    """Distances of single pairs, listed or in groups; infinite where there is neither."""
+    """Distances of single pairs, listed or in cliques; infinite where there is neither."""
 
     def __init__(self, edges: Edges) -> None:
         """Sort the listed pairs."""
@@ -298,9 +298,9 @@ class Lookup:
         place = self.places(first, second)
         here = place >= 0
         found[here] = as_floats(self.edges.numerators[place[here]], self.edges.unit)
-        for group in self.edges.groups:
-            same = group.marks[first] == group.marks[second]
-            found[same] = np.minimum(found[same], float(group.length))
+        for clique in self.edges.cliques:
+            same = clique.marks[first] == clique.marks[second]
+            found[same] = np.minimum(found[same], float(clique.length))
         return found
 
     def exact(self, first: Indices, second: Indices) -> list[Fraction | None]:
@@ -313,8 +313,8 @@ class Lookup:
         found = []
         for i, j, place in zip(first, second, self.places(first, second), strict=True):
             known = [int(self.edges.numerators[place]) * self.edges.unit] if place >= 0 else []
-            groups = self.edges.groups
-            known += [group.length for group in groups if group.marks[i] == group.marks[j]]
+            cliques = self.edges.cliques
+            known += [clique.length for clique in cliques if clique.marks[i] == clique.marks[j]]
             found.append(min(known) if known else None)
         return found
 
@@ -359,12 +359,12 @@ def edges_of(metric: CellMetric) -> Edges:
     if isinstance(metric, CappedLineMetric):
         line = edges_of(metric.line)
         # No pair is further apart than the cap, so all may be held to it.
-        return _with(line, Group(np.zeros(size, dtype=np.intp), metric.cap))
+        return _with(line, Cliques(np.zeros(size, dtype=np.intp), metric.cap))
     if isinstance(metric, UniformMetric):
-        return _only(Group(np.zeros(size, dtype=np.intp), metric.epsilon))
+        return _only(Cliques(np.zeros(size, dtype=np.intp), metric.epsilon))
     if isinstance(metric, BlockMetric):
         _, marks = np.unique(metric.block, return_inverse=True)
-        return _only(Group(marks.astype(np.intp), metric.epsilon))
+        return _only(Cliques(marks.astype(np.intp), metric.epsilon))
     if isinstance(metric, HighLowMetric):
         return _high_low(metric)
     if isinstance(metric, TableMetric):
@@ -393,7 +393,7 @@ def grid_edges(metrics: Sequence[CellMetric]) -> Edges:
     Guarantees of groups of axes add, so it is enough to change one group at a time.
 
     Args:
-        metrics: E between the cells of each group.
+        metrics: E between the cells of each group of axes.
 
     Example:
         >>> line, flat = LineMetric.equal(Fraction(1), 3), UniformMetric(Fraction(2), 2)
@@ -405,7 +405,7 @@ def grid_edges(metrics: Sequence[CellMetric]) -> Edges:
     parts = [edges_of(metric) for metric in metrics]
     common = math.lcm(*(part.unit.denominator for part in parts))
     cells = np.arange(size, dtype=np.intp).reshape(sizes)
-    firsts, seconds, lengths, groups = [], [], [], []
+    firsts, seconds, lengths, cliques = [], [], [], []
     for axis, part in enumerate(parts):
         along = np.moveaxis(cells, axis, 0).reshape(sizes[axis], -1)
         others = along.shape[1]
@@ -415,17 +415,17 @@ def grid_edges(metrics: Sequence[CellMetric]) -> Edges:
         small = not len(part.numerators) or int(part.numerators.max()) * times < 1 << 62
         units = part.numerators * times if small else part.numerators.astype(object) * times
         lengths.append(np.repeat(units, others))
-        for group in part.groups:
+        for clique in part.cliques:
             marks = np.empty(size, dtype=np.intp)
-            marks[along] = group.marks[:, None] * others + np.arange(others)
-            groups.append(Group(marks, group.length))
+            marks[along] = clique.marks[:, None] * others + np.arange(others)
+            cliques.append(Cliques(marks, clique.length))
     return Edges.of_integers(
         np.concatenate(firsts),
         np.concatenate(seconds),
         np.concatenate(lengths),
         Fraction(1, common),
         size,
-        groups,
+        cliques,
     )
 
 
@@ -443,21 +443,21 @@ def read_edges(distances: Edges | CellMetric | ArrayLike) -> Edges:
     return edges_of_matrix(distances)
 
 
-def _only(group: Group) -> Edges:
-    """Edges that are one group."""
+def _only(clique: Cliques) -> Edges:
+    """Edges that are one clique."""
     none = np.zeros(0, dtype=np.int64)
-    return Edges.of_integers(none, none, none, Fraction(1), len(group.marks), (group,))
+    return Edges.of_integers(none, none, none, Fraction(1), len(clique.marks), (clique,))
 
 
-def _with(edges: Edges, group: Group) -> Edges:
-    """The same edges and one more group."""
+def _with(edges: Edges, clique: Cliques) -> Edges:
+    """The same edges and one more clique."""
     return Edges.of_integers(
         edges.first,
         edges.second,
         edges.numerators,
         edges.unit,
         edges.size,
-        (*edges.groups, group),
+        (*edges.cliques, clique),
     )
 
 
@@ -465,7 +465,7 @@ def _high_low(metric: HighLowMetric) -> Edges:
     """Every pair with a sensitive cell; all others follow, by a path through one."""
     sensitive = np.flatnonzero(metric.sensitive)
     if len(sensitive) == metric.size:
-        return _only(Group(np.zeros(metric.size, dtype=np.intp), metric.epsilon))
+        return _only(Cliques(np.zeros(metric.size, dtype=np.intp), metric.epsilon))
     if len(sensitive) * metric.size > MOST_PAIRS:
         raise TooLargeError(
             f"{len(sensitive) * metric.size:,} pairs with a sensitive cell are beyond the "

@@ -69,7 +69,7 @@ def verify(problem: Problem, rates: Sequence[Fraction | None]) -> Check:
         sums = RationalSums([rate for rate in rates if rate])
         chosen = problem.only(noisy)
         found = _listed(chosen, sums)
-        if found and problem.edges.groups:
+        if found and problem.edges.cliques:
             found = _grouped(chosen, sums)
     return found
 
@@ -129,20 +129,20 @@ def _listed(problem: Problem, sums: RationalSums) -> Check:
 
 
 def _grouped(problem: Problem, sums: RationalSums) -> Check:
-    """Check the pairs within groups, block by block."""
+    """Check the pairs within cliques, block by block."""
     whole = sums.as_doubles(problem.spread(np.arange(problem.edges.size)))
     weighted = Weighted.of(problem, sums.floats if whole is None else whole)
-    for group in problem.edges.groups:
-        for part, cells, spent in weighted.tiles(group):
+    for clique in problem.edges.cliques:
+        for part, cells, spent in weighted.tiles(clique):
             if whole is not None:  # integers without rounding: this decides
-                a, b = np.nonzero(spent > min(_EXACT, math.floor(group.length * sums.denominator)))
+                a, b = np.nonzero(spent > min(_EXACT, math.floor(clique.length * sums.denominator)))
             else:
                 sizes = weighted.sums[part][:, None] + weighted.sums[cells]
-                least = float(group.length) * (1 - 4 * _EPS)
+                least = float(clique.length) * (1 - 4 * _EPS)
                 a, b = np.nonzero(~(spent + 2 * sums.error * sizes <= least))
             for start in range(0, len(a), _UNDECIDED):
                 i, j = part[a[start : start + _UNDECIDED]], cells[b[start : start + _UNDECIDED]]
-                bad = _beyond(sums, problem.differences(i, j), [group.length] * len(i))
+                bad = _beyond(sums, problem.differences(i, j), [clique.length] * len(i))
                 if bad is not None:
                     return Check(False, (int(i[bad]), int(j[bad])))
     return HOLDS
@@ -162,8 +162,8 @@ def _constant(problem: Problem) -> Check:
         rows = apart.nonzero()[0]
         if len(rows):
             return Check(False, (int(i[rows[0]]), int(j[rows[0]])))
-    for group in problem.edges.groups:
-        for cells in group.members():
+    for clique in problem.edges.cliques:
+        for cells in clique.members():
             differs = np.flatnonzero(problem.spread(cells))
             if len(differs):
                 some = problem.steps[cells][:, differs[:1]]
@@ -185,7 +185,7 @@ def exact_caps(problem: Problem, first: Indices, second: Indices) -> list[Fracti
     found = []
     for k, length in enumerate(lengths):
         if length is None:
-            raise ValueError("a pair that binds must be listed or in a group")
+            raise ValueError("a pair that binds must be listed or in a clique")
         found.append(length / int(abs(steps[first[k], k] - steps[second[k], k])))
     return found
 

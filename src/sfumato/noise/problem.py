@@ -16,7 +16,7 @@ from scipy.spatial.distance import cdist
 from sfumato.arrays import Floats
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.closure import Indices
-from sfumato.metrics.edges import Edges, Group, as_floats
+from sfumato.metrics.edges import Cliques, Edges, as_floats
 from sfumato.questions.workload import is_sparse
 
 _DENSE = 0.2  # share of entries above which a sparse matrix is kept in full
@@ -141,9 +141,9 @@ class Weighted:
         centred = steps - middle
         return cls(centred * rates, None, np.abs(centred) @ rates)
 
-    def tiles(self, group: Group) -> Iterator[tuple[Indices, Indices, Floats]]:
-        """The sums between the cells of a group, block by block; each pair at least once."""
-        for cells in group.members():
+    def tiles(self, clique: Cliques) -> Iterator[tuple[Indices, Indices, Floats]]:
+        """The sums between the cells of a clique, block by block; each pair at least once."""
+        for cells in clique.members():
             values = self.values[cells]
             plain = None if self.plain is None else self.plain[cells]
             sums = self.sums[cells]
@@ -227,15 +227,15 @@ def caps(problem: Problem) -> tuple[Floats, Indices, Indices]:
             ratio = apart / d[:, None]
             where = ratio.argmax(axis=0)
             raise_to(ratio[where, np.arange(problem.queries)], i[where], j[where])
-    for group in problem.edges.groups:
-        for members in group.members():
+    for clique in problem.edges.cliques:
+        for members in clique.members():
             some = problem.steps[members]
             if is_sparse(some):
                 some = sparse.csc_array(some)
             high, low = (
                 as_row(find(axis=0)).astype(np.intp) for find in (some.argmax, some.argmin)
             )
-            top = (as_row(some.max(axis=0)) - as_row(some.min(axis=0))) / float(group.length)
+            top = (as_row(some.max(axis=0)) - as_row(some.min(axis=0))) / float(clique.length)
             raise_to(top, members[high], members[low])
     with np.errstate(divide="ignore"):
         return 1 / most, first, second

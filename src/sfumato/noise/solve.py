@@ -62,7 +62,7 @@ def solve(
     if len(caps) == 1:  # alone, a query has its cap: Kamalaruban et al. 2020, §4.1
         return Solved(caps, float((weights / caps**2).sum()), 1, 0)
     rows = Constraints(problem, caps)
-    if not problem.edges.groups and problem.edges.pairs * problem.width <= _LISTED:
+    if not problem.edges.cliques and problem.edges.pairs * problem.width <= _LISTED:
         rows.add(problem.edges.first, problem.edges.second)
     else:
         rows.add(*pairs)
@@ -160,11 +160,11 @@ def overspent(
         over = np.flatnonzero(share > 1)
         noise = rng.uniform(1 - _JITTER, 1, len(over))
         kept.append(_worst_of_cells(share[over] * noise, i[over], j[over], per_cell))
-    if problem.edges.groups:
+    if problem.edges.cliques:
         weighted = Weighted.of(problem, rates)
-        for group in problem.edges.groups:
-            for part, cells, spent in weighted.tiles(group):
-                share = spent / float(group.length)
+        for clique in problem.edges.cliques:
+            for part, cells, spent in weighted.tiles(clique):
+                share = spent / float(clique.length)
                 worst = max(worst, float(share.max(initial=0.0)))
                 if share.max(initial=0.0) > 1:
                     share *= rng.uniform(1 - _JITTER, 1, share.shape)
