@@ -135,9 +135,13 @@ class MatrixResponse(SearchedChoice):
         """Strategy, E by its edges, and the workload."""
         edges, gram = edges_of(metric), gram_of(self._asked(metric), metric.size)
         yield f"{_METHOD} {edges.size} {self.strategy} {self.branching} ".encode()
-        for part in (edges.first, edges.second, *(group.marks for group in edges.groups)):
+        for part in (edges.first, edges.second, *(clique.marks for clique in edges.cliques)):
             yield np.ascontiguousarray(part, dtype="<i8").tobytes()
-        apart = [edges.numerators.tolist(), edges.unit, *(group.length for group in edges.groups)]
+        apart = [
+            edges.numerators.tolist(),
+            edges.unit,
+            *(clique.length for clique in edges.cliques),
+        ]
         yield str(apart).encode()
         yield np.ascontiguousarray(gram, dtype="<f8").tobytes()
 
