@@ -67,19 +67,6 @@ class BinRow:
     rounding: float
     total: float
 
-    @classmethod
-    def of(cls, study: Study, width: float, *, noise: float, rough: float) -> BinRow:
-        """The row of a study with bins of one width, from the mean squares of its two errors."""
-        return cls(
-            bins=study.axes[0].size,
-            width=width,
-            epsilon=study.schema.groups[0].metric.between(0, 1),
-            channel=study.blocks[0].choice.id,
-            perturbation=math.sqrt(noise),
-            rounding=math.sqrt(rough),
-            total=math.sqrt(noise + rough),
-        )
-
     def cells(self, *, best: bool) -> tuple[str, ...]:
         """A row of the table."""
         return (
@@ -208,7 +195,17 @@ def plan_bins(
         else:
             squares = [_simulated(study, law, bins, people, width, seed) for law in laws]
             noise = max(float(np.mean(squares)) - rough, 0.0)
-        rows.append(BinRow.of(study, (end - start) / bins, noise=noise, rough=rough))
+        rows.append(
+            BinRow(
+                bins=bins,
+                width=(end - start) / bins,
+                epsilon=study.schema.groups[0].metric.between(0, 1),
+                channel=study.blocks[0].choice.id,
+                perturbation=math.sqrt(noise),
+                rounding=math.sqrt(rough),
+                total=math.sqrt(noise + rough),
+            )
+        )
         if progress is not None:
             progress((done + 1) / len(grid))
     return BinPlan(

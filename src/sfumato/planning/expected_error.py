@@ -243,8 +243,8 @@ def _by_simulation(
             if progress is not None:
                 progress((done + share) / len(groups))
 
-        alike = [asked[k].workloads for k in members]
-        errors = simulate(study, alike, prior, n, runs=runs, seed=seed, progress=seen)
+        lists = [asked[k].workloads for k in members]
+        errors = simulate(study, lists, prior, n, runs=runs, seed=seed, progress=seen)
         found |= dict(zip(members, errors, strict=True))
     return [found[number] for number in range(len(asked))]
 

@@ -39,7 +39,12 @@ class Terms:
 
     @classmethod
     def of(cls, channel: Channel, weights: Floats) -> Terms:
-        """The terms of given weights; several questions stand in leading axes."""
+        """The terms of given weights.
+
+        Args:
+            channel: The block's channel.
+            weights: One weight per cell; several questions stand in leading axes.
+        """
         return cls(
             channel.second_moment(weights), weights**2, channel.rounding_excess(weights, weights)
         )

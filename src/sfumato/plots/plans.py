@@ -67,10 +67,10 @@ def save(plan: Plan, path: str | Path, *, title: str | None = None) -> None:
         StudyError: If the suffix is another one.
         PlotsMissingError: If matplotlib or plotly is not installed.
     """
-    style.write(path, partial(figure, plan, title=title), partial(page, plan, title=title))
+    style.write(path, partial(figure, plan, title=title), partial(_page, plan, title=title))
 
 
-def page(plan: Plan, *, title: str | None = None) -> str:
+def _page(plan: Plan, *, title: str | None = None) -> str:
     """A page with the picture that works offline."""
     return style.page(title or _heading(plan), plan.caption(), describe(plan))
 

@@ -77,10 +77,10 @@ def save(region: ErrorRegion, path: str | Path, *, title: str | None = None) -> 
         StudyError: If the suffix is another one.
         PlotsMissingError: If matplotlib or plotly is not installed.
     """
-    style.write(path, partial(figure, region, title=title), partial(page, region, title=title))
+    style.write(path, partial(figure, region, title=title), partial(_page, region, title=title))
 
 
-def page(region: ErrorRegion, *, title: str | None = None) -> str:
+def _page(region: ErrorRegion, *, title: str | None = None) -> str:
     """A page with the picture that works offline."""
     return style.page(title or _heading(region), str(region), describe(region))
 

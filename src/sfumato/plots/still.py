@@ -302,7 +302,14 @@ def _heat_panels(made: Figure, answers: Answers, truth: Floats | None) -> None:
 
 
 def colour_bar(made: Figure, mesh: Any, beside: Any, answers: Answers) -> None:
-    """Draw the colour bar of a mesh beside some panels."""
+    """Draw the colour bar of a mesh.
+
+    Args:
+        made: The figure.
+        mesh: What `heat` gave.
+        beside: The panel or panels that share it.
+        answers: What the colours count.
+    """
     bar = made.colorbar(mesh, ax=beside, pad=0.015, aspect=30)
     bar.outline.set_visible(False)
     _amounts(bar.ax.yaxis, answers)

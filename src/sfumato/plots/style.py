@@ -106,7 +106,13 @@ def write(path: str | Path, figure: Callable[[], Figure], page: Callable[[], str
 
 
 def page(title: str, caption: str, described: Spec) -> str:
-    """A page with one interactive picture, complete with plotly's script."""
+    """A page with one interactive picture, complete with plotly's script.
+
+    Args:
+        title: The heading.
+        caption: The line below it.
+        described: The picture as plotly's data and layout.
+    """
     return _PAGE.format(
         title=html.escape(title),
         caption=html.escape(caption),
@@ -151,7 +157,12 @@ def safe(text: str) -> str:
 
 
 def plain_axes(axes: Any, *, grid: str = "y") -> None:
-    """Leave matplotlib axes two faint spines, and draw grid lines from one of them."""
+    """Leave matplotlib axes two faint spines, and draw grid lines from one of them.
+
+    Args:
+        axes: The matplotlib axes.
+        grid: The axis that the lines start from: "x" or "y".
+    """
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -162,7 +173,12 @@ def plain_axes(axes: Any, *, grid: str = "y") -> None:
 
 
 def as_truth(answers: Answers, truth: ArrayLike | None) -> Floats | None:
-    """Check that the true numbers have the answers' shape; None stays None."""
+    """Check that the true numbers have the answers' shape.
+
+    Args:
+        answers: The answers.
+        truth: The true numbers; None where they are not known.
+    """
     if truth is None:
         return None
     given = np.asarray(truth, dtype=np.float64)
@@ -209,7 +225,12 @@ def interval_name(answers: Answers) -> str:
 
 
 def number(value: float, *, separate: bool = True) -> str:
-    """A number on a scale, without trailing zeros."""
+    """A number on a scale, without trailing zeros.
+
+    Args:
+        value: The number.
+        separate: Whether thousands are separated.
+    """
     text = f"{value:,.6f}" if separate else f"{value:.6f}"
     text = text.rstrip("0").rstrip(".")
     return "0" if text == "-0" else text.replace("-", "−")
@@ -221,7 +242,12 @@ def share(value: float) -> str:
 
 
 def shorten(label: str, most: int = 36) -> str:
-    """A label cut to `most` characters."""
+    """A label cut to a length that leaves room for the picture.
+
+    Args:
+        label: The label.
+        most: The largest number of characters.
+    """
     return label if len(label) <= most else f"{label[: most - 1]}…"
 
 
@@ -239,7 +265,12 @@ def is_clock(edges: NDArray[Any] | None) -> bool:
 
 
 def clock_ticks(edges: NDArray[Any], most: int) -> tuple[NDArray[Any], list[str]]:
-    """Full hours on a clock, and their names; the last edge of a day is 24:00, not 00:00."""
+    """Full hours on a clock, and their names; the last edge of a day is 24:00, not 00:00.
+
+    Args:
+        edges: Edges of the cells, as times on one day.
+        most: The largest number of steps.
+    """
     seconds = edges.astype("datetime64[s]").astype(np.int64)
     step = next(s for s in (900, 3600, 7200, 10_800, 21_600, 43_200) if _steps(seconds, s) <= most)
     at = np.arange(-(-seconds[0] // step) * step, seconds[-1] + 1, step)
@@ -263,7 +294,12 @@ def wide_numbers(edges: NDArray[Any]) -> bool:
 
 
 def each(count: int, most: int) -> int:
-    """Show every k-th label, so that at most `most` are shown: k."""
+    """The smallest k such that every k-th label fits.
+
+    Args:
+        count: Number of labels.
+        most: How many fit.
+    """
     return max(1, math.ceil(count / most))
 
 
@@ -276,7 +312,12 @@ def reach(*arrays: Floats | None) -> tuple[float, float]:
 
 
 def colours(low: float, high: float) -> Stops:
-    """Colour stops from low to high: white at zero, and equally strong at v and −v."""
+    """Colour stops from low to high: white at zero, and equally strong at v and −v.
+
+    Args:
+        low: The lower end of the scale, zero or below.
+        high: The upper end, zero or above.
+    """
     peak = max(-low, high)
     signed = [(-at, colour) for at, colour in reversed(WARM)] + list(COLD)
     inside = [(at * peak, colour) for at, colour in signed if low < at * peak < high]
