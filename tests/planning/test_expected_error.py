@@ -26,8 +26,8 @@ from benchmarks import choice
 from sfumato.estimation.unbiased import UnbiasedEstimate
 from sfumato.planning.expected_error import own, typical_of
 from sfumato.planning.priors import Prior, prior_of
-from sfumato.planning.simulate import simulate
-from sfumato.planning.variances import Terms, variance
+from sfumato.planning.simulate import Rows, simulate
+from sfumato.planning.variances import Terms, combined, variance
 from sfumato.questions.language import weights
 from sfumato.questions.lines import Ranges
 from sfumato.questions.typical import deciles
@@ -255,6 +255,20 @@ def test_likelihood_plan_covers_bits_and_two_axes() -> None:
     assert shares[-1] == 1.0
     with pytest.raises(sf.StudyError, match="runs must be at least 1"):
         study.expected_error(300, method="likelihood", runs=0)
+
+
+@pytest.mark.parametrize("name", ["records", "mixed", "mixed bits"])
+def test_questions_laid_out_by_block_are_those_on_the_whole_grid(name: str) -> None:
+    study = STUDIES[name]()
+    (asked,) = own(study, QUESTIONS[name])
+    rows = Rows.of(study, range(len(study.axes)), asked.workloads, np.random.default_rng(1))
+    weighed = weights(study.axes, QUESTIONS[name]).weights
+    grid = np.ones(())
+    for size, w in zip(study.shape, weighed, strict=True):
+        grid = np.multiply.outer(grid, np.ones(size) if w is None else w)
+    np.testing.assert_array_equal(rows.measured, [grid.ravel()])
+    np.testing.assert_array_equal(rows.reported, [grid.ravel()])
+    np.testing.assert_array_equal(combined(rows.by_block), [grid.ravel()])
 
 
 @pytest.mark.parametrize("name", ["mixed", "mixed bits"])

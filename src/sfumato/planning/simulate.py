@@ -84,7 +84,7 @@ def simulate(
             f"{' from reports of many bits' if bits else ''}, got runs={runs}"
         )
     rng = np.random.Generator(np.random.PCG64(seed))
-    rows = [_Rows.of(part, axes, one, rng) for one in asked]
+    rows = [Rows.of(part, axes, one, rng) for one in asked]
     plain = [
         n * row_variances([block.channel for block in part.blocks], law, row.by_block)
         for row in rows
@@ -115,7 +115,7 @@ def simulate(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
+class Rows:
     """Questions as weights: many to measure errors with, and fewer for the errors stated.
 
     Attributes:
@@ -135,8 +135,15 @@ class _Rows:
         axes: Sequence[int],
         asked: Mapping[int, Workload],
         rng: np.random.Generator,
-    ) -> _Rows:
-        """Lay out as many questions as there is room for."""
+    ) -> Rows:
+        """Lay out as many questions as there is room for.
+
+        Args:
+            study: The study of the blocks asked about.
+            axes: What its axes are called in `asked`.
+            asked: The questions by axis; where an axis has none, everybody counts.
+            rng: Where questions are drawn from, if they are many.
+        """
         workloads = [
             asked.get(axis, Total(size)) for axis, size in zip(axes, study.shape, strict=True)
         ]
@@ -176,7 +183,7 @@ def _at_the_prior(study: Study, law: Floats, n: int) -> Decoder:
 
 
 def _reported(
-    decoder: Decoder | PlainDecoder, rows: Sequence[_Rows], plain: Sequence[Floats]
+    decoder: Decoder | PlainDecoder, rows: Sequence[Rows], plain: Sequence[Floats]
 ) -> Floats:
     """The mean variance that answers would state."""
     found = []
