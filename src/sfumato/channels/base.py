@@ -28,6 +28,8 @@ from sfumato.randomness.bits import WORD_BITS, BitSource
 
 FEW_RATIOS = 1 << 21  # cells² × outputs up to which channels with a structure go pair by pair
 
+MOST_ENTRIES = 1 << 27  # of a matrix of cells by outputs
+
 _ENTRIES_AT_ONCE = 1 << 17  # of coefficients: what stays in nearer memory is faster
 
 
@@ -81,10 +83,10 @@ class Channel(ABC):
     A channel of bits also writes `product_coefficients`, `second_moment` and `report_likelihood`,
     since its outputs are too many to be listed.
 
-    All else follows. `functional`, `check`, `sums` and `batches` are never overridden. What may be
-    overridden where structure makes it faster: `likelihood`, `expect`, `mix`, `second_moment`,
-    `gather`, `products`, `report_likelihood`. What lets a channel be checked beyond 2^24 odds, or
-    more strictly than by its word: `worst_ratio`, `sampler_problems`, `law_problems`,
+    All else follows, and `functional`, `sums` and `check` are never overridden. Where structure
+    makes it faster, a family overrides `likelihood`, `expect`, `mix`, `second_moment`, `gather`,
+    `products` or `report_likelihood`. To be checked beyond `most_ratios`, or more strictly than by
+    what it shows, it writes `worst_ratio`, `sampler_problems`, `law_problems` or
     `check_structure`.
 
     Attributes:
@@ -452,6 +454,21 @@ def refuse_dense(size: int, what: str) -> None:
         raise TooLargeError(
             f"{what} of {size} cells would need {size}² entries; the limit is {DENSE_CELLS} cells. "
             "Use functional() and second_moment(), which need no matrix"
+        )
+
+
+def refuse_entries(size: int, outputs: int) -> None:
+    """Refuse to build a cells-by-outputs matrix that has too many cells or entries.
+
+    Args:
+        size: The number of cells.
+        outputs: The number of outputs.
+    """
+    if size > DENSE_CELLS or size * outputs > MOST_ENTRIES:
+        raise TooLargeError(
+            f"the likelihood of {size} cells would need {size} × {outputs} entries; the limit is "
+            f"{DENSE_CELLS} cells and {MOST_ENTRIES} entries. Use functional() and "
+            "second_moment(), which need no matrix"
         )
 
 

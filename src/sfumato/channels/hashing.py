@@ -34,14 +34,20 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arrays import DENSE_CELLS, PEOPLE_AT_ONCE, Cells, Floats, Outputs
-from sfumato.channels.base import FEW_RATIOS, SymbolChannel, as_symbols, with_known_total
+from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats, Outputs
+from sfumato.channels.base import (
+    FEW_RATIOS,
+    SymbolChannel,
+    as_symbols,
+    refuse_entries,
+    with_known_total,
+)
 from sfumato.channels.choice import Choice, Trial, needs_uniform, uniform_fitted, uniform_trials
 from sfumato.channels.hrr import MOST_CELLS
 from sfumato.channels.odds import Findings
 from sfumato.channels.response import KaryResponse, KaryResponseChannel
 from sfumato.channels.transforms import digit_products, scattered
-from sfumato.errors import StudyError, TooLargeError
+from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
@@ -49,7 +55,6 @@ from sfumato.randomness.bits import BitSource
 from sfumato.randomness.tables import leading
 
 MOST_OUTPUTS = 1 << 22
-MOST_ENTRIES = 1 << 27
 LARGEST_PRIME = 251
 LARGEST_DEFAULT = 61
 _TABLE = 1 << 16  # a table of this many products of digits stays in the cache
@@ -277,7 +282,7 @@ class OLHChannel(SymbolChannel):
 
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts: those of the hash times those of its value."""
-        self._refuse_entries()
+        refuse_entries(self.size, self.outputs)
         each, more = divmod(1 << self.precision, self.hashes)
         right, wrong = self.response.right, self.response.wrong
         rows = []
@@ -291,7 +296,7 @@ class OLHChannel(SymbolChannel):
 
     def likelihood(self) -> Floats:
         """P(output | cell)."""
-        self._refuse_entries()
+        refuse_entries(self.size, self.outputs)
         right, wrong = self.response.chances
         result = np.full((self.size, self.hashes, self.prime), wrong / self.hashes)
         np.put_along_axis(result, self._all_values()[..., None], right / self.hashes, axis=-1)
@@ -385,15 +390,6 @@ class OLHChannel(SymbolChannel):
     def _all_values(self) -> NDArray[np.int64]:
         """The value of every cell, one row each, under every hash."""
         return self.hashed(np.arange(self.hashes), np.arange(self.size)[:, None])
-
-    def _refuse_entries(self) -> None:
-        """Refuse to build a cells-by-outputs matrix beyond the stated size."""
-        if self.size > DENSE_CELLS or self.size * self.outputs > MOST_ENTRIES:
-            raise TooLargeError(
-                f"the likelihood of {self.size} cells would need {self.size} × {self.outputs} "
-                f"entries; the limit is {DENSE_CELLS} cells and {MOST_ENTRIES} entries. Use "
-                "functional() and second_moment(), which need no matrix"
-            )
 
 
 def _digits(size: int, base: int) -> int:

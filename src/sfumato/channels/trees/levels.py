@@ -24,8 +24,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arrays import DENSE_CELLS, Cells, Floats, Outputs
-from sfumato.channels.base import FEW_RATIOS, SymbolChannel, as_symbols
+from sfumato.arrays import Cells, Floats, Outputs
+from sfumato.channels.base import FEW_RATIOS, SymbolChannel, as_symbols, refuse_entries
 from sfumato.channels.choice import Choice, needs_grid, needs_uniform, uniform_fitted
 from sfumato.channels.odds import Findings
 from sfumato.channels.trees.tree import Levels, Tree, level_tuples
@@ -38,7 +38,6 @@ from sfumato.randomness.tables import WordTable
 MOST_CELLS = 1 << 22
 MOST_TUPLES = 1 << 10
 MOST_OUTPUTS = 1 << 24
-MOST_ENTRIES = 1 << 27
 ENTRIES_AT_ONCE = 1 << 22
 _PEOPLE_AT_ONCE = 1 << 17
 
@@ -199,7 +198,7 @@ class LevelsChannel(SymbolChannel):
 
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts: those of the level times those of its symbol."""
-        self._refuse_entries()
+        refuse_entries(self.size, self.outputs)
         found = [part.rows() for part in self.parts]
         common = math.lcm(*(total for _, total in found))
         rows: list[list[int]] = [[] for _ in range(self.size)]
@@ -211,7 +210,7 @@ class LevelsChannel(SymbolChannel):
 
     def likelihood(self) -> Floats:
         """P(output | cell)."""
-        self._refuse_entries()
+        refuse_entries(self.size, self.outputs)
         return self.mix(np.eye(self.size))
 
     def report_likelihood(self, outputs: Outputs) -> Floats:
@@ -267,15 +266,6 @@ class LevelsChannel(SymbolChannel):
         at_once = max(1, ENTRIES_AT_ONCE // self._row_entries)
         for start in range(0, count, at_once):
             yield slice(start, min(start + at_once, count))
-
-    def _refuse_entries(self) -> None:
-        """Refuse to build a cells-by-outputs matrix beyond the stated size."""
-        if self.size > DENSE_CELLS or self.size * self.outputs > MOST_ENTRIES:
-            raise TooLargeError(
-                f"the likelihood of {self.size} cells would need {self.size} × {self.outputs} "
-                f"entries; the limit is {DENSE_CELLS} cells and {MOST_ENTRIES} entries. Use "
-                "functional() and second_moment(), which need no matrix"
-            )
 
 
 def checked_tuples(trees: Sequence[Tree]) -> list[Levels]:
