@@ -29,7 +29,7 @@ class Layout:
 
     @property
     def features(self) -> int:
-        """Length of a coefficient vector: one a symbol, or the constant and one a bit."""
+        """Length of a coefficient vector: one per symbol, or the constant and one per bit."""
         return self.count if self.kind == "symbols" else self.count + 1
 
 
@@ -40,15 +40,15 @@ _MANY_OUTPUTS = 1 << 22
 
 
 def most_outputs(cells: int) -> int:
-    """The most kinds of reports from which likelihood decoding finds a number of cells.
+    """The largest number of distinct outputs that likelihood decoding handles for these cells.
 
-    Up to 16 per cell, as trees have.
+    It allows for the 16 outputs per cell of hierarchies.
     """
     return max(_MOST_OUTPUTS, 4 * cells, min(16 * cells, _MANY_OUTPUTS))
 
 
 def join_outputs(layout: Layout, parts: Sequence[Outputs]) -> Outputs:
-    """The outputs of one block, one group of people after the other.
+    """Concatenate the outputs of one block over groups of people.
 
     Args:
         layout: How an output is written.
@@ -61,7 +61,7 @@ def join_outputs(layout: Layout, parts: Sequence[Outputs]) -> Outputs:
 
 
 def no_outputs(layouts: Sequence[Layout]) -> list[Outputs]:
-    """What nobody sends."""
+    """The outputs of no people: an empty column per block."""
     return [
         np.zeros(0, dtype=np.int64)
         if layout.kind == "symbols"

@@ -21,7 +21,12 @@ _ROWS_AT_ONCE = 1 << 13
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BitColumns:
-    """Packed columns of bits, shape (columns, words), for `count` people."""
+    """Packed bits of `count` people; `words` has shape (bits per person, words).
+
+    Args:
+        words: The bits, 64 people per word.
+        count: Number of people.
+    """
 
     words: NDArray[np.uint64]
     count: int
@@ -92,7 +97,7 @@ class BitColumns:
 
     @classmethod
     def concatenate(cls, parts: Sequence[BitColumns], width: int) -> BitColumns:
-        """The people of all parts, one part after the other.
+        """Concatenate the people of all parts.
 
         Args:
             parts: Columns of the same width.
@@ -130,11 +135,11 @@ def _place(words: NDArray[np.uint64], at: int, part: BitColumns) -> None:
 
 
 def take_people(outputs: Any, people: NDArray[np.intp]) -> Any:
-    """Some people's outputs, by number.
+    """Select the outputs of some people.
 
     Args:
         outputs: Symbols, or packed bits.
-        people: Whose outputs to take.
+        people: Row numbers of the people.
     """
     if isinstance(outputs, BitColumns):
         return BitColumns.from_matrix(outputs.to_matrix()[people])
@@ -142,10 +147,10 @@ def take_people(outputs: Any, people: NDArray[np.intp]) -> Any:
 
 
 def words_for(count: int) -> int:
-    """How many 64-lane words hold `count` people."""
+    """Number of 64-bit words that hold `count` people."""
     return -(-count // LANES)
 
 
 def popcount(words: NDArray[np.uint64]) -> int:
-    """How many bits are set."""
+    """Number of bits that are set."""
     return int(np.bitwise_count(words).sum(dtype=np.int64))

@@ -1,4 +1,4 @@
-"""Numbers and tables as plain text."""
+"""Formatting of numbers and tables as plain text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Verbs that lead upwards: the one place where a lower layer names a higher one.
+"""Methods that call a higher layer: the one place where a lower layer names a higher one.
 
-`study.tally(...)`, `tally.estimate()` or `answers.plot()` belong to an object of a lower layer and
-are done by a function of a higher one. Each mixin below holds such verbs of one class; the function
-that does the work is imported when the verb is used. Nothing else may import upwards.
+`study.tally(...)`, `tally.estimate()` and `answers.plot()` are methods of objects in a lower layer
+that are implemented by functions in a higher one. Each mixin below holds such methods of one class
+and imports the function when the method is called. No other module may import upwards.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 SomeReports: TypeAlias = "Reports | pa.Table | Iterable[Reports | pa.Table]"
 Progress: TypeAlias = Callable[[float], None]
-#: Tallies that stand behind a simulated error, unless told otherwise.
+#: Default number of simulated tallies per simulated error.
 RUNS = 20
 
 
 class StudyVerbs:
-    """What a study can do beyond encoding."""
+    """Methods of `Study` beyond encoding: tallies, simulations, expected errors."""
 
     __slots__ = ()
 
@@ -46,15 +46,15 @@ class StudyVerbs:
     def tally(
         self, reports: SomeReports, *, weights: ArrayLike | None = None
     ) -> Tally | WeightedTally:
-        """Reduce reports to what answers need; another study's reports are refused.
+        """Reduce reports to a tally; reports of another study are refused.
 
         Args:
             reports: Reports, their Arrow table, or several of these.
-            weights: What each report counts for, in the order of the reports, where the collector
-                knows it; a weight that must be hidden is an axis of the study instead.
+            weights: One public weight per report, in the order of the reports; a weight that must
+                be hidden is an axis of the study instead.
 
         Raises:
-            DataError: If weights are not finite, negative, or not one per report; rows are named.
+            DataError: If weights are negative, not finite, or not one per report; rows are named.
         """
         if weights is not None:
             from sfumato.collect.weighted import weighted_tally
@@ -65,7 +65,7 @@ class StudyVerbs:
         return tally_of(cast("Study", self), reports)
 
     def empty_tally(self) -> Tally:
-        """The tally of nobody, to which others can be added."""
+        """The tally of no reports, to which others can be added."""
         return self.tally([])
 
     def simulate(self, table: Any, *, seed: int) -> Tally:
@@ -80,7 +80,7 @@ class StudyVerbs:
         return self.tally(cast("Study", self).encode(table, bits=SeededBits(seed)))
 
     def simulate_counts(self, counts: ArrayLike, *, seed: int) -> Tally:
-        """Draw a tally directly from a true histogram: a statistically exact draw.
+        """Draw a tally directly from a true histogram, from its exact distribution.
 
         Args:
             counts: People in each cell, shaped like the axes or flat in C order.
@@ -102,19 +102,19 @@ class StudyVerbs:
         seed: int = 0,
         progress: Progress | None = None,
     ) -> Plan:
-        """The error to expect of typical questions, and of your own, before anybody is asked.
+        """The standard error to expect for typical questions and your own, before any data.
 
         Args:
             n: Number of people.
-            questions: Your own, as text or by axis.
+            questions: Your own questions, as text or by axis.
             prior: "flat", "worst" (the population that makes each error largest), a histogram
                 over all cells, or histograms by axis name.
-            method: "unbiased" errors are exact. "likelihood" ones are root mean squares over
-                seeded tallies, beside the error that the answers would report.
-            level: Share of intervals that hold the truth.
-            runs: Tallies to simulate for likelihood answers; with 0, the reported error stands.
-            seed: For the simulation.
-            progress: Called with the share done.
+            method: "unbiased" errors are exact. "likelihood" errors are root mean squares over
+                simulated tallies, shown beside the error that the answers would report.
+            level: Confidence level of the intervals.
+            runs: Tallies to simulate for likelihood answers; 0 shows the reported error alone.
+            seed: Seed of the simulation.
+            progress: Called with the share of the work done, from 0 to 1.
 
         Example:
             >>> import sfumato as sf
@@ -150,15 +150,15 @@ class StudyVerbs:
         seed: int = 0,
         progress: Progress | None = None,
     ) -> Comparison:
-        """Every channel that fits each axis, under every decoder, with the error to expect.
+        """Compare all channels that fit each axis, with each decoder, by expected error.
 
         Args:
             n: Number of people.
-            prior: Where they are expected to be, as in `expected_error`.
+            prior: The expected distribution of people, as in `expected_error`.
             methods: Decoders to compare.
             runs: Tallies to simulate for likelihood answers.
-            seed: For the simulation.
-            progress: Called with the share done.
+            seed: Seed of the simulation.
+            progress: Called with the share of the work done, from 0 to 1.
         """
         from sfumato.planning.compare import compare
 
@@ -174,22 +174,22 @@ class StudyVerbs:
 
 
 class ReportsVerbs:
-    """Reports as Arrow tables and Parquet files."""
+    """Methods of `Reports`: Arrow tables and Parquet files."""
 
     __slots__ = ()
 
     def to_arrow(self) -> pa.Table:
-        """One row per report; the study's fingerprint is in the schema's metadata."""
+        """An Arrow table with one row per report; its metadata names the study's fingerprint."""
         from sfumato.collect.parquet import reports_to_arrow
 
         return reports_to_arrow(cast("Reports", self))
 
     @classmethod
     def from_arrow(cls, table: pa.Table, *, what: str = "the table") -> Reports:
-        """Read reports back; damaged ones are refused.
+        """Read reports from an Arrow table; damaged ones are refused.
 
         Args:
-            table: The table.
+            table: A table made by `to_arrow`.
             what: What messages call it.
         """
         from sfumato.collect.parquet import reports_from_arrow
@@ -197,21 +197,21 @@ class ReportsVerbs:
         return reports_from_arrow(table, what)
 
     def save(self, path: str | Path) -> None:
-        """Write a Parquet file."""
+        """Write the reports as a Parquet file."""
         from sfumato.collect.parquet import write_parquet
 
         write_parquet(self.to_arrow(), path)
 
     @classmethod
     def load(cls, path: str | Path) -> Reports:
-        """Read a Parquet file."""
+        """Read reports from a Parquet file."""
         from sfumato.collect.parquet import read_parquet
 
         return cls.from_arrow(read_parquet(path), what=repr(str(path)))
 
 
 class TallyVerbs:
-    """From a tally to answers."""
+    """Methods of `Tally`: estimates."""
 
     __slots__ = ()
 
@@ -223,17 +223,18 @@ class TallyVerbs:
         smoothing: str = "auto",
         progress: Progress | None = None,
     ) -> Estimate:
-        """What the population looks like, ready to be asked.
+        """Estimate the population; the result answers questions.
 
         Args:
-            method: "likelihood": the population under which the reports are most likely, smoothed
-                as much as they ask for; the best answer from the same reports, never negative.
-                "unbiased": assumes nothing, needs no grid, right on average.
-            via: How unbiased sums are found: "direct" over the tally, "cells" over the grid of
+            method: "likelihood": the distribution of people under which the reports are most
+                likely, smoothed by a strength chosen from the reports; usually the most accurate,
+                and never negative. "unbiased": right on average, without any assumption.
+            via: How unbiased sums are computed: "direct" over the tally, "cells" over the grid of
                 single values, "prefix" by a summed-area table, or "auto", which starts directly
                 and builds the table once that would have been cheaper.
             smoothing: For "likelihood": "auto", or "none" for plain maximum likelihood by EM.
-            progress: For "likelihood": called with the share done while a grid is decoded.
+            progress: For "likelihood": called with the share of the work done, from 0 to 1, while
+                a grid is decoded.
         """
         from sfumato.estimation.likelihood import estimate_of
 
@@ -243,16 +244,16 @@ class TallyVerbs:
 
 
 class WeightedTallyVerbs:
-    """From a weighted tally to answers."""
+    """Methods of `WeightedTally`: estimates."""
 
     __slots__ = ()
 
     def estimate(self, method: str = "unbiased", *, via: str = "auto") -> WeightedEstimate:
-        """Weighted answers, ready to be asked: counts are sums of weights, shares are of them.
+        """Estimate weighted sums: counts are sums of weights, shares are shares of the weight.
 
         Args:
-            method: Only "unbiased": a likelihood of the reports does not know their weights.
-            via: How sums are found, as in `Tally.estimate`.
+            method: Only "unbiased": likelihood decoding does not support weights.
+            via: How sums are computed, as in `Tally.estimate`.
         """
         from sfumato.estimation.weighted import weighted_estimate_of
 
@@ -260,12 +261,12 @@ class WeightedTallyVerbs:
 
 
 class AnswersVerbs:
-    """What can be done to many answers afterwards: bands, consistency, pictures."""
+    """Methods of `Answers`: simultaneous bands, consistency steps, plots."""
 
     __slots__ = ()
 
     def band(self, level: float = 0.95) -> Answers:
-        """The same answers with intervals that hold for all cells at once.
+        """The same answers with a simultaneous confidence band: intervals that all hold at once.
 
         Example:
             >>> import sfumato as sf
@@ -279,25 +280,25 @@ class AnswersVerbs:
         return band(cast("Answers", self), level)
 
     def nonnegative(self) -> Answers:
-        """Negative answers set to zero, which biases small ones upwards."""
+        """Set negative answers to zero, which biases small ones upwards."""
         from sfumato.estimation.consistency import nonnegative
 
         return nonnegative(cast("Answers", self))
 
     def simplex(self, total: float | None = None) -> Answers:
-        """The nearest answers that are not negative and have a given sum; biased."""
+        """Project onto non-negative answers with a given sum; biased."""
         from sfumato.estimation.consistency import simplex
 
         return simplex(cast("Answers", self), total)
 
     def with_total(self, total: float) -> Answers:
-        """Shifted to a given sum, each in proportion to its variance; stays unbiased."""
+        """Shift to a given sum, each answer in proportion to its variance; stays unbiased."""
         from sfumato.estimation.consistency import with_total
 
         return with_total(cast("Answers", self), total)
 
     def isotonic(self) -> Answers:
-        """The nearest CDF that never falls; biased."""
+        """Project onto CDFs that never decrease (isotonic regression); biased."""
         from sfumato.estimation.consistency import isotonic
 
         return isotonic(cast("Answers", self))
@@ -314,7 +315,7 @@ class AnswersVerbs:
 
 
 class RegionVerbs:
-    """What a guarantee means for someone who guesses, as a picture."""
+    """Methods of `ErrorRegion`: plots."""
 
     __slots__ = ()
 
@@ -325,11 +326,11 @@ class RegionVerbs:
         return figure(cast("ErrorRegion", self), title=title)
 
     def save_plot(self, path: str | Path, *, title: str | None = None) -> None:
-        """Write a picture (.png, .svg, .pdf) or an interactive page (.html).
+        """Write the plot to a file: .png, .svg, .pdf, or .html for an interactive page.
 
         Args:
-            path: The file; its ending says which.
-            title: What stands above; left out, it says what is shown.
+            path: The file; its suffix chooses the format.
+            title: The title; left out, one that says what is shown.
         """
         from sfumato.plots.regions import save
 
@@ -337,7 +338,7 @@ class RegionVerbs:
 
 
 class PlanVerbs:
-    """A plan as a picture."""
+    """Methods of `Plan`: plots."""
 
     __slots__ = ()
 
@@ -348,11 +349,11 @@ class PlanVerbs:
         return figure(cast("Plan", self), title=title)
 
     def save_plot(self, path: str | Path, *, title: str | None = None) -> None:
-        """Write the picture: .png, .svg, .pdf, or .html for an interactive page.
+        """Write the plot to a file: .png, .svg, .pdf, or .html for an interactive page.
 
         Args:
-            path: The file; its ending says which.
-            title: What stands above; left out, it says what is shown.
+            path: The file; its suffix chooses the format.
+            title: The title; left out, one that says what is shown.
         """
         from sfumato.plots.plans import save
 

@@ -392,7 +392,7 @@ def test_explain_and_file_say_the_cap() -> None:
     study = sf.Study("s", [ages(100, epsilon=0.2, cap=3)])
     text = " ".join(study.explain().split())
     assert "E = 0.2 · distance, at most 3" in text
-    assert "No two people, however far apart, are ever told apart by more than e^3" in text
+    assert "For any two people, however far apart, the odds change by at most e^3" in text
     assert "a report is at most 20 times likelier" in text
     assert "differs by 99: a report is at most 20 times likelier" in text
     again = sf.Study.from_toml(study.to_toml())

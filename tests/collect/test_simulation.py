@@ -140,7 +140,7 @@ class TestCounts:
     @pytest.mark.parametrize(
         ("counts", "message"),
         [
-            (np.ones(17), "one entry a cell"),
+            (np.ones(17), "one entry per cell"),
             (np.ones((3, 6)), "shape 6 × 3"),
             (np.full(18, 0.5), "whole numbers"),
             (np.full(18, -1), "whole numbers"),

@@ -275,8 +275,8 @@ def test_bits_beyond_the_code_and_wrong_widths_are_refused() -> None:
     table = REPORTS["bits"].to_arrow()  # axis a has 8 bits, axis b 13: three spare ones
     for column, message in (
         (pa.array([b"\xff\xff"] * len(table), pa.binary(2)), "zeros up to the byte's end"),
-        (pa.array([b"\x00"] * len(table), pa.binary(1)), "2 bytes a report"),
-        (pa.array([0] * len(table)), "2 bytes a report"),
+        (pa.array([b"\x00"] * len(table), pa.binary(1)), "2 bytes per report"),
+        (pa.array([0] * len(table)), "2 bytes per report"),
     ):
         broken = table.set_column(1, pa.field("b", column.type), column)
         with pytest.raises(sf.FormatError, match=message):

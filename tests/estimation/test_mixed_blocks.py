@@ -303,7 +303,7 @@ class TestRefusals:
     def test_a_guarantee_is_needed_and_must_be_uniform(self) -> None:
         axes = [sf.integers("a", 0, 2), sf.integers("b", 0, 3)]
         alone = sf.integers("c", 0, 2, protect=sf.Uniform(1))
-        with pytest.raises(StudyError, match="axes 'a', 'b' says nothing about protection"):
+        with pytest.raises(StudyError, match="axes 'a', 'b' say nothing about protection"):
             sf.Study("s", [sf.together(axes), alone])
         with pytest.raises(StudyError, match=r"need protect=Uniform\(epsilon=...\), got Distance"):
             sf.Study("s", [sf.together(axes, protect=sf.Distance(1)), alone])

@@ -401,7 +401,7 @@ def test_pictures_are_written_whole_or_refused(tmp_path: Path) -> None:
     region.save_plot(tmp_path / "region.html", title="a <title>")
     text = (tmp_path / "region.html").read_text(encoding="utf-8")
     assert "a &lt;title&gt;" in text
-    assert "errs at least" in text
+    assert "is wrong at least" in text
     with pytest.raises(sf.StudyError, match="must end in"):
         region.save_plot(tmp_path / "region.gif")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["region.html", "region.png"]

@@ -38,7 +38,7 @@ def test_the_corner_is_where_both_inequalities_meet(there: float, back: float) -
     [
         ({"there": -0.5}, r"there must be an E of 0 or more, or infinite, got there=-0\.5"),
         ({"back": math.nan}, "back must be an E of 0 or more, or infinite, got back=nan"),
-        ({"names": ("x",)}, "names must be two"),
+        ({"names": ("x",)}, "names must hold two names"),
     ],
 )
 def test_what_is_no_guarantee_is_refused(change: dict[str, Any], message: str) -> None:

@@ -1,7 +1,8 @@
-"""Tables of all products of features, from which sums over people are read.
+"""Dense tables of a tally, from which sums over people are read.
 
-- `Grid`: all products of features, summed over people (Xiang et al. Table 1, "single values");
-- `PrefixGrid`: the same, summed up along the axes, so that a range is a handful of look-ups.
+- `Grid`: the product of features for every combination, summed over people (Xiang et al. 2020,
+  Table 1, "single values");
+- `PrefixGrid`: a summed-area table of it, so that a range takes a handful of look-ups.
 """
 
 from __future__ import annotations
@@ -15,32 +16,41 @@ import numpy as np
 from sfumato.arrays import Floats, Layout
 from sfumato.collect.statistics import BitReports, SymbolCounts, Vectors
 
-LOOK_UP_COST = float(1 << 15)  # what finding the places of a look-up costs, however few there are
+LOOK_UP_COST = float(1 << 15)  # fixed cost of finding the places to look up, in memory accesses
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grid:
-    """Sums over people of all products of features: small enough grids only."""
+    """Sums over people of the product of features, one entry per combination of features.
+
+    Args:
+        table: The sums, shape (features of block 1, features of block 2, …).
+        count: Number of reports.
+        bits: For each block, whether it sends bits.
+    """
 
     table: Floats
     count: int
     bits: tuple[bool, ...]
 
     def sum(self, vectors: Vectors) -> float:
-        """Contract the array with one vector an axis."""
+        """Contract the table with one vector per axis."""
         table = self.table
         for axis in reversed(range(table.ndim)):
             table = table @ _or_constant(vectors[axis], table.shape[axis], self.bits[axis])
         return float(table)
 
     def cost(self, vectors: Vectors) -> float:
-        """Every entry once."""
+        """Memory accesses: every entry once."""
         return float(self.table.size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrefixGrid:
-    """A grid summed up along its symbol axes: a function that changes at few symbols costs few."""
+    """Summed-area table: a grid with running sums along its symbol axes.
+
+    A function that changes at k symbols costs k look-ups. The fields are those of `Grid`.
+    """
 
     table: Floats
     count: int
@@ -48,7 +58,7 @@ class PrefixGrid:
 
     @classmethod
     def of(cls, grid: Grid) -> PrefixGrid:
-        """Sum up along every symbol axis."""
+        """Build the running sums of a grid."""
         table = grid.table
         for axis, is_bits in enumerate(grid.bits):
             if not is_bits:
@@ -56,7 +66,7 @@ class PrefixGrid:
         return cls(table, grid.count, grid.bits)
 
     def sum(self, vectors: Vectors) -> float:
-        """Look up the table where the functions change, and nowhere else."""
+        """Sum by parts: look the table up where the functions change."""
         changes = self._changes(vectors)
         places = [np.flatnonzero(change) for change in changes]
         corner = self.table[np.ix_(*places)]
@@ -65,13 +75,13 @@ class PrefixGrid:
         return float(corner)
 
     def cost(self, vectors: Vectors) -> float:
-        """The look-ups, and finding them."""
+        """Memory accesses: the look-ups, and finding their places."""
         changes = self._changes(vectors)
         places = math.prod(np.count_nonzero(change) for change in changes)
         return LOOK_UP_COST + float(places + sum(len(change) for change in changes))
 
     def _changes(self, vectors: Vectors) -> list[Floats]:
-        """By how much each function falls from one symbol to the next; bits are not summed up."""
+        """Differences of each function between successive symbols; functions of bits unchanged."""
         changes = []
         for vector, size, bits in zip(vectors, self.table.shape, self.bits, strict=True):
             full = _or_constant(vector, size, bits)
@@ -80,7 +90,7 @@ class PrefixGrid:
 
 
 def build_grid(statistic: SymbolCounts | BitReports) -> Grid:
-    """All products of features, summed over people."""
+    """The grid of a tally; refused where it would be too large."""
     axes = range(len(statistic.layouts))
     table = statistic.profile(list(axes), [None] * len(statistic.layouts))
     bits = tuple(layout.kind == "bits" for layout in statistic.layouts)
@@ -88,19 +98,19 @@ def build_grid(statistic: SymbolCounts | BitReports) -> Grid:
 
 
 def grid_size(layouts: Sequence[Layout]) -> int:
-    """How many entries `build_grid` would hold."""
+    """Number of entries of the grid that `build_grid` makes."""
     return math.prod(layout.features for layout in layouts)
 
 
 def _or_constant(vector: Floats | None, size: int, bits: bool) -> Floats:
-    """A vector, or the one that stands for the constant one."""
+    """The coefficients of a function; those of the constant 1 for None."""
     if vector is not None:
         return vector
     return _unit(size, 0) if bits else np.ones(size)
 
 
 def _unit(size: int, place: int) -> Floats:
-    """A vector that is one at a single place."""
+    """A unit vector."""
     unit = np.zeros(size)
     unit[place] = 1.0
     return unit

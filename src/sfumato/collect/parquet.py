@@ -1,4 +1,4 @@
-"""Reports and tallies as Arrow tables and Parquet files, versioned and tied to their study."""
+"""Reports and tallies as Arrow tables and Parquet files, with version and study in the metadata."""
 
 from __future__ import annotations
 
@@ -32,7 +32,16 @@ def to_table(
     columns: Sequence[Outputs],
     people: Any = None,
 ) -> pa.Table:
-    """One row a report, or with `people` one row a combination and how many sent it."""
+    """An Arrow table with one row per report, or one row per distinct combination of outputs.
+
+    Args:
+        kind: "reports" or "tally".
+        fingerprint: The study's fingerprint.
+        names: Names of the columns, one per block.
+        layouts: How each block's output is written.
+        columns: The outputs of each block, all of the same length.
+        people: How many people sent each row, where rows are distinct combinations.
+    """
     arrays = [_to_arrow(layout, column) for layout, column in zip(layouts, columns, strict=True)]
     fields = [
         pa.field(name, array.type, nullable=False)
@@ -55,15 +64,15 @@ def to_table(
 
 
 def reports_to_arrow(reports: Reports) -> pa.Table:
-    """One row per report; the study's fingerprint is in the schema's metadata."""
+    """An Arrow table with one row per report; its metadata names the study's fingerprint."""
     return to_table("reports", reports.fingerprint, reports.names, reports.layouts, reports.outputs)
 
 
 def reports_from_arrow(table: pa.Table, what: str) -> Reports:
-    """Read reports back; damaged ones are refused.
+    """Read reports from an Arrow table; damaged ones are refused.
 
     Args:
-        table: The table.
+        table: A table made by `reports_to_arrow`.
         what: What messages call it.
     """
     head = read_head(table, "reports", what)
@@ -73,7 +82,7 @@ def reports_from_arrow(table: pa.Table, what: str) -> Reports:
 
 
 def count_name(names: Sequence[str]) -> str:
-    """The name of a tally's last column, which no axis has."""
+    """The name of the column of counts in a tally: "people", unless a block has that name."""
     name = "people"
     while name in names:
         name += "_"
@@ -81,7 +90,13 @@ def count_name(names: Sequence[str]) -> str:
 
 
 def read_head(table: pa.Table, kind: Kind, what: str) -> dict[str, Any]:
-    """What a table says of itself, refused unless it is ours and not newer."""
+    """Read a table's metadata; a foreign or newer table is refused.
+
+    Args:
+        table: The table.
+        kind: What it must hold, "reports" or "tally".
+        what: What messages call it.
+    """
     raw = (table.schema.metadata or {}).get(_KEY)
     try:
         head = json.loads(raw) if raw else None
@@ -110,7 +125,12 @@ def read_head(table: pa.Table, kind: Kind, what: str) -> dict[str, Any]:
 
 
 def read_layouts(head: dict[str, Any], what: str) -> tuple[list[str], list[Layout]]:
-    """Names and layouts of the axes, from a table's metadata."""
+    """Names and layouts of the columns, from a table's metadata.
+
+    Args:
+        head: The metadata, from `read_head`.
+        what: What messages call the table.
+    """
     try:
         names = [str(axis["name"]) for axis in head["axes"]]
         layouts = [Layout(axis["outputs"], int(axis["count"])) for axis in head["axes"]]
@@ -124,7 +144,14 @@ def read_layouts(head: dict[str, Any], what: str) -> tuple[list[str], list[Layou
 def read_outputs(
     table: pa.Table, names: Sequence[str], layouts: Sequence[Layout], what: str
 ) -> list[Outputs]:
-    """The outputs of every axis, each checked against its layout."""
+    """The outputs of every block, each checked against its layout.
+
+    Args:
+        table: The table.
+        names: Names of the columns, one per block.
+        layouts: How each block's output is written.
+        what: What messages call the table.
+    """
     outputs = []
     for name, layout in zip(names, layouts, strict=True):
         if name not in table.column_names:
@@ -137,7 +164,7 @@ def read_outputs(
 
 
 def _to_arrow(layout: Layout, column: Outputs) -> pa.Array:
-    """One axis' outputs as an Arrow array."""
+    """The outputs of one block as an Arrow array."""
     if isinstance(column, BitColumns):
         width = (layout.count + 7) // 8
         data = pa.py_buffer(np.ascontiguousarray(column.to_rows()))
@@ -146,14 +173,14 @@ def _to_arrow(layout: Layout, column: Outputs) -> pa.Array:
 
 
 def _from_arrow(layout: Layout, column: pa.ChunkedArray, what: str) -> Outputs:
-    """One axis' outputs from an Arrow column."""
+    """The outputs of one block from an Arrow column, checked."""
     merged = column.combine_chunks()
     if isinstance(merged, pa.ChunkedArray):  # no chunk at all, or too long for one
         merged = pa.concat_arrays(merged.chunks) if merged.num_chunks else pa.array([], merged.type)
     if layout.kind == "bits":
         width = (layout.count + 7) // 8
         if merged.type != pa.binary(width):
-            raise FormatError(f"{what} must hold {width} bytes a report, got {merged.type}")
+            raise FormatError(f"{what} must hold {width} bytes per report, got {merged.type}")
         raw = np.frombuffer(merged.buffers()[1] or b"", dtype=np.uint8)
         rows = raw[merged.offset * width :][: len(merged) * width].reshape(len(merged), width)
         return BitColumns.from_rows(rows, layout.count)
@@ -166,12 +193,17 @@ def _from_arrow(layout: Layout, column: pa.ChunkedArray, what: str) -> Outputs:
 
 
 def write_parquet(table: pa.Table, path: str | Path) -> None:
-    """Write a Parquet file all at once or not at all."""
+    """Write a Parquet file atomically: a failure leaves no partial file.
+
+    Args:
+        table: The table.
+        path: The file.
+    """
     write_whole(path, lambda file: pq.write_table(table, file, compression="zstd"))
 
 
 def read_parquet(path: str | Path) -> pa.Table:
-    """Read a Parquet file, with an error that says what to do."""
+    """Read a Parquet file; a missing or damaged one is a `FormatError`."""
     try:
         return pq.read_table(path)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Experiments: the tally that a known population would have sent."""
+"""Simulated tallies of a known population, for experiments."""
 
 from __future__ import annotations
 
@@ -18,18 +18,26 @@ from sfumato.randomness.bits import SeededBits
 from sfumato.study.study import Study
 
 _PEOPLE_AT_ONCE = 1 << 20
-_MOST_ENTRIES = 1 << 27  # of one axis' matrix of cells by outputs
+_MOST_ENTRIES = 1 << 27  # of one block's matrix of cells by outputs
 # A multinomial draw of one cell costs about as much as this many people encoded one by one.
 _DRAW_COST = 4.0
 
 
 def as_counts(counts: ArrayLike, shape: Sequence[int]) -> NDArray[np.int64]:
-    """A true histogram over all cells, checked."""
+    """A true histogram over all cells, checked.
+
+    Args:
+        counts: People in each cell, shaped like the axes or flat in C order.
+        shape: Number of cells of every axis.
+
+    Returns:
+        The counts with the given shape.
+    """
     given = np.asarray(counts)
     if given.size != math.prod(shape) or (given.ndim > 1 and given.shape != tuple(shape)):
         raise StudyError(
-            f"counts must have one entry a cell, shape {' × '.join(map(str, shape))} or flat in C "
-            f"order, got shape {given.shape}"
+            f"counts must have one entry per cell, shape {' × '.join(map(str, shape))} or flat in "
+            f"C order, got shape {given.shape}"
         )
     whole = given.astype(np.float64)
     if not np.isfinite(whole).all() or (whole < 0).any() or (whole != np.floor(whole)).any():
@@ -38,10 +46,10 @@ def as_counts(counts: ArrayLike, shape: Sequence[int]) -> NDArray[np.int64]:
 
 
 def simulated_tally(study: Study, counts: ArrayLike, seed: int) -> Tally:
-    """The tally that a known population would have sent.
+    """Draw the tally of a known population.
 
     Args:
-        study: What is asked of them.
+        study: The study.
         counts: People in each cell, shaped like the axes or flat in C order.
         seed: Any integer.
     """
@@ -52,11 +60,11 @@ def simulated_tally(study: Study, counts: ArrayLike, seed: int) -> Tally:
 def draw_tally(
     channels: Sequence[Channel], counts: NDArray[np.int64], seed: int
 ) -> SymbolCounts | BitReports:
-    """A statistically exact draw of the tally: by cells where that is cheaper, else by person.
+    """Draw a tally from its exact distribution: by cell where that is cheaper, else by person.
 
     Args:
-        channels: The channel of every block, whose cells together are those of `counts`.
-        counts: People in every cell of the grid of all axes.
+        channels: The channel of every block.
+        counts: People in every cell of the grid of all blocks, in C order.
         seed: Any integer.
     """
     people = int(counts.sum())
@@ -75,7 +83,7 @@ def draw_tally(
 def _draw_by_cell(
     channels: Sequence[Channel], counts: NDArray[np.int64], seed: int
 ) -> SymbolCounts:
-    """Split every cell's people over the outputs, axis after axis."""
+    """Draw how the people of every cell spread over the outputs (multinomial), block by block."""
     rng = np.random.Generator(np.random.PCG64(seed))
     table = counts
     for axis, channel in enumerate(channels):
@@ -116,5 +124,5 @@ def _layouts(channels: Sequence[Channel]) -> tuple[Layout, ...]:
 
 
 def _code(channel: Channel, cells: NDArray[np.intp]) -> NDArray[np.int64]:
-    """The code of a cell's own place: on a grid point, where rounding has nothing to do."""
+    """Codes of the grid points themselves, which stochastic rounding leaves unchanged."""
     return cells.astype(np.int64) << channel.resolution

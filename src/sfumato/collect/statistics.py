@@ -1,12 +1,13 @@
-"""What a collector keeps of many reports, and the one thing it is asked for: sums of products.
+"""Statistics of many reports that a tally keeps, and sums over people computed from them.
 
-Every answer is a sum over people of a product over axes of a function of that axis' output. The
-function is a vector of coefficients: one a symbol, or for bits read as +1 and −1 the constant and
-one a bit. Four keepers can compute such sums; they differ in what they store and what a sum costs:
+Every answer is a sum over people of a product over blocks of a function of that block's output. The
+function is a vector of coefficients, called *features*: one per symbol, or for bits, read as +1 and
+−1, the constant and one per bit. In this module "axis" means the column of one block. Four classes
+compute such sums; they differ in what they store and what a sum costs:
 
 - `SymbolCounts`: a sparse contingency table of distinct outputs, if every output is a symbol;
 - `BitReports`: the reports themselves as packed columns, if some outputs are bits;
-- `grids.Grid` and `grids.PrefixGrid`: tables made from either, for small enough grids.
+- `grids.Grid` and `grids.PrefixGrid`: dense tables made from either, if they are small enough.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _PEOPLE_AT_ONCE = 1 << 16
 
 
 class Statistic(Protocol):
-    """Anything that can sum products over people."""
+    """Anything that can sum products of functions of the outputs over people."""
 
     @property
     def count(self) -> int:
@@ -53,9 +54,13 @@ class Statistic(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SymbolCounts:
-    """How many people sent each combination of symbols; combinations nobody sent are left out.
+    """Sparse contingency table: how many people sent each combination of symbols.
 
-    Where people have weights, `people` holds their sums in floats, and `count` still the reports.
+    Args:
+        layouts: How each axis' output is written.
+        symbols: The combinations that occur, one column per axis.
+        people: How many people sent each, or the sum of their weights in floats.
+        count: Number of reports.
     """
 
     layouts: tuple[Layout, ...]
@@ -71,17 +76,17 @@ class SymbolCounts:
         people: NDArray[np.int64] | Floats | None = None,
         count: int | None = None,
     ) -> SymbolCounts:
-        """Count combinations; with `people` given, rows already stand for that many.
+        """Count the distinct combinations among rows of symbols.
 
         Args:
             layouts: How each axis' output is written.
-            columns: The symbols, one column an axis.
-            people: Whole numbers, or weights in floats.
+            columns: The symbols, one column per axis.
+            people: How many people each row stands for, or their weight in floats; left out, one.
             count: Number of reports, where `people` are weights.
         """
         shape = tuple(layout.count for layout in layouts)
         if people is not None and people.dtype.kind == "f":
-            # Without weight nothing is left of a report but its number.
+            # A report of weight zero counts in `count` only.
             columns, people = [c[people > 0] for c in columns], people[people > 0]
         rows = len(columns[0])
         if math.prod(shape) <= max(4 * rows, 1 << 12):
@@ -105,7 +110,7 @@ class SymbolCounts:
         return float(self._weights(vectors).sum())
 
     def cost(self, vectors: Vectors) -> float:
-        """Distinct combinations times axes asked about."""
+        """Memory accesses: distinct combinations times axes asked about."""
         return 2.0 * len(self.people) * (1 + sum(v is not None for v in vectors))
 
     def _weights(self, vectors: Vectors) -> Floats:
@@ -117,7 +122,15 @@ class SymbolCounts:
         return weights
 
     def profile(self, axes: Sequence[int], vectors: Vectors) -> Floats:
-        """Sums split by the outputs of some axes, as a dense array over those axes."""
+        """Sums split by the outputs of some axes.
+
+        Args:
+            axes: The axes to split by.
+            vectors: The functions to multiply on the other axes; None is the constant one.
+
+        Returns:
+            A dense array with one dimension per entry of `axes`, one entry per symbol.
+        """
         shape = tuple(self.layouts[axis].count for axis in axes)
         _refuse_grid(shape)
         weights = self._weights([None if d in axes else v for d, v in enumerate(vectors)])
@@ -126,7 +139,7 @@ class SymbolCounts:
         return split.astype(np.float64).reshape(shape)
 
     def profile_cost(self, axes: Sequence[int]) -> float:
-        """One pass, and the array."""
+        """Memory accesses of `profile`: one pass over the combinations, and the array."""
         return len(self.people) * 3.0 + math.prod(self.layouts[axis].count for axis in axes)
 
     def __add__(self, other: SymbolCounts) -> SymbolCounts:
@@ -148,16 +161,22 @@ class SymbolCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BitReports:
-    """All reports as columns: packed bits where an axis sends bits, symbols where it does not."""
+    """All reports as columns, for studies in which some axis sends bits.
+
+    Args:
+        layouts: How each axis' output is written.
+        columns: Packed bits where an axis sends bits, an array of symbols where it does not.
+        count: Number of reports.
+        weights: The weight of each report; None if all are one.
+    """
 
     layouts: tuple[Layout, ...]
     columns: tuple[Outputs, ...]
     count: int
-    #: What each report counts for; None is one for everybody.
     weights: Floats | None = None
 
     def sum(self, vectors: Vectors) -> float:
-        """Expand the product into monomials of bits, each one a parity and a count of ones."""
+        """Expand the product into monomials of ±1 bits: a parity of columns and a popcount each."""
         terms = self._terms(vectors)
         by_parity = math.prod(len(t) for t in terms) * words_for(self.count)
         by_person = 3.0 * self.count * sum(len(t) for t in terms)
@@ -166,12 +185,20 @@ class BitReports:
         return float(self._collect((), vectors, [terms])[()])
 
     def cost(self, vectors: Vectors) -> float:
-        """Monomials times words."""
+        """Memory accesses: monomials times words."""
         monomials = math.prod(len(terms) for terms in self._terms(vectors))
         return monomials * words_for(self.count) * 3.0
 
     def profile(self, axes: Sequence[int], vectors: Vectors) -> Floats:
-        """Sums split by the features of some axes: symbols, or the constant and each bit."""
+        """Sums split by the features of some axes: symbols, or the constant and each bit.
+
+        Args:
+            axes: The axes to split by.
+            vectors: The functions to multiply on the other axes; None is the constant one.
+
+        Returns:
+            A dense array with one dimension per entry of `axes`, one entry per feature.
+        """
         layouts = [self.layouts[axis] for axis in axes]
         _refuse_grid(tuple(layout.features for layout in layouts))
         bits = [axis for axis in axes if self.layouts[axis].kind == "bits"]
@@ -191,7 +218,7 @@ class BitReports:
         return np.transpose(wide, [[*bits, *symbols].index(axis) for axis in axes])
 
     def profile_cost(self, axes: Sequence[int]) -> float:
-        """One sum a combination of features."""
+        """Memory accesses of `profile`: one sum per combination of features."""
         return math.prod(self.layouts[axis].features for axis in axes) * words_for(self.count) * 4.0
 
     def _collect(
@@ -216,7 +243,7 @@ class BitReports:
         return out.reshape(len(questions), *shape) if symbols or len(questions) > 1 else out[0, 0]
 
     def _terms(self, vectors: Vectors) -> list[list[_Term]]:
-        """For each bit axis asked about, its columns and coefficients; None is the constant."""
+        """For each bit axis asked about, columns with coefficients; None is the constant."""
         found = []
         for column, vector in zip(self.columns, vectors, strict=True):
             if vector is None or not isinstance(column, BitColumns):
@@ -307,12 +334,12 @@ class BitReports:
 def statistic_of(
     layouts: tuple[Layout, ...], outputs: Sequence[Outputs], weights: Floats | None = None
 ) -> SymbolCounts | BitReports:
-    """Outputs reduced to the smallest thing that can answer.
+    """Reduce outputs to the smallest statistic that answers can be computed from.
 
     Args:
         layouts: How each block's output is written.
         outputs: One column per block.
-        weights: What each report counts for; left out, one.
+        weights: The weight of each report; left out, one.
     """
     symbols = [column for column in outputs if not isinstance(column, BitColumns)]
     if len(symbols) == len(outputs):
@@ -321,7 +348,7 @@ def statistic_of(
 
 
 def merged(parts: Sequence[SymbolCounts | BitReports]) -> SymbolCounts | BitReports:
-    """One or more statistics added pairwise, so that every report is copied only a few times."""
+    """The sum of one or more statistics, added pairwise so that reports are copied O(log) times."""
     found = list(parts)
     while len(found) > 1:
         pairs = zip(found[::2], found[1::2], strict=False)
@@ -353,14 +380,14 @@ def _distinct(
 
 
 def _same(a: NDArray[np.int64] | Floats, b: NDArray[np.int64] | Floats) -> bool:
-    """The same people; sums of weights may differ by rounding, as their order does."""
+    """Whether counts are equal; sums of weights may differ by rounding."""
     if a.dtype.kind != b.dtype.kind or len(a) != len(b):
         return False
     return bool(np.array_equal(a, b) if a.dtype.kind == "i" else np.allclose(a, b, 1e-9, 0.0))
 
 
 def _walk(terms: Sequence[list[_Term]]) -> Iterator[tuple[float, NDArray[np.uint64] | None, int]]:
-    """Every monomial: its coefficient, the parity of its columns, and how many there are."""
+    """Every monomial: its coefficient, the parity of its columns, and its degree."""
     if not terms:
         yield 1.0, None, 0
         return
@@ -407,7 +434,7 @@ def _signed(
 
 
 def _refuse_grid(shape: tuple[int, ...]) -> None:
-    """Refuse arrays beyond the stated size."""
+    """Refuse dense tables of more than `MOST_GRID` entries."""
     if math.prod(shape) > MOST_GRID:
         raise TooLargeError(
             f"a table of {' × '.join(map(str, shape))} entries needs "

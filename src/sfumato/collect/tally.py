@@ -1,4 +1,4 @@
-"""A tally: the collector's state. Tallies of the same study add up; anything else is refused."""
+"""Tallies: the collector's state. Tallies of one study can be added; others are refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sfumato.verbs import SomeReports, TallyVerbs
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tally(TallyVerbs):
-    """Reports of one study, reduced to what answers need.
+    """Reports of one study, reduced to a statistic from which answers are computed.
 
     Example:
         >>> import sfumato as sf
@@ -93,7 +93,12 @@ class Tally(TallyVerbs):
 
     @classmethod
     def load(cls, path: str | Path, study: Study) -> Tally:
-        """Read a Parquet file; a tally of another study is refused."""
+        """Read a Parquet file; a tally of another study is refused.
+
+        Args:
+            path: A file written by `save`.
+            study: The study that the tally belongs to.
+        """
         what = repr(str(path))
         table = read_parquet(path)
         head = read_head(table, "tally", what)
@@ -114,10 +119,10 @@ class Tally(TallyVerbs):
 
 
 def tally_of(study: Study, reports: SomeReports) -> Tally:
-    """Reports of a study, reduced to what answers need.
+    """Reduce reports of a study to a tally.
 
     Args:
-        study: Whose reports they are.
+        study: The study that the reports belong to.
         reports: Reports, their Arrow table, or several of these.
     """
     nobody = statistic_of(study.layouts, no_outputs(study.layouts))
@@ -126,10 +131,10 @@ def tally_of(study: Study, reports: SomeReports) -> Tally:
 
 
 def checked(study: Study, reports: SomeReports) -> Iterator[Reports]:
-    """Reports of a study, one batch after the other; those of another study are refused.
+    """Iterate over batches of reports; those of another study are refused.
 
     Args:
-        study: Whose reports they must be.
+        study: The study that the reports must belong to.
         reports: Reports, their Arrow table, or several of these.
     """
     several = [reports] if isinstance(reports, (Reports, pa.Table)) else reports

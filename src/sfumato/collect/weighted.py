@@ -1,12 +1,12 @@
-"""Public weights: what each report counts for, where the collector knows it.
+"""Tallies of reports with public weights, which the collector knows.
 
 Estimator:
-    Σ_i w_i·f(y_i) is unbiased for the weight of those asked about, and its variance given the data
-    is Σ_i w_i²·(Π_d E[f_d² | x_d] − Π_d w_d(x_d)²): sums of the same kind with squared weights. So
-    two statistics are kept, one with weights and one with their squares, and no group a distinct
-    weight, as in Xiang et al. 2020, §4.3.2.
+    Σ_i w_i·f(y_i) is unbiased for the total weight of the people asked about, and its variance
+    given the data is Σ_i w_i²·(Π_d E[f_d² | x_d] − Π_d w_d(x_d)²): sums of the same kind with
+    squared weights. So two statistics are kept, one with the weights and one with their squares,
+    instead of one group per distinct weight as in Xiang et al. 2020, §4.3.2.
 
-A weight that must be hidden is one more protected axis instead: see `Estimate.total`.
+A weight that must be hidden is a protected axis instead: see `Estimate.total`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,21 @@ from sfumato.errors import DataError, rows
 from sfumato.study.study import Study
 from sfumato.verbs import SomeReports, WeightedTallyVerbs
 
-# Squares of weights within these bounds neither vanish nor overflow, nor do sums of them.
+# Within these bounds squares of weights, and sums of them, neither underflow nor overflow.
 LEAST_WEIGHT, MOST_WEIGHT = 1e-100, 1e100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedTally(WeightedTallyVerbs):
-    """Reports of one study with a public weight each, reduced to what answers need.
+    """Reports of one study with public weights, reduced to two statistics.
 
-    Made by `Study.tally(reports, weights=...)`. Weighted tallies of one study add up. There is no
-    file for them: keep the reports and their weights.
+    Made by `Study.tally(reports, weights=...)`. Weighted tallies of one study can be added. They
+    have no file format: keep the reports and their weights.
+
+    Args:
+        study: The study.
+        statistic: Sums of weights.
+        squared: Sums of squared weights.
 
     Example:
         >>> import sfumato as sf
@@ -56,7 +61,7 @@ class WeightedTally(WeightedTallyVerbs):
 
     @property
     def weight(self) -> float:
-        """The weight of all reports together."""
+        """The total weight of all reports."""
         return self.statistic.sum([None] * len(self.study.blocks))
 
     def __len__(self) -> int:
@@ -98,12 +103,12 @@ class WeightedTally(WeightedTallyVerbs):
 
 
 def weighted_tally(study: Study, reports: SomeReports, weights: ArrayLike) -> WeightedTally:
-    """Tally reports, in order, with one weight each.
+    """Tally reports with one weight each.
 
     Args:
-        study: Whose reports they are.
+        study: The study that the reports belong to.
         reports: Reports, their Arrow table, or several of these.
-        weights: What each report counts for, in their order.
+        weights: One weight per report, in the order of the reports.
     """
     given = read_weights(weights)
     nobody = statistic_of(study.layouts, no_outputs(study.layouts), np.zeros(0))
@@ -112,7 +117,7 @@ def weighted_tally(study: Study, reports: SomeReports, weights: ArrayLike) -> We
     for part in checked(study, reports):
         share = given[seen : seen + len(part)]
         seen += len(part)
-        if len(share) == len(part):  # else the lengths differ, which is told once all are known
+        if len(share) == len(part):  # otherwise the lengths differ, which is reported below
             first.append(statistic_of(study.layouts, part.outputs, share))
             second.append(statistic_of(study.layouts, part.outputs, share**2))
     if seen != len(given):
@@ -124,7 +129,7 @@ def weighted_tally(study: Study, reports: SomeReports, weights: ArrayLike) -> We
 
 
 def read_weights(weights: ArrayLike) -> Floats:
-    """Weights as floats; what is not a weight is refused by row number.
+    """Weights as floats; values that are not weights are refused by row number.
 
     Example:
         >>> read_weights([1, 2.5]).tolist()

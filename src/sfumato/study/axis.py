@@ -1,6 +1,7 @@
-"""An axis: a name, what its values may be, how each pair is protected, and by what channel.
+"""Axes of a study: a name, the possible values, their protection and the channel.
 
-The five makers `integers`, `reals`, `dates`, `times` and `categories` are how studies are written.
+Write a study with `integers`, `reals`, `dates`, `times` and `categories`; `together` puts several
+axes under one guarantee.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Outside = Literal["refuse", "clip"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """One question put to a person.
+    """One attribute that every person reports, such as an age or a region.
 
     Args:
         name: What the axis is called in tables and questions.
@@ -81,7 +82,7 @@ class Axis:
 
     @property
     def size(self) -> int:
-        """Number of cells, "no answer" included; that one is the last."""
+        """Number of cells; on an optional axis the last one is "no answer"."""
         return self.domain.size + self.optional
 
     def labels(self) -> list[str]:
@@ -89,11 +90,11 @@ class Axis:
         return self.domain.labels() + ([NO_ANSWER] if self.optional else [])
 
     def metric(self) -> CellMetric:
-        """E between the cells of this axis, under the guarantee that it states itself."""
+        """E between the cells of this axis, under its own guarantee."""
         return Together.alone(self).metric()
 
     def to_dict(self) -> dict[str, Any]:
-        """What the axis means, as a study file holds it; guarantee and channel stand beside it."""
+        """The entries of a study file for this axis, without guarantee and channel."""
         return {
             "name": self.name,
             "optional": self.optional,
@@ -103,10 +104,10 @@ class Axis:
         }
 
     def codes(self, column: Any) -> NDArray[np.int64]:
-        """The cell of every value; a missing one is "no answer" or an error.
+        """The cell of every value; a missing value becomes "no answer", or is refused.
 
         Args:
-            column: What `sfumato.domains.tables.columns` gives for this axis.
+            column: The values of this axis, as `sfumato.domains.tables.columns` returns them.
         """
         codes = self.domain.read(column, axis=self.name, clip=self.outside == "clip")
         missing = np.flatnonzero(codes < 0)
@@ -167,7 +168,7 @@ class Together:
 
     @property
     def words(self) -> str:
-        """The axes as messages name them."""
+        """The names of the axes for messages: "axis 'age'", or "axes 'row', 'column'"."""
         names = ", ".join(repr(axis.name) for axis in self.axes)
         return f"axis {names}" if len(self.axes) == 1 else f"axes {names}"
 
@@ -178,11 +179,12 @@ class Together:
 
     @property
     def statement(self) -> Metric:
-        """The guarantee, which must not be left out."""
+        """The stated guarantee; a missing one is refused."""
         if self.protect is None:
             raise StudyError(
-                f"{self.words} says nothing about protection, and there is no default: "
-                "give it protect=Distance(epsilon=...) or another metric"
+                f"{self.words} {'says' if len(self.axes) == 1 else 'say'} nothing about "
+                "protection, and there is no default: add protect=Distance(epsilon=...) or another "
+                "metric"
             )
         return self.protect
 
@@ -209,7 +211,7 @@ class Together:
         return metric
 
     def with_outside(self, outside: Outside) -> Together:
-        """The same with what happens to values out of bounds on axes that do not say."""
+        """The same axes, with `outside` filled in where an axis leaves it open."""
         axes = tuple(replace(axis, outside=axis.outside or outside) for axis in self.axes)
         return replace(self, axes=axes)
 
@@ -259,7 +261,17 @@ def integers(
     outside: Outside | None = None,
     unit: str = "",
 ) -> Axis:
-    """Whole numbers from low to high, both included, one cell each.
+    """An axis of whole numbers from low to high, both included, with one cell per number.
+
+    Args:
+        name: What the axis is called in tables and questions.
+        low: The smallest value.
+        high: The largest value.
+        protect: How well each pair of values is hidden; None if the study states it for all axes.
+        channel: How values are perturbed; None lets the planner choose.
+        optional: Whether "no answer" is one more, protected, answer.
+        outside: What happens to values out of bounds, "refuse" or "clip"; None if the study says.
+        unit: What the numbers count, such as "years"; shown in explanations and plots.
 
     Example:
         >>> import sfumato as sf
@@ -291,10 +303,23 @@ def reals(
     outside: Outside | None = None,
     unit: str = "",
 ) -> Axis:
-    """Real numbers in bins: so many equal ones from low to high, or between given edges.
+    """An axis of real numbers in bins: equal bins from low to high, or bins between given edges.
 
     Values are protected by bin. With rounding="stochastic" they are rounded at random to the bins'
     edges instead, and every pair of values is protected by its own distance.
+
+    Args:
+        name: What the axis is called in tables and questions.
+        low: The smallest value; for equal bins.
+        high: The largest value; for equal bins.
+        bins: Number of equal bins.
+        edges: Edges of the bins in increasing order, instead of `low`, `high` and `bins`.
+        rounding: "stochastic" to round at random to the edges of the bins; None to use the bins.
+        protect: How well each pair of values is hidden; None if the study states it for all axes.
+        channel: How values are perturbed; None lets the planner choose.
+        optional: Whether "no answer" is one more, protected, answer.
+        outside: What happens to values out of bounds, "refuse" or "clip"; None if the study says.
+        unit: What the numbers count, such as "years"; shown in explanations and plots.
 
     Example:
         >>> import sfumato as sf
@@ -331,7 +356,17 @@ def dates(
     optional: bool = False,
     outside: Outside | None = None,
 ) -> Axis:
-    """Calendar days from start to end, both included, one cell a step.
+    """An axis of calendar days from start to end, both included, with one cell per step.
+
+    Args:
+        name: What the axis is called in tables and questions.
+        start: The first day, such as "2024-01-01".
+        end: The last day.
+        step: Width of a cell in whole days, such as "1 week".
+        protect: How well each pair of values is hidden; None if the study states it for all axes.
+        channel: How values are perturbed; None lets the planner choose.
+        optional: Whether "no answer" is one more, protected, answer.
+        outside: What happens to values out of bounds, "refuse" or "clip"; None if the study says.
 
     Example:
         >>> import sfumato as sf
@@ -365,7 +400,19 @@ def times(
     optional: bool = False,
     outside: Outside | None = None,
 ) -> Axis:
-    """Moments on the wall clock from start up to end, one cell a step; or times of day.
+    """An axis of times of day or of dates with times, from start up to end, one cell per step.
+
+    Times are read off the wall clock, without a time zone.
+
+    Args:
+        name: What the axis is called in tables and questions.
+        start: The first moment, such as "00:00" or "2024-01-01 00:00".
+        end: The end of the last cell, which is not included itself.
+        step: Width of a cell, such as "15 min".
+        protect: How well each pair of values is hidden; None if the study states it for all axes.
+        channel: How values are perturbed; None lets the planner choose.
+        optional: Whether "no answer" is one more, protected, answer.
+        outside: What happens to values out of bounds, "refuse" or "clip"; None if the study says.
 
     Example:
         >>> import sfumato as sf
@@ -396,7 +443,14 @@ def categories(
     channel: Choice | None = None,
     optional: bool = False,
 ) -> Axis:
-    """One of a list of labels.
+    """An axis of labels without order, with one cell per label.
+
+    Args:
+        name: What the axis is called in tables and questions.
+        labels: The possible values, all different.
+        protect: How well each pair of values is hidden; None if the study states it for all axes.
+        channel: How values are perturbed; None lets the planner choose.
+        optional: Whether "no answer" is one more, protected, answer.
 
     Example:
         >>> import sfumato as sf

@@ -28,14 +28,14 @@ RECORD = "record"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Neighbouring axes and the channel that perturbs them.
+    """Neighbouring axes and the one channel that perturbs them.
 
     Args:
-        axes: Places of the axes in the study.
-        shape: Number of cells of each of them.
+        axes: Positions of the axes in the study.
+        shape: Number of cells of each of these axes.
         choice: The channel by name and options.
         channel: The channel bound to the grid of cells, flat in C order.
-        column: What its column in tables of reports is called.
+        column: Name of the block's column in tables of reports.
     """
 
     axes: tuple[int, ...]
@@ -50,13 +50,13 @@ class Block:
         return math.prod(self.shape)
 
     def cells(self, codes: Sequence[Cells]) -> Cells:
-        """Cells of the grid from the codes of all axes of the study."""
+        """The cell of every person on the block's grid, from the codes on all axes of the study."""
         if len(self.axes) == 1:
             return codes[self.axes[0]]
         return np.ravel_multi_index(tuple(codes[axis] for axis in self.axes), self.shape)
 
     def weights(self, by_axis: Sequence[Floats | None]) -> Floats | None:
-        """A question's weights on the grid, flat, from those on all axes of the study.
+        """A question's weights on the block's grid, flat: the product of its weights by axis.
 
         None stands for the weight one everywhere.
         """
@@ -85,7 +85,13 @@ def planned(part: Together, metric: CellMetric, people: int | None) -> tuple[Cho
 
 
 def settled(part: Together, metric: CellMetric, people: int | None) -> Choice:
-    """The channel of a group as a study holds it: the one it names, or the planner's."""
+    """The channel of a group of axes with all options filled in: the named one or the planner's.
+
+    Args:
+        part: The axes, and the channel where one is named.
+        metric: E between the cells of their grid.
+        people: About how many people will answer, if that is known.
+    """
     choice = part.channel or planned(part, metric, people)[0]
     try:
         return choice.settled(metric)
@@ -94,7 +100,7 @@ def settled(part: Together, metric: CellMetric, people: int | None) -> Choice:
 
 
 def bound(part: Together, choice: Choice, metric: CellMetric) -> Channel:
-    """The channel proper, behind stochastic rounding if the domain asks for it.
+    """The channel bound to the cells of its axes, behind stochastic rounding where asked for.
 
     Args:
         part: The axes.

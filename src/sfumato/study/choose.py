@@ -1,23 +1,22 @@
-"""Which channel an axis gets when it names none.
+"""The planner's choice: which channel serves an axis that names none.
 
-On a line the geometric channel is noisy only near the ends of a range, the thermometer everywhere
-but with fewer bits' worth of noise each: which is better depends on ε, the number of cells m, and
-how answers are found. Unbiased errors are known exactly and cross at ε²·m ≈ 1.8, whatever the
-number of people n. Likelihood answers are a bargain between the reports and smoothness: with few
-people only slow changes along the axis can be seen at all, which geometric reports show best; with
-many, single cells can, and below the crossing thermometer reports show those best. The two were
-measured to be level at n ≈ 16·m^2.5, and with the smallest ε at n·ε² ≈ 30 (`python -m benchmarks
-choice`; docs/mathematics.md).
+Distance metrics. Under the geometric channel only people near an end of a range add noise to its
+count; under the thermometer everyone adds the same, smaller noise. Which is better depends on ε,
+the number of cells m, and the decoder. Unbiased variances are known exactly and cross at
+ε²·m ≈ 1.8, for any number of people n. Likelihood answers trade the reports off against
+smoothness: with few people only slow changes along the axis can be seen, which geometric reports
+show best; with many, single cells can be seen, and below the crossing thermometer reports show
+those best. The two were measured to be equally good at n ≈ 16·m^2.5, and with the smallest ε at
+n·ε² ≈ 30 (`python -m benchmarks choice`; docs/mathematics.md).
 
-Where every pair is to be hidden equally well, ranges are asked for along ordered axes and single
-cells elsewhere. Errors of unbiased answers, people spread evenly, are known in closed form: k-ary
-response tells the truth often enough while cells are few or ε is large; combs are better for ranges
-of many cells, and hashes for single cells without order. Where combs would be too many, a hierarchy
-takes over.
+Uniform metrics. Typical questions are ranges along ordered axes and single cells elsewhere. The
+unbiased variances for an evenly spread population are known in closed form: k-ary response is best
+while cells are few or ε is large; combs are best for ranges of many cells, and local hashing for
+single cells without order. Where there would be too many combs, a hierarchy is chosen.
 
 Likelihood answers gain more from combs than from k-ary response. Measured with 10,000 people on
-humps, spikes and a Zipf law (m = 8 to 64, ε = 1 to 5), the two were level where combs had 1.8 times
-the unbiased variance; at four cells where they had the same.
+humps, spikes and a Zipf law (m = 8 to 64, ε = 1 to 5), the two were equally good where combs had
+1.8 times the unbiased variance; at four cells, where they had the same.
 """
 
 from __future__ import annotations
@@ -48,13 +47,13 @@ from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 from sfumato.metrics.uniform import UniformMetric
 
-#: The decoder that studies are planned for, unless told otherwise: the default one.
+#: The decoder that channels are chosen for by default.
 PLANNED_FOR = "likelihood"
-#: The number of people that studies are planned for where they state none.
+#: The number of people assumed where a study states none.
 TYPICAL_PEOPLE = 10_000
-#: From so many people times m^2.5 on, likelihood answers can make use of single cells …
+#: From n = LEVEL·m^2.5 people on, likelihood answers can resolve single cells …
 LEVEL = 16
-#: … provided that n·ε² is at least this: with less, nothing but the slowest change is seen.
+#: … provided that n·ε² ≥ SEEN: with fewer people only the slowest changes can be seen.
 SEEN = 30
 
 
@@ -66,12 +65,12 @@ def choose_channel(
     method: str = PLANNED_FOR,
     people: int | None = None,
 ) -> tuple[Choice, str]:
-    """The channel for a metric, and why.
+    """The channel that the planner chooses for a metric, and the reason in words.
 
     Args:
         metric: E between cells.
         shape: Number of cells of every axis that the channel covers; left out, there is one axis.
-        ordered: Which axes have neighbours that resemble each other, so that ranges will be asked.
+        ordered: For each axis, whether its cells have an order, so that ranges will be asked.
         method: How answers will be found, "likelihood" or "unbiased".
         people: How many reports to expect, which matters to likelihood answers; left out, 10,000
             are assumed.
@@ -114,26 +113,33 @@ def choose_channel(
 
 
 def _by_context(metric: CellMetric) -> tuple[Choice, str]:
-    """The choice where E is neither one number nor a distance."""
+    """The choice where the metric is neither uniform nor a distance."""
     if metric.size == 2:
         return Binary(), "for two cells no channel with this guarantee is better"
     if isinstance(metric, BlockMetric):
-        return Hadamard(), "it hides cells within their blocks, and tells the block"
+        return Hadamard(), "it hides cells within their blocks, and reveals the block"
     if isinstance(metric, HighLowMetric):
-        return Hadamard(), "it hides sensitive cells, and lets others often tell the truth"
-    # What a search finds differs in its last bits between machines, and so would the fingerprints
-    # of studies made from the same words: Extremal is for those who ask for it, and keep the file.
+        return Hadamard(), "it hides sensitive cells, and often reports the others truthfully"
+    # The result of a search differs in its last bits between machines, and so would the
+    # fingerprints of studies with the same definition: Extremal must be asked for by name.
     better = "; Extremal() has smaller errors, see compare" if not Extremal().misfit(metric) else ""
     return Exponential(), f"it fits any finite metric{better}"
 
 
 def enough_people(epsilon: float, size: int) -> int:
-    """From how many people on the thermometer is chosen, if its unbiased answers are surer too."""
+    """The number of people from which likelihood answers are better from the thermometer.
+
+    It applies where the thermometer has the smaller unbiased variance, too.
+
+    Args:
+        epsilon: ε per cell.
+        size: Number of cells.
+    """
     return max(math.ceil(LEVEL * size**2 * math.sqrt(size)), math.ceil(SEEN / epsilon**2))
 
 
 def _by_people(size: int, epsilon: float, stated: int | None, above: float) -> tuple[Choice, str]:
-    """The choice for likelihood answers where the thermometer's unbiased ones are surer."""
+    """The choice for likelihood answers if the thermometer has the smaller unbiased variance."""
     people = TYPICAL_PEOPLE if stated is None else stated
     assumed = ", assumed as no number is stated," if stated is None else ""
     told = f"for {people:,} people{assumed}"
@@ -141,36 +147,44 @@ def _by_people(size: int, epsilon: float, stated: int | None, above: float) -> t
     though = f"though unbiased answers have {above:.2g} times the thermometer's variance"
     if people < enough:
         return Geometric(), (
-            f"{told} likelihood answers are surer from it (on {size:,} cells with fewer than "
-            f"{enough:,} people), {though}"
+            f"{told} likelihood answers are more accurate with it (on {size:,} cells with fewer "
+            f"than {enough:,} people), {though}"
         )
     if size * min(people, 2 ** (size - 1)) > MOST_ROW_ENTRIES:
         return Geometric(), f"{told} thermometer reports are too many to decode, {though}"
     return Thermometer(), (
-        f"{told} likelihood answers are surer from it (on {size:,} cells with {enough:,} people or "
-        f"more), and unbiased ones have a variance {above:.2g} times below the geometric channel's"
+        f"{told} likelihood answers are more accurate with it (on {size:,} cells with {enough:,} "
+        f"people or more), and unbiased ones have a variance {above:.2g} times below the "
+        "geometric channel's"
     )
 
 
 def checked_expected(people: Any) -> int | None:
-    """How many people a study expects; None where it does not say."""
+    """The number of people that a study expects, checked; None where it states none."""
     if people is None:
         return None
     whole = isinstance(people, (int, np.integer)) and not isinstance(people, bool)
     if not whole or people < 1:
         raise StudyError(
             f"people must be a whole number of at least 1, got people={people!r}; leave it out if "
-            "nobody knows how many will answer"
+            "the number is not known"
         )
     return int(people)
 
 
 def threshold_variances(epsilon: float, size: int) -> tuple[float, float]:
-    """Variance a person of "at most t" under the geometric channel and the thermometer.
+    """Variance, per person, of the indicator x ≤ t under the geometric channel and the thermometer.
 
     The mean over all thresholds t and a flat population. With d the steps from a person to the
     threshold, the geometric channel has α^d·α(1−α+α²)/(1−α)³ before clamping; the thermometer has
-    (s²−1)/4 = α/(1−α)² everywhere.
+    (s²−1)/4 = α/(1−α)² everywhere, with α = e^−ε.
+
+    Args:
+        epsilon: ε per cell.
+        size: Number of cells.
+
+    Returns:
+        The variance under the geometric channel, and under the thermometer.
     """
     alpha = np.exp(-min(epsilon, 300.0))  # beyond that both are zero but for rounding
     near = np.arange(size - 1)
@@ -182,10 +196,10 @@ def threshold_variances(epsilon: float, size: int) -> tuple[float, float]:
 
 _FAR_BELOW = 1e6
 _LEAST_EPSILON, _MOST_EPSILON = 1e-100, 350.0
-_SAME, _NONE = 1e-6, 1e-9  # how far variances may differ by rounding, of themselves and at all
-#: Up to so many times the unbiased variance of k-ary response, likelihood favours combs …
+_SAME, _NONE = 1e-6, 1e-9  # relative and absolute tolerance for equal variances
+#: For likelihood answers combs are better up to this multiple of k-ary response's variance …
 _LEVEL = 1.8
-#: … from so many cells on.
+#: … from this number of cells on.
 _SEVERAL_CELLS = 8
 
 
@@ -196,12 +210,12 @@ def choose_uniform(
     *,
     method: str = "likelihood",
 ) -> tuple[Choice, str]:
-    """The channel for one ε between any two cells of a grid, and why.
+    """The channel for a uniform metric on a grid of cells, and the reason in words.
 
     Args:
         metric: One ε, and the number of cells of the whole grid.
-        shape: Cells along every axis.
-        ordered: Which axes have neighbours.
+        shape: Number of cells of every axis.
+        ordered: For each axis, whether its cells have an order.
         method: How answers will be found, "likelihood" or "unbiased".
 
     Example:
@@ -223,22 +237,22 @@ def choose_uniform(
         return Hierarchical(4, "best", "optimised"), "there are too many cells for combs"
     combs = comb_variance(Comb().bind_grid(metric, shape, ordered))
     if abs(truth - combs) <= _SAME * truth + _NONE:
-        # So it is where a tooth has one step and cells are prime in number: every comb is k-ary
-        # response, its outputs in another order. No rounding is to decide which one it is.
-        return KaryResponse(), "combs would say the same, in more kinds of reports"
+        # With teeth of one step and a prime number of cells, every comb is k-ary response with
+        # its outputs in another order. Rounding errors must not decide between the two.
+        return KaryResponse(), "combs would be equally accurate, with more kinds of reports"
     level = _LEVEL if method == "likelihood" and metric.size >= _SEVERAL_CELLS else 1.0
     if level * truth <= combs:
         return KaryResponse(), _because("ranges", truth, combs, "combs")
     if truth <= combs:
         return Comb(), (
-            "likelihood answers to ranges are surer from it, though unbiased ones have "
+            "likelihood answers to ranges are more accurate with it, though unbiased ones have "
             f"{combs / truth:.3g} times the variance of k-ary response"
         )
     return Comb(), _because("ranges", combs, truth, "k-ary response")
 
 
 def _because(of: str, smaller: float, larger: float, other: str) -> str:
-    """A reason in words."""
+    """The reason for the channel of smaller variance, in words."""
     if smaller <= 0 or larger / smaller > _FAR_BELOW:
         return f"for {of} its variance is far below that of {other}"
     return (
@@ -250,8 +264,15 @@ def _because(of: str, smaller: float, larger: float, other: str) -> str:
 def question_power(size: int, ordered: bool) -> Floats:
     """Mean squared Fourier coefficients of typical questions along an axis: ranges, or cells.
 
-    A range of r cells has sin²(πjr/m)/sin²(πj/m) at frequency j and r² at zero; ranges of r cells
-    come m − r + 1 times among all.
+    A range of r cells has sin²(πjr/m)/sin²(πj/m) at frequency j and r² at zero; m − r + 1 of the
+    m(m + 1)/2 ranges have r cells.
+
+    Args:
+        size: Number of cells, m.
+        ordered: Whether the typical questions are all ranges (True) or all single cells (False).
+
+    Returns:
+        The power at frequencies 0 to m − 1, shape (m,).
     """
     if not ordered:
         return np.ones(size)
@@ -265,7 +286,7 @@ def question_power(size: int, ordered: bool) -> Floats:
 
 
 def comb_variance(channel: CombChannel) -> float:
-    """Variance a person of typical questions under combs, people spread evenly."""
+    """Mean variance, per person, of typical questions under combs and a flat population."""
     shape, moduli = channel.shape, channel.moduli
     grid: Floats = np.ones(())
     for size, ordered in zip(moduli, channel.ordered, strict=True):
@@ -279,7 +300,16 @@ def comb_variance(channel: CombChannel) -> float:
 def kary_variance(
     metric: UniformMetric, shape: tuple[int, ...], ordered: tuple[bool, ...]
 ) -> float:
-    """The same under k-ary response over all cells: f = (w − q·Σw)/(p − q)."""
+    """Mean variance, per person, of typical questions under k-ary response and a flat population.
+
+    The estimator of weights w is f = (w − q·Σw)/(p − q), with p and q the probabilities of
+    reporting the true cell and any one of the others.
+
+    Args:
+        metric: One ε, and the number of cells of the whole grid.
+        shape: Number of cells of every axis.
+        ordered: For each axis, whether its cells have an order.
+    """
     more, cells = _odds_beyond_one(metric), metric.size
     wrong = 1 / (more + cells)
     gap = more * wrong
@@ -287,17 +317,19 @@ def kary_variance(
     total = math.prod(
         float(question_power(size, o)[0]) for size, o in zip(shape, ordered, strict=True)
     )  # the mean of (Σw)²
-    # The output is flat: mean (w − qΣw)² over cells = mean w² − 2q(Σw)²/N + q²(Σw)².
+    # Outputs are uniform: the mean of (w − qΣw)² over cells is mean w² − 2q(Σw)²/N + q²(Σw)².
     spread = square - 2 * wrong * total / cells + wrong**2 * total
     return spread / gap**2 - square
 
 
 def hash_variance(metric: UniformMetric, values: int | None = None) -> float:
-    """The same of one cell under hashes: (e^ε + g − 1)²/((g − 1)(e^ε − 1)²).
+    """Mean variance, per person, of one cell under local hashing and a flat population.
+
+    (e^ε + g − 1)²/((g − 1)(e^ε − 1)²), plus 1/m for a cell's own share.
 
     Args:
-        metric: One ε, and the number of cells.
-        values: g; left out, the best there is, e^ε + 1.
+        metric: One ε, and the number of cells m.
+        values: Number of hash values g; left out, the optimum e^ε + 1.
     """
     more = _odds_beyond_one(metric)
     others = more + 1 if values is None else values - 1
@@ -305,7 +337,7 @@ def hash_variance(metric: UniformMetric, values: int | None = None) -> float:
 
 
 def _hashes(metric: UniformMetric, method: str) -> tuple[Choice, float]:
-    """The best hashes, of those that can be decoded if they are to be, and their variance."""
+    """The best local hashing that the method can decode, and its variance."""
     fits = OLH().misfit(metric) is None
     most = most_outputs(metric.size) if method == "likelihood" else OUTPUTS_OF_HASHES
     if fits and OLH().bind(metric).outputs <= most:
@@ -320,13 +352,13 @@ def _hashes(metric: UniformMetric, method: str) -> tuple[Choice, float]:
 
 
 def _odds_beyond_one(metric: UniformMetric) -> float:
-    """e^ε − 1, of any ε: kept where its square is a number neither zero nor infinite."""
+    """e^ε − 1, with ε clamped so that its square neither underflows nor overflows."""
     epsilon = _MOST_EPSILON if metric.epsilon > _MOST_EPSILON else float(metric.epsilon)
     return math.expm1(max(epsilon, _LEAST_EPSILON))
 
 
 def _mean_square(shape: tuple[int, ...], ordered: tuple[bool, ...]) -> float:
-    """The mean of w² over typical questions and cells: r/m for a range, 1/m for a cell."""
+    """The mean of w² over typical questions and cells: that of r/m for ranges, 1/m for cells."""
     return math.prod(
         (size + 2) / 3 / size if o else 1 / size for size, o in zip(shape, ordered, strict=True)
     )

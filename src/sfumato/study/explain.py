@@ -1,4 +1,4 @@
-"""How a study explains itself: what is promised, block by block, and how it is sent."""
+"""A study's guarantee in plain words, block by block, with the channel that sends the reports."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _WIDTH = 96
 
 
 def explain(schema: Schema, blocks: Sequence[Block], reasons: Sequence[str]) -> list[str]:
-    """The guarantee of every block, how it is sent, and how guarantees add, in lines.
+    """Lines of text: the guarantee and channel of every block, and how guarantees add up.
 
     Args:
         schema: The axes and their guarantees.
         blocks: The channel of every group of axes.
-        reasons: Why each channel was chosen; blank where somebody named it.
+        reasons: Why the planner chose each channel; blank where the study names it.
     """
     out = []
     for group, block, reason in zip(schema.groups, blocks, reasons, strict=True):
@@ -38,8 +38,8 @@ def explain(schema: Schema, blocks: Sequence[Block], reasons: Sequence[str]) -> 
         )
         out.append("")
     out += textwrap.wrap(
-        "The guarantee holds for each report by itself. Someone who answers again gives away "
-        "that much again: E adds up over reports.",
+        "The guarantee holds for each report by itself. Answering again gives away as much again: "
+        "E adds up over reports.",
         96,
     )
     return out
@@ -78,5 +78,5 @@ def _sent(channel: Channel, reason: str) -> str:
 
 
 def _indented(line: str) -> list[str]:
-    """A line under its heading."""
+    """A line wrapped and indented under its heading."""
     return textwrap.wrap(line, _WIDTH, initial_indent="  ", subsequent_indent="    ")

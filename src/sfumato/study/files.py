@@ -1,4 +1,4 @@
-"""A study's file, read back part by part; what is damaged is named."""
+"""Reading study files (TOML); errors name the part that is damaged."""
 
 from __future__ import annotations
 
@@ -31,11 +31,20 @@ KNOWN_ENTRIES = {
 
 
 def refuse_claim(claimed: object, data: Mapping[str, Any], what: str) -> NoReturn:
-    """Say why a file's fingerprint is not that of its entries."""
+    """Raise the error for a file whose fingerprint does not match its entries.
+
+    Args:
+        claimed: The fingerprint that the file states.
+        data: The entries as this version writes them.
+        what: What messages call the file.
+
+    Raises:
+        FormatError: Always; it says whether the file is older or has been edited.
+    """
     if claimed == digest(_unrevised(data)):
         raise FormatError(
             f"{what} was made by an older sfumato, with a channel whose reports mean something "
-            "else here; read them with the version they were made by, or remove the line "
+            "else here; read them with the version that made them, or remove the line "
             "'fingerprint' to begin a new study"
         )
     raise FormatError(
@@ -45,7 +54,7 @@ def refuse_claim(claimed: object, data: Mapping[str, Any], what: str) -> NoRetur
 
 
 def _unrevised(data: Any) -> Any:
-    """Entries as they were when every channel had its first revision, which files leave out."""
+    """The entries without channel revisions, as files of the first revision were written."""
     if isinstance(data, Mapping):
         return {key: _unrevised(held) for key, held in data.items() if key != "revision"}
     return [_unrevised(held) for held in data] if isinstance(data, list) else data
@@ -53,7 +62,7 @@ def _unrevised(data: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a study file holds, as the arguments that make the study again."""
+    """The content of a study file, as arguments for `Study`."""
 
     name: str
     axes: list[Axis | Together]
@@ -80,7 +89,7 @@ def from_toml(text: str, what: str) -> Held:
     """Read the text of a study file; a damaged or newer one is refused.
 
     Args:
-        text: The text.
+        text: The text of the file (TOML).
         what: What messages call it.
     """
     try:
@@ -113,7 +122,7 @@ def from_toml(text: str, what: str) -> Held:
 
 @contextmanager
 def damaged(what: str) -> Iterator[None]:
-    """Say of any refusal that the file is damaged."""
+    """Turn any error of this package into a FormatError saying that the file is damaged."""
     try:
         yield
     except SfumatoError as error:
@@ -121,14 +130,14 @@ def damaged(what: str) -> Iterator[None]:
 
 
 def schema_from_toml(text: str, *, what: str = "the study") -> tuple[Schema, str | None]:
-    """The meaning of a study file and its fingerprint, without building any channel.
+    """Read the schema of a study file and its fingerprint, without building any channel.
 
     Args:
         text: The text of the file.
         what: What messages call it.
 
     Returns:
-        The schema, and the fingerprint of the whole study, None where the file claims none.
+        The schema, and the fingerprint of the whole study; None where the file states none.
 
     Raises:
         FormatError: If the file is damaged, newer, or changed since it was saved.
@@ -141,7 +150,7 @@ def schema_from_toml(text: str, *, what: str = "the study") -> tuple[Schema, str
 
 
 def _grouped(axes: list[Axis], groups: Any) -> list[Axis | Together]:
-    """Axes with those that stand together joined."""
+    """Axes, with those under one guarantee joined into a `Together`."""
     if not isinstance(groups, list) or not all(isinstance(held, Mapping) for held in groups):
         raise FormatError("'together' must be a list of tables, [[together]]")
     names = [axis.name for axis in axes]
@@ -149,7 +158,7 @@ def _grouped(axes: list[Axis], groups: Any) -> list[Axis | Together]:
     for data in groups:
         members = data.get("axes")
         if not isinstance(members, list) or set(data) - {"axes", "protect", "channel"}:
-            raise FormatError("a table of 'together' must have axes, protect and channel alone")
+            raise FormatError("a table of 'together' must have only axes, protect and channel")
         places = [names.index(name) for name in members if name in names]
         neighbours = list(range(min(places, default=0), min(places, default=0) + len(members)))
         if len(members) < 2 or places != neighbours:
@@ -162,7 +171,7 @@ def _grouped(axes: list[Axis], groups: Any) -> list[Axis | Together]:
             channel=choice_from_dict(_table_of(data, "channel")) if "channel" in data else None,
         )
         if any(place not in found or isinstance(found[place], Together) for place in places):
-            raise FormatError("an axis stands in two tables of 'together'; leave out one of them")
+            raise FormatError("an axis appears in two tables of 'together'; leave out one of them")
         found[places[0]] = whole
         for place in places[1:]:
             del found[place]
@@ -170,7 +179,7 @@ def _grouped(axes: list[Axis], groups: Any) -> list[Axis | Together]:
 
 
 def _table_of(data: Mapping[str, Any], part: str) -> Mapping[str, Any]:
-    """An entry of the whole study that must be a table with a kind."""
+    """An entry that must be a table with a kind, such as the guarantee of a group of axes."""
     held = data[part]
     if not isinstance(held, Mapping) or not isinstance(held.get("kind"), str):
         raise FormatError(f"{part!r} of the study must be a table with a kind")
@@ -178,14 +187,14 @@ def _table_of(data: Mapping[str, Any], part: str) -> Mapping[str, Any]:
 
 
 def _axes_from_list(data: Any) -> list[Axis]:
-    """All axes as a file holds them."""
+    """All axes from their entries in a file."""
     if not isinstance(data, list) or not all(isinstance(axis, Mapping) for axis in data):
         raise FormatError("'axes' must be a list of tables, [[axes]]")
     return [_axis_from_dict(axis) for axis in data]
 
 
 def _axis_from_dict(data: Mapping[str, Any]) -> Axis:
-    """An axis as a file holds it."""
+    """An axis from its entries in a file."""
     known = {"name", "optional", "outside", "unit", "domain", "protect", "channel"}
     unknown = sorted(set(data) - known)
     missing = sorted({"name", "domain"} - set(data))

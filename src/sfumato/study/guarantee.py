@@ -1,4 +1,4 @@
-"""What a whole study promises: E of a pair of records, by axis or as a whole."""
+"""The guarantee of a whole study: E between pairs of records, and its explanation in words."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Guarantee:
     """
 
     axes: tuple[Axis, ...]
-    #: Places of the axes of every group under one guarantee, and E between the cells of their grid.
+    #: For each group: positions of its axes in the study, and E between the cells of their grid.
     groups: tuple[tuple[tuple[int, ...], CellMetric], ...]
 
     def between(self, x: Mapping[str, Any], y: Mapping[str, Any]) -> float:
-        """E between two records; infinite where some axis may tell them apart for certain.
+        """E between two records; infinite where a report may reveal which of them it came from.
 
         Args:
             x: A record: values by axis name. An axis that neither record mentions adds nothing.
-            y: Another one, about the same axes.
+            y: Another record, with the same axes.
         """
         return sum(self._between(axes, metric, x, y) for axes, metric in self.groups)
 
@@ -73,7 +73,11 @@ class Guarantee:
         return first, second
 
     def error_region(self, x: Mapping[str, Any], y: Mapping[str, Any]) -> ErrorRegion:
-        """How often anyone must err who tells two records apart by a report, to see or to draw.
+        """Error rates that no test between two records, given one report, can beat.
+
+        Args:
+            x: A record: values by axis name.
+            y: Another record, with the same axes.
 
         Example:
             >>> import sfumato as sf
@@ -81,8 +85,9 @@ class Guarantee:
             >>> health = sf.categories("health", ["well", "ill"], protect=ill)
             >>> study = sf.Study("health", [health])
             >>> print(study.guarantee.error_region({"health": "ill"}, {"health": "well"}))
-            Who must say from one report whether it is health ill or health well, either as likely,
-            errs at least 18.4% of the time; by a coin it would be 50%.
+            Guessing from one report whether the record is health ill or health well, when both are
+            equally likely, is wrong at least 18.4% of the time; a coin toss is wrong 50% of the
+            time.
         """
         return ErrorRegion(there=self.between(x, y), back=self.between(y, x), names=_named(x, y))
 
@@ -104,7 +109,7 @@ class Guarantee:
 
 
 def _named(*records: Mapping[str, Any]) -> tuple[str, ...]:
-    """Records in words."""
+    """Names for two records: their axes and values."""
     return tuple(
         ", ".join(f"{axis} {label_of(value)}" for axis, value in record.items())
         for record in records
@@ -112,7 +117,7 @@ def _named(*records: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _between_codes(metric: LineMetric | CappedLineMetric, a: int, b: int, resolution: int) -> float:
-    """E between two places on the fine grid: the straight line between grid points, to the cap."""
+    """E between two codes of the fine grid, linear between grid points and at most the cap."""
     line = metric.line if isinstance(metric, CappedLineMetric) else metric
 
     def place(code: int) -> Fraction:
@@ -125,7 +130,7 @@ def _between_codes(metric: LineMetric | CappedLineMetric, a: int, b: int, resolu
 
 
 def odds(e: float) -> str:
-    """e^E as people say it.
+    """The factor e^E in words.
 
     Example:
         >>> odds(1.0), odds(0.05), odds(30.0)
@@ -164,8 +169,8 @@ def explain_axis(axis: Axis, statement: Metric, metric: CellMetric) -> list[str]
     cap = statement.cap if isinstance(statement, Distance) else None
     if cap is not None and not isinstance(metric, LineMetric):
         lines.append(
-            f"No two people, however far apart, are ever told apart by more than e^{to_plain(cap)}:"
-            f" a report is at most {odds(float(cap))} likelier from one than from the other."
+            f"For any two people, however far apart, the odds change by at most e^{to_plain(cap)}: "
+            f"a report is at most {odds(float(cap))} likelier from one than from the other."
         )
     if axis.domain.rounding_bits:
         lines.append(
@@ -184,7 +189,7 @@ def explain_axis(axis: Axis, statement: Metric, metric: CellMetric) -> list[str]
 
 
 def _odds_line(who: str, metric: CellMetric, labels: list[str], i: int, j: int) -> str:
-    """What a report can say about two people, in both directions where they differ."""
+    """The largest odds between two people in words; both directions where they differ."""
     there, back = metric.between(i, j), metric.between(j, i)
     if there == back:
         if math.isinf(there):
@@ -200,7 +205,7 @@ def _odds_line(who: str, metric: CellMetric, labels: list[str], i: int, j: int) 
 
 
 def _posterior_line(metric: CellMetric, labels: list[str]) -> list[str]:
-    """Where directions differ: how far a report may move what someone believed before.
+    """For an asymmetric E: how far a report can move prior odds.
 
     References:
         Acharya et al. 2020, Proposition 3.
@@ -221,7 +226,7 @@ def _posterior_line(metric: CellMetric, labels: list[str]) -> list[str]:
 
 
 def _uneven_pair(metric: CellMetric) -> tuple[int, int] | None:
-    """The first pair of cells that is not told apart alike in both directions."""
+    """The first pair of cells with E(i, j) ≠ E(j, i); None if E is symmetric."""
     if isinstance(metric, HighLowMetric):
         uneven = [(i, j) for i, j in metric.pairs() if metric.exact(i, j) != metric.exact(j, i)]
         return uneven[0] if uneven else None
@@ -232,7 +237,7 @@ def _uneven_pair(metric: CellMetric) -> tuple[int, int] | None:
 
 
 def _example_pairs(axis: Axis, metric: CellMetric) -> Sequence[tuple[int, int]]:
-    """A few telling pairs of cells: near, middling and as far as it goes; or one of each kind."""
+    """Example pairs of cells: near, middling and farthest apart; or one for each value of E."""
     size = axis.domain.size
     if isinstance(metric, LineMetric | CappedLineMetric):
         middle = size // 2
@@ -248,7 +253,7 @@ def _example_pairs(axis: Axis, metric: CellMetric) -> Sequence[tuple[int, int]]:
 
 
 def _kinds(metric: CellMetric) -> list[tuple[int, int]]:
-    """A pair for each of a few values of E, and one that may be told apart for sure."""
+    """One pair of cells for each of a few values of E, and one with infinite E if there is any."""
     e = np.maximum(metric.matrix(), metric.matrix().T)
     np.fill_diagonal(e, np.nan)
     finite = np.where(np.isfinite(e), e, np.nan)
@@ -261,7 +266,7 @@ def _kinds(metric: CellMetric) -> list[tuple[int, int]]:
 
 
 def _first_pair(which: NDArray[np.bool_]) -> tuple[int, int]:
-    """The first pair of cells that is marked, the smaller cell first."""
+    """The first marked pair of cells, the smaller cell first."""
     i, j = np.argwhere(which)[0].tolist()
     return min(i, j), max(i, j)
 

@@ -1,4 +1,4 @@
-"""Reports: what leaves the devices, and all a collector ever sees."""
+"""Reports: the perturbed records that devices send and collectors receive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sfumato.verbs import ReportsVerbs
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reports(ReportsVerbs):
-    """Perturbed records of one study; `len`, slices, `+`, Arrow and Parquet.
+    """Perturbed records of one study, with `len`, slices, `+`, Arrow tables and Parquet files.
 
     Example:
         >>> import sfumato as sf
@@ -44,7 +44,7 @@ class Reports(ReportsVerbs):
 
     @classmethod
     def join(cls, parts: Iterable[Reports]) -> Reports:
-        """Reports after reports of the same study."""
+        """Concatenate reports of one study."""
         found = list(parts)
         for part in found[1:]:
             if part.fingerprint != found[0].fingerprint:

@@ -1,8 +1,8 @@
-"""What a study means: its axes, and how well each pair of records is hidden. No channel yet.
+"""The schema of a study: its axes and their guarantees, without channels.
 
-Axes stand in *groups*, each under one guarantee: an axis by itself, or several axes together. E
-between two records is the sum over groups. The central model needs no more than this; a `Study`
-adds a channel to every group.
+Axes form *groups*, each under one guarantee: an axis by itself, or several axes together. E between
+two records is the sum over groups. The central model uses the schema alone; a `Study` adds a
+channel to every group.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Group:
     """Axes under one guarantee.
 
     Args:
-        axes: Their places in the study, which are neighbours.
+        axes: Positions of the axes in the study; they are neighbours.
         protect: The guarantee as stated.
         metric: E between the cells of the grid of these axes, flat in C order.
     """
@@ -43,10 +43,10 @@ class Group:
     metric: CellMetric
 
     def margin(self, axes: Sequence[int], shape: Sequence[int]) -> CellMetric:
-        """E between the cells of some of the axes, where nothing is learnt about the others.
+        """E between the cells of some of the axes, for reports that depend on these axes only.
 
         Args:
-            axes: Places of the axes, all in this group.
+            axes: Positions of the axes in the study, all in this group.
             shape: Number of cells of every axis of the study.
         """
         if tuple(axes) == self.axes:
@@ -57,14 +57,14 @@ class Group:
 
 
 class Schema:
-    """Axes and guarantees: everything that says what an answer means and what is promised.
+    """The name, axes and guarantees of a study.
 
     Args:
         name: What the study is called.
         parts: The axes, each with its guarantee; see `arrange`.
 
     Raises:
-        StudyError: If the name is blank, two axes have one name, or a guarantee does not fit.
+        StudyError: If the name is blank, two axes share a name, or a guarantee does not fit.
     """
 
     def __init__(self, name: str, parts: Sequence[Together]) -> None:
@@ -98,7 +98,7 @@ class Schema:
         """Everything that affects privacy or what an answer means, as a study file holds it.
 
         Args:
-            channels: One entry per group; left out, the channels are not part of it.
+            channels: The entries of every group's channel; left out, channels are not included.
         """
         data: dict[str, Any] = {"format": FORMAT, "name": self.name}
         axes = [axis.to_dict() for axis in self.axes]
@@ -119,27 +119,27 @@ class Schema:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of what the study means, whatever its channels are."""
+        """SHA-256 of the entries of the schema; it does not depend on channels."""
         return digest(self.meaning())
 
     def to_toml(self) -> str:
-        """The schema as the text of a study file that names no channels."""
+        """The text of a study file without channels."""
         return to_toml(self.meaning(), self.fingerprint)
 
 
 def digest(data: Mapping[str, Any]) -> str:
-    """The SHA-256 of entries, however they are laid out."""
+    """SHA-256 of the entries as canonical JSON, in hexadecimal."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def to_toml(entries: Mapping[str, Any], fingerprint: str, people: int | None = None) -> str:
-    """A study as the text of its file.
+    """The text of a study file.
 
     Args:
-        entries: What it means, as `Schema.meaning` gives it.
+        entries: The entries, as returned by `Schema.meaning`.
         fingerprint: Their digest.
-        people: About how many people will answer, where the study says so.
+        people: About how many people will answer; None leaves it out.
     """
     rest = dict(entries)
     head = {"format": rest.pop("format"), "name": rest.pop("name")}
@@ -154,18 +154,20 @@ def arrange(
     protect: Metric | None = None,
     outside: Any = "refuse",
 ) -> tuple[Together, ...]:
-    """Axes as groups, each with its guarantee: its own, or the one stated for all together.
+    """Arrange axes in groups under one guarantee each: their own, or the one for all axes.
 
     Args:
         axes: Axes, and groups of them made by `together`.
         protect: One guarantee for all axes together, where they state none.
-        outside: What happens to values out of bounds on axes that do not say.
+        outside: "refuse" or "clip" values out of bounds, on axes that leave it open.
 
     Raises:
         StudyError: If there is no axis, or two statements contradict each other.
     """
     if not axes:
-        raise StudyError("a study needs at least one axis, got none: add integers(...) or so")
+        raise StudyError(
+            "a study needs at least one axis, got none: add one, such as integers(...)"
+        )
     if outside not in ("refuse", "clip"):
         raise StudyError(f"outside must be 'refuse' or 'clip', got outside={outside!r}")
     parts = [axis if isinstance(axis, Together) else Together.alone(axis) for axis in axes]
@@ -199,7 +201,7 @@ def arrange(
 
 
 def _refuse_twins(axes: Sequence[Axis]) -> None:
-    """Refuse two axes of one name."""
+    """Refuse two axes with the same name."""
     seen = set()
     for axis in axes:
         if axis.name in seen:

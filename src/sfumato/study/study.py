@@ -1,4 +1,4 @@
-"""A study: its axes, how each is protected, and the one object from which both ends derive all."""
+"""A study: its axes, their guarantees, and the channels that encode records into reports."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ PEOPLE_AT_ONCE = 1 << 20
 
 
 class Study(StudyVerbs):
-    """What is asked, and how strongly every answer is protected.
+    """What people are asked, how strongly each answer is protected, and by which channels.
 
     Args:
         name: What the study is called.
-        axes: The questions put to a person; `together` puts several under one guarantee.
+        axes: The attributes that people report; `together` puts several under one guarantee.
         protect: One guarantee for all axes together, where they state none: `Uniform` for whole
             records, which go through one channel, or `Lp`.
         channel: The channel of whole records under one `Uniform` guarantee, or else of every axis
             that names none; left out, the planner chooses.
-        outside: What happens to values out of bounds on axes that do not say: "refuse" or "clip".
-        people: About how many people will answer, if that is known. It helps to choose channels
-            and changes nothing else: neither what is promised, nor the fingerprint of a study
-            with the same channels.
+        outside: "refuse" or "clip" values out of bounds, on axes that leave it open.
+        people: About how many people will answer, if that is known. It is used to choose channels
+            and changes neither the guarantee nor the fingerprint of a study with the same
+            channels.
 
     Raises:
         StudyError: If a guarantee is missing, or a channel does not fit its axis.
@@ -99,7 +99,7 @@ class Study(StudyVerbs):
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
-        """The questions put to a person; those by themselves state guarantee and channel."""
+        """The axes; those that form a block by themselves state their guarantee and channel."""
         alone = {block.axes[0]: block.choice for block in self.blocks if len(block.axes) == 1}
         axes = enumerate(self.schema.axes)
         return tuple(replace(axis, channel=alone.get(place)) for place, axis in axes)
@@ -126,12 +126,12 @@ class Study(StudyVerbs):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What the columns of reports are called, one per block."""
+        """Names of the columns of reports, one per block."""
         return tuple(block.column for block in self.blocks)
 
     @property
     def parts(self) -> tuple[Together, ...]:
-        """What makes this study again: its axes, group by group, with guarantee and channel."""
+        """The axes by group, with guarantee and channel: arguments that make an equal study."""
         return tuple(
             Together(
                 axes=tuple(self._bare[axis] for axis in block.axes),
@@ -143,12 +143,12 @@ class Study(StudyVerbs):
 
     @property
     def _bare(self) -> tuple[Axis, ...]:
-        """The axes without guarantee and channel, which stand beside them in `parts`."""
+        """The axes without guarantee and channel, which `parts` states per group."""
         return tuple(replace(axis, protect=None) for axis in self.schema.axes)
 
     @cached_property
     def reasons(self) -> tuple[str, ...]:
-        """Why the planner would choose each block's channel; blank where it would not."""
+        """Why the planner chooses each block's channel; blank where it would choose another."""
         found = []
         for part, group in zip(self.parts, self.schema.groups, strict=True):
             choice, reason = planned(part, group.metric, self.people)
@@ -166,7 +166,7 @@ class Study(StudyVerbs):
         return hash(self.fingerprint)
 
     def encode(self, table: Any, *, bits: BitSource | None = None) -> Reports:
-        """Perturb people's values: what a device does before anything leaves it.
+        """Perturb people's values into reports; this is what runs on a device.
 
         Args:
             table: A dict of lists, NumPy arrays or scalars (one person), a DataFrame, an Arrow
@@ -196,8 +196,8 @@ class Study(StudyVerbs):
         """Refuse what belongs to another study.
 
         Args:
-            fingerprint: The study that something belongs to.
-            what: What it is, for the message.
+            fingerprint: The fingerprint found in reports or a file.
+            what: What messages call them.
         """
         if fingerprint != self.fingerprint:
             raise MismatchError(
@@ -208,7 +208,7 @@ class Study(StudyVerbs):
     # In words and in files
 
     def explain(self) -> str:
-        """The guarantee in plain words, with odds.
+        """Explain the guarantee in plain words, with odds for example pairs.
 
         Example:
             >>> import sfumato as sf
@@ -221,25 +221,25 @@ class Study(StudyVerbs):
         return "\n".join([*head, *explain(self.schema, self.blocks, self.reasons)])
 
     def meaning(self) -> dict[str, Any]:
-        """Everything that affects privacy or what an answer means, as its file holds it."""
+        """The entries of the study file that affect privacy or what an answer means."""
         return self.schema.meaning([choice_to_dict(block.choice) for block in self.blocks])
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of everything that affects privacy or meaning; it never changes."""
+        """SHA-256 of `meaning`: it identifies the study in reports, tallies and files."""
         return digest(self.meaning())
 
     def to_toml(self) -> str:
-        """The study as the text of its file."""
+        """The text of the study file."""
         return to_toml(self.meaning(), self.fingerprint, self.people)
 
     def save(self, path: str | Path) -> None:
-        """Write the study as TOML."""
+        """Write the study file (TOML)."""
         write_whole(path, lambda file: file.write_text(self.to_toml(), encoding="utf-8"))
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
-        """Read a study; a damaged, edited or newer file is refused."""
+        """Read a study file; a damaged, edited or newer one is refused."""
         return cls.from_toml(read_file(path), what=repr(str(path)))
 
     @classmethod
@@ -247,7 +247,7 @@ class Study(StudyVerbs):
         """Read a study from the text of its file.
 
         Args:
-            text: The text.
+            text: The text of the file (TOML).
             what: What messages call it.
         """
         held = from_toml(text, what)
