@@ -27,6 +27,8 @@ def product_rows(
     tables: Mapping[int, Floats],
     population: bool,
     squared: Statistics | None = None,
+    *,
+    shared: bool = True,
 ) -> tuple[Floats, Floats, Floats]:
     """Values and variances of every combination of rows, under a condition on the other blocks.
 
@@ -41,6 +43,7 @@ def product_rows(
         tables: By block asked about, one row of weights per question.
         population: Whether people vary too.
         squared: Where reports have weights, the same reports with squared ones.
+        shared: Whether the covariances are needed; without them the third array is empty.
     """
     squares = statistic if squared is None else squared
     axes = list(tables)
@@ -80,7 +83,10 @@ def product_rows(
     rounding = [d for d in asked if channels[d].rounds]
     values = contract(statistic, value_of, tables)
     found = []
-    for second in (tables, {place: where[place] for place in axes}):
+    seconds: list[Mapping[int, Floats | None]] = [tables]
+    if shared:
+        seconds.append({place: where[place] for place in axes})
+    for second in seconds:
         if population:
             whole = statistic.sum([value_of(c, w) for c, w in zip(channels, where, strict=True)])
             base = values * (values if second is tables else whole) / statistic.count
@@ -90,7 +96,7 @@ def product_rows(
                 base = base - contract(squares, plain_of, second, d)
         found.append(contract(squares, product_of, second) - base)
     least = _floor(channels, others, tables) * mean_square(statistic, squared)
-    return values, np.maximum(found[0], least), found[1]
+    return values, np.maximum(found[0], least), found[1] if shared else np.empty(shape)
 
 
 def mean_square(statistic: Statistics, squared: Statistics | None) -> float:

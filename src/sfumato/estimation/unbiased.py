@@ -72,7 +72,7 @@ class UnbiasedEstimate(Estimate):
         self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
     ) -> tuple[Floats, Floats]:
         """By splitting the tally once; shares take the covariance with their base into account."""
-        values, variance, shared = self._product_rows(asked, rows, population)
+        values, variance, shared = self._product_rows(asked, rows, population, shared=conditional)
         if not conditional or not self.n:
             return values, variance
         base = self.value_of(asked)
@@ -108,7 +108,7 @@ class UnbiasedEstimate(Estimate):
         return Curve(values, self.value_of(asked), variance, shared, spread)
 
     def _product_rows(
-        self, asked: Question, rows: dict[int, Rows], population: bool
+        self, asked: Question, rows: dict[int, Rows], population: bool, *, shared: bool = True
     ) -> tuple[Floats, Floats, Floats]:
         """Values, variances and covariances with the condition, a bounded table at a time."""
         for number, (axis, held) in enumerate(rows.items()):
@@ -117,7 +117,9 @@ class UnbiasedEstimate(Estimate):
             half = len(held.weights) // 2
             if len(block.axes) > 1 and half and count * block.size > MOST_TABLE_ENTRIES:
                 halves = [
-                    self._product_rows(asked, {**rows, axis: held.part(part)}, population)
+                    self._product_rows(
+                        asked, {**rows, axis: held.part(part)}, population, shared=shared
+                    )
                     for part in (slice(half), slice(half, None))
                 ]
                 first, second, third = (
@@ -125,10 +127,16 @@ class UnbiasedEstimate(Estimate):
                 )
                 return first, second, third
         parts = BlockRows.of(self.study.blocks, asked.weights, rows)
-        values, variance, shared = product_rows(
-            self.statistic, self._channels, parts.where, parts.tables, population, self._squared
+        values, variance, covariance = product_rows(
+            self.statistic,
+            self._channels,
+            parts.where,
+            parts.tables,
+            population,
+            self._squared,
+            shared=shared,
         )
-        return parts.arranged(values), parts.arranged(variance), parts.arranged(shared)
+        return parts.arranged(values), parts.arranged(variance), parts.arranged(covariance)
 
     def grid_moments(self, grids: Floats, *, population: bool) -> tuple[Floats, Floats]:
         """By turning every question into a function of the output."""
