@@ -23,6 +23,7 @@ Run = Callable[..., Result]
 
 AXES = ("--axis", "hour: integers 0..7", "--axis", "zone: integers 0..5")
 WHOLE = ("--protect", "uniform 1")
+AGE = ("--axis", "age: integers 0..9, distance 0.2")
 
 
 @pytest.fixture
@@ -40,9 +41,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return invoke
 
 
-def trips(mechanism: Choice | None = None) -> sf.Study:
+def trips(channel: Choice | None = None) -> sf.Study:
     axes = [sf.integers("hour", 0, 7), sf.integers("zone", 0, 5)]
-    return sf.Study("trips", axes, protect=sf.Uniform(1), channel=mechanism)
+    return sf.Study("trips", axes, protect=sf.Uniform(1), channel=channel)
 
 
 def people(count: int = 2_000) -> dict[str, list[int]]:
@@ -58,13 +59,13 @@ def test_new_writes_the_study_of_whole_records(run: Run) -> None:
     result = run("new", "trips.toml", *AXES, *WHOLE)
     assert sf.Study.load("trips.toml") == trips()
     assert result.stdout == f"{trips().explain()}\n\nWritten to trips.toml.\n"
-    named = ("--mechanism", "hierarchical branching=2 oracle=hrr")
+    named = ("--channel", "hierarchical branching=2 oracle=hrr")
     run("new", "trips.toml", *AXES, *WHOLE, *named, "--force")
     assert sf.Study.load("trips.toml") == trips(sf.Hierarchical(2, "hrr"))
 
 
-def test_json_shows_the_mechanism_above_the_axes(run: Run) -> None:
-    named = ("--mechanism", "hierarchical branching=2")
+def test_json_shows_the_channel_above_the_axes(run: Run) -> None:
+    named = ("--channel", "hierarchical branching=2")
     document = json.loads(run("new", "trips.toml", *AXES, *WHOLE, *named, "--json").stdout)
     assert document["protect"] == {"kind": "uniform", "epsilon": 1}
     assert document["channel"] == {"kind": "hierarchical", "revision": 2, "branching": 2}
@@ -79,7 +80,7 @@ def test_json_shows_the_mechanism_above_the_axes(run: Run) -> None:
 
 
 def test_a_study_of_one_axis_may_state_its_guarantee_for_all(run: Run) -> None:
-    run("new", "a.toml", "--axis", "hour: integers 0..7", *WHOLE, "--mechanism", "hrr")
+    run("new", "a.toml", "--axis", "hour: integers 0..7", *WHOLE, "--channel", "hrr")
     axis = sf.integers("hour", 0, 7, protect=sf.Uniform(1), channel=sf.HRR())
     assert sf.Study.load("a.toml") == sf.Study("a", [axis])
 
@@ -142,7 +143,75 @@ def test_the_interview_offers_one_guarantee_for_whole_records(run: Run) -> None:
     assert "As a flag: --axis 'hour: integers 0..7'" in result.stderr
 
 
-# Channels and mechanisms with options
+# Some axes together
+
+
+def seats() -> sf.Study:
+    place = [sf.integers("hour", 0, 7), sf.integers("zone", 0, 5)]
+    age = sf.integers("age", 0, 9, protect=sf.Distance(0.2))
+    return sf.Study("seats", [sf.together(place, protect=sf.Uniform(1), channel=sf.HRR()), age])
+
+
+def test_new_puts_axes_under_one_guarantee(run: Run) -> None:
+    hour, zone = AXES[:2], AXES[2:]
+    together = ("--together", "hour, zone: uniform 1, channel hrr")
+    run("new", "seats.toml", *hour, *AGE, *zone, *together)
+    assert sf.Study.load("seats.toml") == seats()
+    document = json.loads(run("explain", "seats.toml", "--json").stdout)
+    assert document["protect"] is None
+    assert document["together"] == [
+        {
+            "axes": ["hour", "zone"],
+            "protect": {"kind": "uniform", "epsilon": 1},
+            "channel": {"kind": "hrr", "revision": 2},
+            "reason": "",
+        }
+    ]
+    assert [axis["protect"] is None for axis in document["axes"]] == [True, True, False]
+
+
+def test_mixed_groups_are_audited_planned_and_asked(run: Run) -> None:
+    run("new", "seats.toml", *AXES, *AGE, "--together", "hour, zone: uniform 1, channel hrr")
+    table = people() | {"age": [k % 10 for k in range(2_000)]}
+    pa.csv.write_csv(pa.table(table), "people.csv")
+    run("encode", "seats.toml", "people.csv", "--out", "r.parquet", "--seed", "3")
+    run("tally", "seats.toml", "r.parquet", "--out", "t.parquet")
+    words = ("ask", "seats.toml", "t.parquet", "hour=0..3, age=0..4", "--method", "unbiased")
+    answer = json.loads(run(*words, "--json").stdout)["answers"][0]
+    reports = seats().encode(table, bits=sf.SeededBits(3))
+    expected = seats().tally(reports).estimate("unbiased").count("hour=0..3, age=0..4")
+    assert (answer["value"], answer["stderr"]) == (expected.value, expected.stderr)
+    assert json.loads(run("audit", "seats.toml", "--json").stdout)["holds"]
+    planned = json.loads(run("plan", "seats.toml", "--people", "2000", "--json").stdout)
+    assert planned == json.loads(json.dumps(seats().expected_error(2_000).to_dict())) | {
+        "wanted": [],
+        "bins": {},
+    }
+
+
+def test_groups_need_axes(run: Run) -> None:
+    result = run("new", "a.toml", "--together", "hour, zone: uniform 1", ok=False)
+    assert "--together names axes; describe every axis with --axis" in result.stderr
+
+
+def test_the_interview_offers_one_guarantee_for_some_axes(run: Run) -> None:
+    hour = ["hour", "y", "integers", "0", "7", "n", "n"]
+    zone = ["zone", "", "integers", "0", "5", "n", "n"]
+    age = ["age", "n", "integers", "0", "9", "distance", "1", "0.2", "n", "n", "automatic"]
+    lines = ["seats", "some", *hour, *zone, *age, "", "1", "", "y", ""]
+    result = run("new", "new.toml", input="\n".join(lines))
+    assert "As a flag: --together 'hour, zone: uniform 1'" in result.stderr
+    run("new", "same.toml", "--name", "seats", *AXES, *AGE, "--together", "hour, zone: uniform 1")
+    assert sf.Study.load("new.toml") == sf.Study.load("same.toml")
+
+
+def test_a_channel_of_the_study_serves_every_axis_that_names_none(run: Run) -> None:
+    axes = ("--axis", "a: integers 0..3, uniform 1", "--axis", "b: integers 0..3, uniform 1")
+    run("new", "a.toml", *axes, "--channel", "hrr")
+    assert [axis.channel for axis in sf.Study.load("a.toml").axes] == [sf.HRR(), sf.HRR()]
+
+
+# Channels with options
 
 
 @pytest.mark.parametrize(
@@ -199,7 +268,7 @@ def test_a_search_for_a_channel_shows_how_far_it_is(
     assert sf.Study.load("grades.toml").blocks[0].choice.id == "optimised"
     seen.shares.clear()
     small = ("--axis", "a: integers 0..2", "--axis", "b: integers 0..2")
-    run("new", "small.toml", *small, *WHOLE, "--mechanism", "optimised workload=cells")
+    run("new", "small.toml", *small, *WHOLE, "--channel", "optimised workload=cells")
     assert len(seen.shares) > 1
     assert sf.Study.load("small.toml").blocks[0].choice.options()["table"]
 
@@ -216,7 +285,7 @@ REFUSED: list[tuple[tuple[str, ...], list[str]]] = [
     (one("hierarchical oracle=ole"), ["'a'", "unknown oracle 'ole'", "did you mean 'olh'?"]),
     (one("hierarchical oracle=oue"), ["unknown oracle 'oue'", "flat histograms only"]),
     (one("hierarchical levels=0.5|0.4"), ["'a'", "must sum to 1", "0.9"]),
-    (one("hierarchical levels=0.5|0.5"), ["'a'", "one chance a level: 4", "got 2"]),
+    (one("hierarchical levels=0.5|0.5"), ["'a'", "one chance per level: 4", "got 2"]),
     (one("haar-hrr levels=0.5|0.6"), ["must sum to 1", "1.1"]),
     (one("optimised", "0..299"), ["'a'", "limit of 256", "Use Comb()"]),
     (one("square-wave", "0..9999"), ["'a'", "10000", "GiB", "Use Hierarchical()"]),
@@ -228,12 +297,20 @@ REFUSED: list[tuple[tuple[str, ...], list[str]]] = [
     (one("olh g 5"), ["write OPTION=VALUE", "'g'"]),
     (one("olh g=5 g=7"), ["'g' once"]),
     (one("rake"), ["'a'", "unknown channel 'rake'"]),
-    ((*AXES, *WHOLE, "--mechanism", "hierarchical branching=1"), ["branching=1"]),
-    ((*AXES, *WHOLE, "--mechanism", "hierarchical oracle=ole"), ["unknown oracle 'ole'"]),
-    ((*AXES, *WHOLE, "--mechanism", "hierarchical levels=0.5|0.4"), ["must sum to 1"]),
-    ((*AXES, *WHOLE, "--mechanism", "combs"), ["unknown mechanism 'combs'", "mean 'comb'?"]),
-    ((*AXES, *WHOLE, "--mechanism", "geometric"), ["Geometric", "does not fit"]),
-    ((*AXES, "--mechanism", "comb"), ["needs one guarantee", "--protect 'uniform EPSILON'"]),
+    ((*AXES, *WHOLE, "--channel", "hierarchical branching=1"), ["branching=1"]),
+    ((*AXES, *WHOLE, "--channel", "hierarchical oracle=ole"), ["unknown oracle 'ole'"]),
+    ((*AXES, *WHOLE, "--channel", "hierarchical levels=0.5|0.4"), ["must sum to 1"]),
+    ((*AXES, *WHOLE, "--channel", "combs"), ["unknown channel 'combs'", "mean 'comb'?"]),
+    ((*AXES, *WHOLE, "--channel", "geometric"), ["Geometric", "does not fit"]),
+    ((*AXES, "--channel", "comb"), ["'hour'", "nothing about protection"]),
+    ((*AGE, "--channel", "hrr"), ["axis 'age'", "HRR", "does not fit"]),
+    ((*AXES, "--together", "hour, zone"), ["NAME, NAME: uniform EPSILON"]),
+    ((*AXES, "--together", "hour: uniform 1"), ["NAME, NAME: uniform EPSILON"]),
+    ((*AXES, "--together", "hour, zones: uniform 1"), ["no axis by 'zones'", "mean 'zone'?"]),
+    ((*AXES, "--together", "hour, hour: uniform 1"), ["'hour' once"]),
+    ((*AXES, "--together", "hour, zone: distance 1"), ["'uniform EPSILON'"]),
+    ((*AXES, "--together", "hour, zone: uniform 1, channel geometric"), ["does not fit"]),
+    ((*AXES[:2], *AGE, "--together", "hour, age: uniform 1"), ["'age' must not name protect"]),
     ((*AXES, "--protect", "uniform 0"), ["epsilon must be positive"]),
     ((*AXES, "--protect", "distance 1"), ["'uniform EPSILON'", "got 'distance 1'"]),
     (AXES, ["'hour'", "nothing about protection"]),
@@ -245,7 +322,7 @@ REFUSED: list[tuple[tuple[str, ...], list[str]]] = [
     (
         (
             *("--axis", "a: integers 0..2999", "--axis", "b: integers 0..2999"),
-            *(*WHOLE, "--mechanism", "comb"),
+            *(*WHOLE, "--channel", "comb"),
         ),
         ["3000 × 3000 cells", "GiB", "Hierarchical()"],
     ),

@@ -92,7 +92,7 @@ CASES: list[tuple[tuple[str, ...], list[str]]] = [
     ),
     # people
     ((*ENCODE, "none.csv", *OUT), ["no file 'none.csv'"]),
-    ((*ENCODE, "notes.txt", *OUT), ["must end in .csv or .csv.gz or .parquet"]),
+    ((*ENCODE, "notes.txt", *OUT), ["must end in .csv, .csv.gz or .parquet"]),
     ((*ENCODE, "p.csv", "--out", "out.csv"), ["must end in .parquet"]),
     ((*ENCODE, "p.csv", "--out", "r.parquet"), ["exists", "--force"]),
     ((*ENCODE, "plain.parquet", "--out", "plain.parquet", "--force"), ["is also an input"]),

@@ -54,8 +54,10 @@ sfumato new commute.toml \
   --axis "visit: dates 2024-01-01..2024-12-29 by 1 week, distance 1 per week" \
   --axis "pickup: times 00:00..24:00 by 15 min, distance 1 per hour"
 sfumato new rating.toml --axis "rating: integers 1..8, distance 0.3" --people 1000
-sfumato new trips.toml --protect "uniform 1" --mechanism "hierarchical branching=2" \
+sfumato new trips.toml --protect "uniform 1" --channel "hierarchical branching=2" \
   --axis "hour: integers 0..23" --axis "zone: integers 0..63"
+sfumato new seats.toml --axis "row: integers 0..7" --axis "seat: integers 0..7" \
+  --together "row, seat: uniform 1" --axis "age: integers 0..99, distance 0.2"
 """,
     ),
     "explain": Command(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +15,11 @@ from sfumato.channels.choice import Choice
 from sfumato.channels.registry import choice_to_dict
 from sfumato.cli import interview, showing
 from sfumato.cli.commands import CommandError
-from sfumato.cli.language import PROTECTION, parse_axis, parse_choice, parse_protection
+from sfumato.cli.language import parse_axes, parse_choice, parse_protection
 from sfumato.cli.options import AsJson, Force, StudyFile, load_study, target
-from sfumato.metrics.uniform import Uniform, UniformMetric
-from sfumato.study.axis import Axis, Together
+from sfumato.study.axis import Together
 from sfumato.study.choose import checked_expected
+from sfumato.study.schema import arrange
 from sfumato.study.study import Study
 
 
@@ -33,6 +32,14 @@ def new(
             metavar="TEXT", help="An axis; may be repeated. Left out, you are asked step by step."
         ),
     ] = None,
+    together: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help='Axes under one guarantee, such as "row, column: uniform 1"; they state none. '
+            "May be repeated.",
+        ),
+    ] = None,
     protect: Annotated[
         str,
         typer.Option(
@@ -40,11 +47,12 @@ def new(
             help='One guarantee for whole records, "uniform EPSILON"; axes then state none.',
         ),
     ] = "",
-    mechanism: Annotated[
+    channel: Annotated[
         str,
         typer.Option(
             metavar="TEXT",
-            help="With --protect: how whole records are perturbed; left out, chosen for you.",
+            help="The channel of whole records, or of every axis that names none; left out, chosen "
+            "for you.",
         ),
     ] = "",
     people: Annotated[
@@ -62,29 +70,27 @@ def new(
     EPSILON per LENGTH, uniform EPSILON, protect METRIC, optional, no answer at LENGTH, channel
     NAME, rounding stochastic, clip, unit WORD. Epsilon has no default.
 
-    A channel, mechanism or metric may have options, such as hierarchical branching=2 oracle=hrr;
-    values of a list are joined by |.
+    A channel or metric may have options, such as hierarchical branching=2 oracle=hrr; values of a
+    list are joined by |.
     """
     target(file, "study", ".toml", force=force)
     expected = checked_expected(people)
-    if as_json and not axis:
-        raise CommandError("--json asks no questions; describe every axis with --axis")
+    if not axis and (as_json or together):
+        odd = "--json asks no questions" if as_json else "--together names axes"
+        raise CommandError(f"{odd}; describe every axis with --axis")
     shared = parse_protection(protect) if protect else None
-    choice = parse_choice(mechanism, "mechanism") if mechanism else None
-    if choice and not shared:
-        raise CommandError(
-            f"--mechanism perturbs whole records and needs one guarantee for them: add --protect "
-            f"{PROTECTION!r}, or name the channel of an axis with 'channel NAME'"
-        )
+    choice = parse_choice(channel, "channel") if channel else None
     if axis:
         called = name or file.stem
-        axes = [parse_axis(text, shared=shared is not None) for text in axis]
+        axes = parse_axes(axis, together or [], shared=shared is not None)
     else:
         called = name or interview.ask_name(file.stem)
-        shared = shared or interview.ask_shared()
-        axes = interview.ask_axes(shared=shared is not None)
+        scope = "whole" if shared else interview.ask_scope()
+        if scope == "whole":
+            shared = shared or interview.ask_whole()
+        axes = interview.ask_axes(scope)
         expected = expected or interview.ask_people()
-    study = _made(called, axes, shared, choice, expected)
+    study = _made(called, arrange(axes, protect=shared), choice, expected)
     text = study.explain()
     if not as_json:
         typer.echo(f"{text}\n")
@@ -97,31 +103,16 @@ def new(
         showing.say(f"Written to {file}.")
 
 
-def _made(
-    name: str,
-    axes: Sequence[Axis],
-    shared: Uniform | None,
-    choice: Choice | None,
-    people: int | None,
-) -> Study:
+def _made(name: str, parts: Sequence[Together], choice: Choice | None, people: int | None) -> Study:
     """The study, with a bar while channels that take long are searched for."""
     with showing.progress("searching for the channel") as seen:
-
-        def told(share: float) -> None:
-            seen(share, 1.0)
-
-        found = [
-            replace(
-                axis, channel=axis.channel.settled(Together.alone(axis).metric(), progress=told)
-            )
-            if axis.channel is not None and axis.protect is not None and axis.channel.slow
-            else axis
-            for axis in axes
-        ]
-        if choice is not None and choice.slow and shared is not None:
-            cells = UniformMetric(shared.epsilon, math.prod(axis.size for axis in axes))
-            choice = choice.settled(cells, progress=told)
-    return Study(name, found, protect=shared, channel=choice, people=people)
+        found = []
+        for part in parts:
+            channel = part.channel or choice
+            if channel is not None and channel.slow:
+                channel = channel.settled(part.metric(), progress=lambda share: seen(share, 1.0))
+            found.append(replace(part, channel=channel))
+    return Study(name, found, people=people)
 
 
 def explain(study: StudyFile, as_json: AsJson = False) -> None:
@@ -152,15 +143,31 @@ def audit(study: StudyFile, as_json: AsJson = False) -> None:
 
 
 def _described(study: Study) -> dict[str, Any]:
-    """A study for JSON; what is said for whole records stands above the axes."""
-    whole = study.parts[0] if len(study.parts) == 1 and len(study.axes) > 1 else None
+    """A study for JSON.
+
+    An axis by itself states its guarantee and its channel, a group states them under "together",
+    and whole records at the top.
+    """
+    said = {
+        block.axes: {
+            "protect": part.statement.to_dict(),
+            "channel": choice_to_dict(block.choice),
+            "reason": reason,
+        }
+        for part, block, reason in zip(study.parts, study.blocks, study.reasons, strict=True)
+    }
+    nothing = {"protect": None, "channel": None, "reason": ""}
+    every = tuple(range(len(study.axes)))
+    groups = {axes: words for axes, words in said.items() if len(axes) > 1}
     return {
         "name": study.name,
         "people": study.people,
         "fingerprint": study.fingerprint,
-        "protect": None if whole is None else whole.statement.to_dict(),
-        "channel": None if whole is None else choice_to_dict(study.blocks[0].choice),
-        "reason": "" if whole is None else study.reasons[0],
+        **groups.pop(every, nothing),
+        "together": [
+            {"axes": [study.axes[place].name for place in axes], **words}
+            for axes, words in groups.items()
+        ],
         "axes": [
             {
                 "name": axis.name,
@@ -169,7 +176,7 @@ def _described(study: Study) -> dict[str, Any]:
                 "optional": axis.optional,
                 "outside": axis.outside,
                 "unit": axis.unit,
-                **_alone(study, place),
+                **said.get((place,), nothing),
             }
             for place, axis in enumerate(study.axes)
         ],
@@ -179,15 +186,3 @@ def _described(study: Study) -> dict[str, Any]:
 def _cell(value: object) -> str:
     """A number or word of the audit, short enough for a table."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _alone(study: Study, place: int) -> dict[str, Any]:
-    """Guarantee and channel of an axis by itself; blank where it stands together with others."""
-    for part, block, reason in zip(study.parts, study.blocks, study.reasons, strict=True):
-        if block.axes == (place,):
-            return {
-                "protect": part.statement.to_dict(),
-                "channel": choice_to_dict(block.choice),
-                "reason": reason,
-            }
-    return {"protect": None, "channel": None, "reason": ""}

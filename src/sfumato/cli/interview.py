@@ -1,4 +1,4 @@
-"""The study by question and answer: every axis is put together as the line a flag would hold."""
+"""A study by question and answer: each axis becomes the line that a flag would hold."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import typer
 
 from sfumato.channels.registry import REGISTRY
-from sfumato.cli.language import FORMS, PUNCTUATION, parse_axis, parse_protection
+from sfumato.cli.language import FORMS, PUNCTUATION, parse_axes, parse_axis, parse_protection
 from sfumato.errors import SfumatoError, near
 from sfumato.metrics.uniform import Uniform
 from sfumato.questions.tokens import quoted
-from sfumato.study.axis import Axis
+from sfumato.study.axis import Axis, Together
 
 _KINDS = {
     "integers": "whole numbers, such as ages",
@@ -28,47 +28,60 @@ def ask_name(default: str) -> str:
     return _ask("Name of the study", default=default)
 
 
-def ask_shared() -> Uniform | None:
-    """One guarantee for whole records, or None where every axis states its own."""
-    _tell("\neach: every axis is protected by itself. whole: any two records are hidden alike.")
-    if _choose("Protection", ["each", "whole"], default="each") == "each":
-        return None
-    while True:
-        line = f"uniform {_ask('Epsilon for any two records, such as 1')}"
-        try:
-            shared = parse_protection(line)
-        except SfumatoError as error:
-            _tell(f"  That does not work: {error}")
-        else:
-            _tell(f"As a flag: --protect {shlex.quote(line)}")
-            return shared
+def ask_scope() -> str:
+    """What one guarantee covers: "each" axis, "whole" records, or "some" axes together."""
+    _tell("\neach: every axis has a guarantee of its own, and they add up.")
+    _tell("whole: one guarantee for whole records.")
+    _tell("some: one guarantee for some of the axes together; the others have their own.")
+    return _choose("Protection", ["each", "whole", "some"], default="each")
 
 
-def ask_axes(*, shared: bool = False) -> list[Axis]:
+def ask_whole() -> Uniform:
+    """One guarantee for whole records."""
+    line = _ask_uniform("any two records")
+    _tell(f"As a flag: --protect {shlex.quote(line)}")
+    return parse_protection(line)
+
+
+def ask_axes(scope: str = "each") -> list[Axis | Together]:
     """One axis after another, until the person has no more; at least one.
 
     Args:
-        shared: Whether one guarantee holds for all axes, so that nobody asks for theirs.
+        scope: As `ask_scope` gives it. Axes under one guarantee are not asked for theirs.
     """
-    axes: list[Axis] = []
+    lines: dict[str, str] = {}
+    joined: list[str] = []
     _tell("\nAn axis is one thing that people are asked. What may its values be?")
     for kind, meaning in _KINDS.items():
         _tell(f"  {kind:<11} {meaning}")
     while True:
-        _tell(f"\nAxis {len(axes) + 1}" + (" (leave the name empty to finish)" if axes else ""))
-        name = _ask("  Name", default="" if axes else None)
+        _tell(f"\nAxis {len(lines) + 1}" + (" (leave the name empty to finish)" if lines else ""))
+        name = _ask("  Name", default="" if lines else None)
         if not name:
-            return axes
-        if any(axis.name == name for axis in axes):
+            break
+        if name in lines:
             _tell(f"  There is an axis {name!r} already; names must differ.")
             continue
-        line = f"{quoted(name, PUNCTUATION)}: {_ask_parts(shared)}"
+        inside = scope == "whole" or (
+            scope == "some"
+            and typer.confirm("  Is it one of those under one guarantee?", default=True, err=True)
+        )
+        line = f"{quoted(name, PUNCTUATION)}: {_ask_parts(inside)}"
         try:
-            axes.append(parse_axis(line, shared=shared))
+            parse_axis(line, shared=inside)
         except SfumatoError as error:
             _tell(f"  That does not work: {error}\n  Please try this axis again.")
         else:
             _tell(f"  As a flag: --axis {shlex.quote(line)}")
+            lines[name] = line
+            joined += [quoted(name, PUNCTUATION)] if inside else []
+    together = []
+    if scope == "some" and len(joined) > 1:
+        names = ", ".join(joined)
+        _tell(f"\nUnder one guarantee: {names}.")
+        together = [f"{names}: {_ask_uniform('any two combinations of their values')}"]
+        _tell(f"As a flag: --together {shlex.quote(together[0])}")
+    return parse_axes(list(lines.values()), together, shared=scope == "whole")
 
 
 def ask_people() -> int | None:
@@ -133,6 +146,18 @@ def _ask_protection(kind: str, protection: str) -> str:
     unit = {"dates": "1 day", "times": "1 hour"}.get(kind, "1")
     per = _ask("  Epsilon is counted per distance of", default=unit)
     return f"distance {_ask(f'  Epsilon for two values {per} apart, such as 0.2')} per {per}"
+
+
+def _ask_uniform(pair: str) -> str:
+    """One guarantee for several axes as a flag says it, asked for until it is one."""
+    while True:
+        line = f"uniform {_ask(f'Epsilon for {pair}, such as 1')}"
+        try:
+            parse_protection(line)
+        except SfumatoError as error:
+            _tell(f"  That does not work: {error}")
+        else:
+            return line
 
 
 def _choose(question: str, options: Sequence[str], *, default: str) -> str:

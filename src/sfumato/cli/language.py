@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sfumato.channels.choice import Choice
@@ -25,10 +25,12 @@ from sfumato.metrics.registry import metric_from_dict
 from sfumato.metrics.uniform import Uniform
 from sfumato.questions.tokens import split, unquoted
 from sfumato.study.axis import Axis, Together
+from sfumato.study.axis import together as make_together
 from sfumato.study.blocks import bound
 
 CHOICE = "NAME [OPTION=VALUE ...]"
 PROTECTION = "uniform EPSILON"
+TOGETHER = "NAME, NAME: uniform EPSILON[, channel NAME]"
 FORM = "write an axis as 'age: integers 0..99, distance 0.2'"
 FORMS = {
     "integers": "integers LOW..HIGH",
@@ -110,6 +112,66 @@ def parse_axis(text: str, *, shared: bool = False) -> Axis:
         message = str(error)
         raise type(error)(message if message.startswith(start) else f"{start}: {message}") from None
     return axis
+
+
+def parse_axes(
+    texts: Sequence[str], together: Sequence[str] = (), *, shared: bool = False
+) -> list[Axis | Together]:
+    """Read all axes, and put those under one guarantee together, where the first of them stands.
+
+    Args:
+        texts: A line for each axis.
+        together: A line for each group, such as ``row, column: uniform 1``.
+        shared: Whether the study states one guarantee for all axes.
+
+    Raises:
+        CommandError: If a group names an axis that does not exist or is in another group.
+
+    Example:
+        >>> lines = [
+        ...     "row: integers 0..7",
+        ...     "age: integers 0..99, distance 0.2",
+        ...     "seat: integers 0..7",
+        ... ]
+        >>> place, age = parse_axes(lines, ["row, seat: uniform 1"])
+        >>> [axis.name for axis in place.axes], place.protect, age.name
+        (['row', 'seat'], Uniform(epsilon=1), 'age')
+    """
+    groups = [_group(line) for line in together]
+    grouped = [name for names, _, _ in groups for name in names]
+    known = [unquoted(split(text, ":", after_space=True)[0]) for text in texts]
+    for name in grouped:
+        if name not in known:
+            raise CommandError(f"--together names no axis by {name!r}: {near(name, known)}")
+        if grouped.count(name) > 1:
+            raise CommandError(f"--together may name axis {name!r} once, got it twice; drop one")
+    axes: dict[str, Axis] = {}
+    for name, text in zip(known, texts, strict=True):
+        if name in axes:
+            raise CommandError(f"two axes are called {name!r}; names must differ")
+        axes[name] = parse_axis(text, shared=shared or name in grouped)
+    made: list[Axis | Together] = []
+    for name, axis in axes.items():
+        if name not in grouped:
+            made.append(axis)
+        made += [
+            make_together([axes[each] for each in names], protect=protect, channel=channel)
+            for names, protect, channel in groups
+            if name == names[0]
+        ]
+    return made
+
+
+def _group(text: str) -> tuple[list[str], Uniform, Choice | None]:
+    """The axes of a group, their guarantee and their channel."""
+    head, *rest = split(text, ":", after_space=True)
+    names = [unquoted(name) for name in split(head, ",")]
+    first, *others = [part.strip() for part in split(":".join(rest), ",", after_space=True)]
+    named = [_PATTERNS["channel"].fullmatch(part) for part in others]
+    if not rest or len(names) < 2 or not all(names) or len(named) > 1 or not all(named):
+        raise CommandError(f"--together is written {TOGETHER!r}, got {text!r}")
+    choice = parse_choice(named[0][1], "channel") if named and named[0] else None
+    return names, parse_protection(first), choice
 
 
 def _check_fit(axis: Axis) -> None:
@@ -260,7 +322,7 @@ def _channel(found: Found) -> Choice | None:
 
 
 def parse_choice(text: str, what: str) -> Choice:
-    """Read a channel or mechanism by name and options.
+    """Read a channel by name and options.
 
     Args:
         text: Such as ``hierarchical branching=2``.
@@ -271,7 +333,7 @@ def parse_choice(text: str, what: str) -> Choice:
         StudyError: If an option has a value that it cannot have.
 
     Example:
-        >>> parse_choice("hierarchical branching=2 levels=1/2|1/4|1/4", "mechanism").options()
+        >>> parse_choice("hierarchical branching=2 levels=1/2|1/4|1/4", "channel").options()
         {'branching': 2, 'levels': ['1/2', '1/4', '1/4']}
     """
     given = _words(text, what, REGISTRY)
@@ -316,7 +378,7 @@ def _words(text: str, what: str, known: Iterable[str]) -> dict[str, Any]:
 
 
 def parse_protection(text: str) -> Uniform:
-    """Read the one guarantee of a whole study.
+    """Read one guarantee for several axes or for whole records.
 
     Example:
         >>> parse_protection("uniform 1/2")
@@ -325,7 +387,7 @@ def parse_protection(text: str) -> Uniform:
     read = re.fullmatch(r"uniform\s+(\S+)", text.strip())
     if read is None:
         raise CommandError(
-            f"one guarantee for whole records is written {PROTECTION!r}, got {text!r}; for other "
+            f"one guarantee for several axes is written {PROTECTION!r}, got {text!r}; for other "
             "metrics let every axis state its own"
         )
     return Uniform(read[1])

@@ -116,7 +116,7 @@ def compare(
     """Compare all channels that fit each axis, by the error to expect of typical questions.
 
     These are random ranges, or single cells on axes without an order. Where whole records are
-    protected together, the mechanisms that fit them are compared.
+    protected together, the channels that fit them are compared.
     """
     loaded = load_study(study)
     given = _prior(loaded, prior)
