@@ -49,7 +49,7 @@ from sfumato.metrics.uniform import UniformMetric
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-STRIDE = 37  # at 2^16, so many cells between places where ranges end: odd, so all nodes are cut
+STRIDE = 37  # cells between the ends of ranges at 2^16; odd, so that all nodes are cut
 STEPS = (1 << 7, 1 << 8, 1 << 11)
 ROWS_AT_ONCE = 64
 CHOICES: dict[str, sf.Hierarchical | sf.HaarHRR] = {

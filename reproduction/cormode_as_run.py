@@ -122,9 +122,9 @@ def run(
         b: Children of a node.
         law: The chances of cells.
         epsilon: ε.
-        rng: Draws people and their levels, and where engines start if not alike.
+        rng: Draws people and their levels, and the starts of the engines unless `alike`.
         noise: Noisy counts of levels.
-        alike: Whether all engines start where they do by themselves, as in the program.
+        alike: Whether all engines have the default start, as in the program.
     """
     height = round(math.log(len(law), b))
     flipped = np.float32(1 / (1 + math.exp(epsilon)))
