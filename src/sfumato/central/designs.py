@@ -10,7 +10,7 @@ n²δ² + 2c² is minimised. The number of people is public, so a constant added
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -216,19 +216,13 @@ def best_design(asked: Margin, weights: Floats, method: str) -> Design:
         method: How noise is allocated.
     """
     cells, questions = asked.workload.cells, asked.workload.questions
-    itself = partial(themselves, asked, weights, method)
-    strategies = [partial(fixed, asked, name, weights, method) for name in FIXED]
     # Many questions about few cells take long to measure, and are better read from fewer rows.
     many = questions > _MANY * cells and cells <= _MOST_READ_FROM
-    small = cells <= _MOST_COMPARED
-    one_range = small and questions == 1 and len(np.unique(asked.workload.dense())) <= 2
-    tried: Sequence[Callable[[], Design]]
-    if many:
-        tried = strategies
-    elif one_range or not small:
-        tried = [itself]
-    else:
-        tried = [itself, *strategies]
+    itself = partial(themselves, asked, weights, method)
+    if not many and (cells > _MOST_COMPARED or _is_one_range(asked.workload)):
+        return itself()
+    tried: list[Callable[[], Design]] = [] if many else [itself]
+    tried += [partial(fixed, asked, name, weights, method) for name in FIXED]
     found: list[Design] = []
     refused: list[StudyError | TooLargeError] = []
     for make in tried:
@@ -244,6 +238,11 @@ def best_design(asked: Margin, weights: Floats, method: str) -> Design:
     # Rounding must not decide: of equals the first is taken, the questions themselves before all.
     least = min(errors) * (1 + _EQUAL)
     return next(design for design, error in zip(found, errors, strict=True) if error <= least)
+
+
+def _is_one_range(workload: Workload) -> bool:
+    """Whether there is a single question, whose coefficients take at most two values."""
+    return workload.questions == 1 and len(np.unique(workload.dense())) <= 2
 
 
 # ---- bent questions ----------------------------------------------------------------------------

@@ -131,7 +131,7 @@ class PreparedExponential(FromMargins):
 
 @dataclass(frozen=True, eq=False)
 class Exponential:
-    """Choose a candidate with chance ∝ e^(rate·score), drawn exactly.
+    """The exponential mechanism: choose a candidate with chance ∝ e^(rate·score), exactly.
 
     Guarantee:
         d-private for d = what is spent. When a person moves from cell i to cell j, linear scores

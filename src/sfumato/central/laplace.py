@@ -99,7 +99,7 @@ class PreparedLaplace(AboutQuestions):
 
 @dataclass(frozen=True, eq=False)
 class Laplace:
-    """Answers to linear questions with discrete Laplace noise.
+    """The Laplace mechanism: answers to linear questions with discrete Laplace noise.
 
     Guarantee:
         d-private for d = what is spent: noise is drawn exactly, in whole steps of a lattice, at

@@ -206,7 +206,7 @@ class Means:
                 space.refuse_unpaid([axis], f"{label!r} is about")
             owners.append(axis)
             rows.append(values)
-            if axes[axis].domain.kind == "reals" and not _is_list(function):
+            if axes[axis].domain.kind == "reals" and not _has_function(function):
                 notes.append(CENTRED.format(axes[axis].name))
         spans = np.array([float(np.ptp(row)) or 1.0 for row in rows])
         given = checked_weights(self.weights, len(rows))
@@ -227,7 +227,7 @@ class Means:
         for part in parts:
             part.measurements.check(n)
         units = {
-            "" if _is_list(function) else axes[owner].unit
+            "" if _has_function(function) else axes[owner].unit
             for owner, function in zip(owners, self.named.values(), strict=True)
         }
         return PreparedMeans(
@@ -290,8 +290,8 @@ def _share_out(parts: list[_Part], costs: list[float]) -> list[_Part]:
     return shared
 
 
-def _is_list(function: Any) -> bool:
-    """Whether a function is given by its values or as Python code."""
+def _has_function(function: Any) -> bool:
+    """Whether a function is given beside the axis, by its values or as Python code."""
     return isinstance(function, tuple)
 
 

@@ -221,7 +221,7 @@ class PreparedMWEM(AboutQuestions):
 
 @dataclass(frozen=True, eq=False)
 class MWEM:
-    """A synthetic table that answers many questions, learnt from few measurements.
+    """MWEM: a synthetic table that answers many questions, learnt from few measurements.
 
     Guarantee:
         d-private for d = what is spent. Each of T rounds spends 1/2T of it on choosing a question

@@ -133,7 +133,7 @@ class PreparedSmallDB(AboutQuestions):
 
 @dataclass(frozen=True, eq=False)
 class SmallDB:
-    """A synthetic table of few records, chosen so that all questions are answered nearly right.
+    """SmallDB: a synthetic table of few records, chosen to answer all questions nearly right.
 
     Guarantee:
         d-private for d = what is spent: a table y of k records is chosen with chance
