@@ -222,7 +222,7 @@ def test_many_bad_rows_are_counted_and_only_the_first_are_listed() -> None:
 
 
 @pytest.mark.parametrize("form", ["chunked", "dictionary", "runs", "large", "view"])
-def test_every_layout_of_arrow_text_reads_alike(form: str) -> None:
+def test_every_layout_of_arrow_text_reads_the_same(form: str) -> None:
     plain = pa.array(["south", None, "north", "south"])
     column = {
         "chunked": lambda: pa.chunked_array([plain[:1], plain[1:]]),
@@ -299,7 +299,7 @@ def test_numbers_are_asked_for_by_number(wrong: object) -> None:
         (0, 2**53, "high must be a whole number within"),
     ],
 )
-def test_integers_that_cannot_be_are_refused(low: Any, high: Any, match: str) -> None:
+def test_invalid_integer_domains_are_refused(low: Any, high: Any, match: str) -> None:
     with pytest.raises(StudyError, match=match):
         Integers(low, high)
 
@@ -448,7 +448,7 @@ def test_stochastic_rounding_reads_fine_places_and_weighs_by_hat_functions() -> 
         (lambda: Reals.from_edges("0123"), "edges must be a list of numbers"),
     ],
 )
-def test_reals_that_cannot_be_are_refused(build: Any, match: str) -> None:
+def test_invalid_real_domains_are_refused(build: Any, match: str) -> None:
     with pytest.raises(StudyError, match=match):
         build()
 
@@ -540,7 +540,7 @@ def test_durations_become_base_units() -> None:
         (lambda: Times.every("06:00", "07:00", 0.5), "whole number of seconds"),
     ],
 )
-def test_calendars_that_cannot_be_are_refused(build: Any, match: str) -> None:
+def test_invalid_dates_and_times_are_refused(build: Any, match: str) -> None:
     with pytest.raises(StudyError, match=match):
         build()
 
@@ -654,7 +654,7 @@ def test_categories_have_neither_order_nor_distance() -> None:
         ("abc", "must be a list of texts"),
     ],
 )
-def test_categories_that_cannot_be_are_refused(labels: Any, match: str) -> None:
+def test_invalid_categories_are_refused(labels: Any, match: str) -> None:
     with pytest.raises(StudyError, match=match):
         Categories(labels)
 

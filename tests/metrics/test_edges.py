@@ -171,7 +171,7 @@ def test_a_grid_adds_its_axes(parts: tuple[str, ...]) -> None:
     assert grid_edges(metrics).distances() == pytest.approx(sums.reshape(size, size))
 
 
-def test_a_uniform_guarantee_is_one_group_however_large() -> None:
+def test_a_uniform_metric_is_one_clique_at_any_size() -> None:
     edges = grid_edges([UniformMetric(Fraction(1, 2), 10**6)])
     assert edges.pairs == 10**6 * (10**6 - 1) // 2
     assert edges.cliques[0].length == Fraction(1, 2)

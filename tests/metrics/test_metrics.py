@@ -712,7 +712,7 @@ def test_edge_weights_are_exact_and_1_when_left_out():
         ([], "empty"),
     ],
 )
-def test_edges_that_are_none_are_refused(edges, words):
+def test_invalid_edges_are_refused(edges, words):
     with pytest.raises(StudyError, match=words):
         PolicyGraph(1, edges)
 

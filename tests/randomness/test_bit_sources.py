@@ -82,7 +82,7 @@ def test_seeded_streams_repeat_and_seeds_differ() -> None:
     assert len(firsts) == 101
 
 
-def test_a_seeded_stream_is_aes_of_a_counter_for_good() -> None:
+def test_a_seeded_stream_is_aes_in_counter_mode() -> None:
     """Published numbers depend on these words: they must be the same in every version."""
     digest = hashlib.sha512(b"sfumato seeded bits 2024").digest()
     key, start = digest[:32], int.from_bytes(digest[32:48], "big")

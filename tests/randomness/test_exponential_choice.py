@@ -54,7 +54,7 @@ def test_a_choice_changes_exactly_at_the_true_borders(weights: tuple[Fraction, .
             assert option < len(weights)
 
 
-def test_scores_and_weights_choose_alike() -> None:
+def test_scores_choose_as_weights_do() -> None:
     scores, unit = [3, -5, 10, 10, 0], Fraction(-2, 7)
     for seed in range(200):
         by_score = choose_by_scores(scores, unit, SeededBits(seed))
@@ -79,7 +79,7 @@ def test_choices_have_their_frequencies() -> None:
 
 
 @pytest.mark.parametrize("precision", [64, 98, 130, 200])
-def test_tables_of_weights_hold_the_truth(precision: int) -> None:
+def test_integer_tables_bound_the_true_weights(precision: int) -> None:
     rng = np.random.default_rng(precision)
     x = [Fraction(int(n), 10**6) for n in rng.integers(0, 10**8, 200)] + [Fraction(0), Fraction(1)]
     cut = np.array([(e.numerator << precision) // e.denominator for e in x], dtype=object)
