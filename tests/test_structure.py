@@ -17,8 +17,6 @@ from benchmarks.imports import OWN, TABLE, cycles, edges, modules, read_imports
 # Libraries that are optional, or too slow to load for an import that may not need them.
 HEAVY = {"scipy", "pyarrow", "pandas", "matplotlib", "plotly", "rich", "typer"}
 
-UNFINISHED = pytest.mark.xfail(reason="modules are still being moved", strict=False)
-
 
 def loaded(program: str) -> set[str]:
     """The top-level packages, and the modules of sfumato, that a program loads."""
@@ -44,7 +42,6 @@ def inner_imports(file: Path) -> set[str]:
 
 
 @pytest.mark.slow
-@UNFINISHED
 def test_no_modules_import_each_other_in_a_circle() -> None:
     assert cycles(edges(read_imports(modules(OWN)), "function", "typing")) == []
 
@@ -68,7 +65,6 @@ def test_a_circle_would_be_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@UNFINISHED
 def test_functions_import_only_what_is_heavy_or_optional() -> None:
     found = {name: inner_imports(file) - HEAVY for name, file in modules(OWN).items()}
     assert {name: odd for name, odd in found.items() if odd and name != TABLE} == {}
