@@ -17,7 +17,6 @@ from sfumato.channels.choice import Choice
 from sfumato.channels.comb import CombChannel
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.estimation.readings import grid_rows, product_rows
-from sfumato.estimation.rows import Rows
 from sfumato.metrics.uniform import UniformMetric
 
 Floats = NDArray[np.float64]
@@ -228,7 +227,7 @@ def test_a_tally_is_split_no_more_often_than_it_is_read_differently(
         return whole(self, asked, vectors)
 
     monkeypatch.setattr(kind, "profile", counted)
-    rows = {0: Rows(np.eye(6), [], None)}
+    rows = {0: np.eye(6)}
     product_rows(tally.statistic, study.channels, [None, None], rows, population=False)
     assert splits == 1
     held = np.array([0.0, 1, 1, 0, 0, 0])
