@@ -10,7 +10,7 @@ import numpy as np
 import sfumato as sf
 from benchmarks.recording import Measurement, progress
 from sfumato.estimation.decoding.em import decode
-from sfumato.estimation.decoding.evidence import choose
+from sfumato.estimation.decoding.evidence import fit_by_evidence
 from sfumato.estimation.decoding.mixture import mixture_of, posterior_ratio
 
 SIDE = 1000
@@ -43,7 +43,7 @@ def measure() -> Measurement:
     plain_seconds = time.perf_counter() - start
     progress("the choice of smoothing")
     start = time.perf_counter()
-    best = choose(mixture, [True, True]).best
+    best = fit_by_evidence(mixture, [True, True]).best
     seconds = time.perf_counter() - start
     counts = best.law * mixture.backward(posterior_ratio(mixture, best.mixed))
     box = counts[BOX].sum()

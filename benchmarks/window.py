@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.recording import Measurement, progress
-from sfumato.estimation.decoding.evidence import choose
+from sfumato.estimation.decoding.evidence import fit_by_evidence
 from sfumato.estimation.decoding.mixture import RowMixture
 from sfumato.estimation.decoding.posterior import Decoder
 
@@ -222,7 +222,7 @@ def _decoded(reports: Floats, w: Floats) -> tuple[Floats, Floats]:
         reports, joined = np.unique(reports, axis=0, return_counts=True)
         counts = joined.astype(np.float64)
     mixture = RowMixture((reports.shape[1],), counts, reports)
-    value, variance, _ = Decoder(choose(mixture, [True])).moments(w)
+    value, variance, _ = Decoder(fit_by_evidence(mixture, [True])).moments(w)
     return value, variance
 
 

@@ -26,7 +26,7 @@ from sfumato.channels.response import KaryResponse
 from sfumato.estimation.decoding import field as field_module
 from sfumato.estimation.decoding import posterior as posterior_module
 from sfumato.estimation.decoding.em import decode
-from sfumato.estimation.decoding.evidence import Posterior, choose
+from sfumato.estimation.decoding.evidence import Posterior, fit_by_evidence
 from sfumato.estimation.decoding.field import Curvature, Field, Strengths, fit
 from sfumato.estimation.decoding.mixture import (
     Mixture,
@@ -36,7 +36,7 @@ from sfumato.estimation.decoding.mixture import (
     mixture_of,
     posterior_ratio,
 )
-from sfumato.estimation.decoding.posterior import Decoder, Opened, settle
+from sfumato.estimation.decoding.posterior import CountPosterior, Decoder, reported_variance
 
 Floats = NDArray[np.float64]
 
@@ -378,7 +378,7 @@ def test_every_step_of_a_fit_goes_up_and_it_ends_at_the_top(
 ) -> None:
     monkeypatch.setattr(field_module, "DENSE_CELLS", 600 if dense else 0)
     heights: list[float] = []
-    uphill = field_module._uphill
+    uphill = field_module._line_search
 
     def watched(*given: Any) -> Any:
         found = uphill(*given)
@@ -386,7 +386,7 @@ def test_every_step_of_a_fit_goes_up_and_it_ends_at_the_top(
             heights.append(found.value)
         return found
 
-    monkeypatch.setattr(field_module, "_uphill", watched)
+    monkeypatch.setattr(field_module, "_line_search", watched)
     mixture, field = problem(name)
     found = fit(mixture, field)
     assert len(heights) >= 3
@@ -553,12 +553,12 @@ def few_people() -> tuple[SymbolMixture, Floats, list[int]]:
     return SymbolMixture.of([line(3, 0.9)], counts), np.array([0.2, 0.5, 0.3]), sent
 
 
-def opened_at(mixture: Mixture, law: Floats, field: Field) -> Opened:
+def opened_at(mixture: Mixture, law: Floats, field: Field) -> CountPosterior:
     """What the reports say about people if this law were the fit."""
     mixed = mixture.forward(law)
     curvature = Curvature(mixture, field, law, mixed)
     u = field.from_theta(np.log(law))
-    return Opened.of(mixture, field_module.Fit(field, law, mixed, u, 0.0, curvature, 0))
+    return CountPosterior.of(mixture, field_module.Fit(field, law, mixed, u, 0.0, curvature, 0))
 
 
 @pytest.mark.parametrize("dense", [True, False])
@@ -603,7 +603,7 @@ def test_the_whole_variance_is_that_of_the_posterior_by_quadrature() -> None:
     for people in (400, 6_400):
         mixture = noiseless([line(2, 1.0)], np.array([0.7, 0.3]), people)
         found = fit(mixture, Field((2,), Strengths(0.5, ((0.0, 0.0),))))
-        value, variance = Opened.of(mixture, found).moments(np.array([[1.0, 0.0]]))
+        value, variance = CountPosterior.of(mixture, found).moments(np.array([[1.0, 0.0]]))
         mean, spread = _count_of_two_cells(mixture, 0.5)
         off.append(abs(value[0] - mean) / math.sqrt(spread))
         ratio.append(abs(variance[0] / spread - 1))
@@ -630,7 +630,7 @@ def _count_of_two_cells(mixture: SymbolMixture, strength: float) -> tuple[float,
 @pytest.mark.parametrize("name", FIELDS)
 def test_people_are_conserved(name: str) -> None:
     mixture, field = problem(name)
-    opened = Opened.of(mixture, fit(mixture, field))
+    opened = CountPosterior.of(mixture, fit(mixture, field))
     assert opened.counts.sum() == pytest.approx(2_000, rel=1e-12)
     value, variance = opened.moments(np.ones((1, *field.shape)))
     assert value[0] == pytest.approx(2_000, rel=1e-12)
@@ -645,7 +645,7 @@ def test_large_grids_find_the_same_variances(monkeypatch: pytest.MonkeyPatch) ->
     found = fit(mixture, Field(shape, FIELDS["plane"][1]))
     rng = np.random.default_rng(25)
     rows = rng.random((30, *shape)).round()
-    opened = Opened.of(mixture, found)
+    opened = CountPosterior.of(mixture, found)
     values, exact = opened.moments(rows)
     within, _ = opened._dense(rows)
     monkeypatch.setattr(posterior_module, "DENSE_CELLS", 0)
@@ -667,11 +667,11 @@ def test_intervals_reach_for_the_rough_fits() -> None:
     )
     rows = np.tri(8)[:-1]
     value, variance, wide = Decoder(Posterior(mixture, best, rough)).moments(rows)
-    alone = Opened.of(mixture, best).moments(rows)
+    alone = CountPosterior.of(mixture, best).moments(rows)
     np.testing.assert_array_equal([value, variance], alone)
     reach = [variance]
     for other in rough:
-        theirs, spread = Opened.of(mixture, other).moments(rows)
+        theirs, spread = CountPosterior.of(mixture, other).moments(rows)
         reach.append(spread + (theirs - value) ** 2)
     np.testing.assert_array_equal(wide, np.max(reach, axis=0))
     assert np.any(wide > 1.1 * variance)
@@ -679,18 +679,20 @@ def test_intervals_reach_for_the_rough_fits() -> None:
 
 def test_errors_are_as_wide_as_doubt_demands_and_no_wider_than_assuming_nothing() -> None:
     own, wide, unbiased = np.array([[1.0, 1, 4], [3, 5, 9], [2, 9, 3]]).T
-    np.testing.assert_array_equal(settle(own, wide, unbiased), [1.0, 5.0, 3.0])
-    np.testing.assert_array_equal(settle(np.array([5.0]), np.array([9.0]), np.array([2.0])), [5.0])
+    np.testing.assert_array_equal(reported_variance(own, wide, unbiased), [1.0, 5.0, 3.0])
+    np.testing.assert_array_equal(
+        reported_variance(np.array([5.0]), np.array([9.0]), np.array([2.0])), [5.0]
+    )
 
 
 # Strengths
 
 
 def test_smooth_people_get_smoothing_and_spiky_ones_none() -> None:
-    smooth = choose(reports([line(40, 0.5)], hump(40), 50_000, seed=27), [True])
+    smooth = fit_by_evidence(reports([line(40, 0.5)], hump(40), 50_000, seed=27), [True])
     law = np.zeros(40)
     law[[3, 17, 18, 31]] = 0.25
-    spiky = choose(reports([line(40, 0.5)], law, 50_000, seed=28), [True])
+    spiky = fit_by_evidence(reports([line(40, 0.5)], law, 50_000, seed=28), [True])
     assert smooth.best.field.strengths.along != ((0.0, 0.0),)
     assert spiky.best.field.strengths.along == ((0.0, 0.0),)
     for chosen in (smooth, spiky):
@@ -699,7 +701,7 @@ def test_smooth_people_get_smoothing_and_spiky_ones_none() -> None:
 
 
 def test_unordered_axes_are_never_smoothed() -> None:
-    chosen = choose(reports([line(12, 0.5)], hump(12), 20_000, seed=29), [False])
+    chosen = fit_by_evidence(reports([line(12, 0.5)], hump(12), 20_000, seed=29), [False])
     assert chosen.best.field.strengths.along == ((0.0, 0.0),)
     assert chosen.best.evidence == max(f.evidence for f in chosen.rough)
 
@@ -709,11 +711,11 @@ def test_large_grids_choose_strengths_on_joined_cells(monkeypatch: pytest.Monkey
     monkeypatch.setattr("sfumato.estimation.decoding.evidence.COARSE_CELLS", 32)
     told: list[float] = []
     mixture = reports([line(61, 0.5)], hump(61), 50_000, seed=30)
-    chosen = choose(mixture, [True], progress=told.append)
+    chosen = fit_by_evidence(mixture, [True], progress=told.append)
     assert chosen.best.law.shape == (61,)
     assert told[-1] == 1.0
     monkeypatch.undo()
-    whole = choose(mixture, [True])
+    whole = fit_by_evidence(mixture, [True])
     off = np.abs(np.cumsum(chosen.best.law) - np.cumsum(whole.best.law)).max()
-    stderr = np.sqrt(Opened.of(mixture, whole.best).moments(np.tri(61))[1]).max() / 50_000
+    stderr = np.sqrt(CountPosterior.of(mixture, whole.best).moments(np.tri(61))[1]).max() / 50_000
     assert off < stderr

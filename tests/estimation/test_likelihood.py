@@ -280,13 +280,13 @@ def test_the_ratio_would_catch_a_fit_that_has_not_reached_its_top(
 ) -> None:
     """The twin: few products for every step, and nothing to fall back on."""
     few = field_module._Effort(steps=8, products=5, tolerance=0.1)
-    monkeypatch.setattr(field_module, "_affordable", lambda _: few)
+    monkeypatch.setattr(field_module, "_effort_for", lambda _: few)
     tally, counts = clumped(0)
     plain = distance(tally, counts, "none")
-    monkeypatch.setattr(field_module, "_SETTLED_SHARE", math.inf)
+    monkeypatch.setattr(field_module, "_CONVERGED_SHARE", math.inf)
     assert distance(tally, counts, "auto") > 1.1 * plain
     monkeypatch.undo()
-    monkeypatch.setattr(field_module, "_affordable", lambda _: few)
+    monkeypatch.setattr(field_module, "_effort_for", lambda _: few)
     estimate = likelihood(tally)
     assert isinstance(estimate.decoder((0,)), PlainDecoder)
     assert distance(tally, counts, "auto") == plain

@@ -1,4 +1,4 @@
-"""Answers: numbers that never travel without their error."""
+"""Answers: estimates with standard errors and confidence intervals."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Terms: TypeAlias = tuple[tuple[float, Question], ...]
 
 NO_REPORTS = "no reports"
 PRORATED = "a bin of {} is cut: its share is prorated"
-UNSURE_DIVISOR = "the divisor is not clearly above zero: the interval is not to be relied on"
+UNSURE_DIVISOR = "the divisor is not clearly above zero: do not rely on the interval"
 
 
 def normal_quantile(level: float) -> float:
-    """How many standard errors on both sides hold the given share of a normal law."""
+    """The z with P(|Z| <= z) = level for a standard normal Z."""
     if not 0 < level < 1:
         raise QuestionError(f"level must lie between 0 and 1, got level={level}")
     from scipy.special import ndtri
@@ -39,9 +39,9 @@ def normal_quantile(level: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One number with its standard error and interval.
+    """One number with its standard error and confidence interval.
 
-    `stderr` is for the perturbation alone, unless the question said population=True. Sums,
+    `stderr` covers the perturbation alone, unless the question said population=True. Sums,
     differences and ratios of answers from one estimate take their covariance into account.
 
     Example:
@@ -56,13 +56,13 @@ class Answer:
     method: str = "unbiased"
     notes: tuple[str, ...] = ()
     question: str = ""
-    #: Which linear combination of questions this is, for covariances; None after a ratio.
+    #: The linear combination of questions answered, for covariances; None for a ratio.
     combination: Combination | None = field(default=None, repr=False, compare=False)
-    #: The interval where it is not value ± z·stderr, as of a quantile; `stderr` is NaN then.
+    #: The interval where it is not value ± z·stderr, as for a quantile; `stderr` is NaN then.
     bounds: tuple[float, float] | None = None
     #: Value, low and high as the axis writes them, where they are dates or times.
     written: tuple[str, ...] | None = None
-    #: What `n` counts: "people" where a curator held their table.
+    #: What `n` counts: "reports", or "people" for a release in the central model.
     counted: str = "reports"
 
     @property
@@ -135,18 +135,20 @@ class Answer:
         return replace(joint.answer(level=self.level, notes=notes), question=text)
 
     def _linear(self, other: Answer) -> tuple[Combination, Combination]:
-        """Both answers as combinations of questions, refused where their covariance is unknown."""
+        """Both answers as combinations of questions; refused where their covariance is unknown."""
         if self.combination is None or other.combination is None:
             raise QuestionError(
                 "a ratio is not a sum of counts: combine the counts first, then divide"
             )
         if self.combination.source is not other.combination.source:
             raise MismatchError(
-                "these answers come from different estimates, so how they vary together is not "
-                "known; ask both of one estimate, or use sfumato.difference(a, b, independent=True)"
+                "these answers come from different estimates, so their covariance is not known; "
+                "ask both of one estimate, or use sfumato.difference(a, b, independent=True)"
             )
         if self.combination.population != other.combination.population:
-            raise QuestionError("one answer has population=True and the other not; ask both alike")
+            raise QuestionError(
+                "one answer has population=True and the other not; ask both with the same setting"
+            )
         return self.combination, other.combination
 
     def to_dict(self) -> dict[str, Any]:
@@ -168,7 +170,7 @@ class Answer:
         } | ({} if self.written is None else {"written": list(self.written)})
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """HTML for notebooks."""
         _, low, high = self._shown()
         notes = f"<br><small>{html.escape('; '.join(self.notes))}</small>" if self.notes else ""
         return (
@@ -178,7 +180,7 @@ class Answer:
 
 
 class Moments(Protocol):
-    """What finds the value and the variance of sums over people: an estimate."""
+    """An estimate, as far as answers need it: values and variances of sums over people."""
 
     method: ClassVar[str]
 
@@ -190,46 +192,63 @@ class Moments(Protocol):
     def moments(
         self, terms: Terms, *, population: bool = False, beside: Terms = ()
     ) -> tuple[float, float]:
-        """Value and variance of Σ factor·(sum of a question's weights over people)."""
+        """Value and variance of Σ factor·(sum of a question's weights over people).
+
+        Args:
+            terms: Pairs of a factor and a question.
+            population: Add the variance of sampling people from a population.
+            beside: Questions that must be answered from the same decoding, but are not added.
+        """
         ...
 
 
 class JointErrors(Protocol):
-    """What knows how the errors of many answers are correlated."""
+    """The joint errors of many answers."""
 
     @property
     def whole(self) -> float:
-        """What everybody counts for together."""
+        """Number of people, or their total weight."""
         ...
 
     def covariance(self) -> Floats | None:
-        """Covariances of all answers, up to a factor; None where only the variances are known."""
+        """Covariance matrix of all answers, up to a factor; None where only variances are known."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """Σ factor·question, on one estimate, with the means to find covariances."""
+    """A linear combination of questions, Σ factor·question, put to one estimate.
+
+    Args:
+        source: The estimate.
+        terms: Pairs of a factor and a question.
+        population: Whether variances include the sampling of people.
+    """
 
     source: Moments
     terms: Terms
     population: bool
 
     def scale(self, factor: float) -> Combination:
-        """All factors times one number."""
+        """Multiply all factors by a number."""
         return replace(self, terms=tuple((factor * f, q) for f, q in self.terms))
 
     def add(self, other: Combination) -> Combination:
-        """Both sums together."""
+        """The sum of both combinations."""
         return replace(self, terms=self.terms + other.terms)
 
     def moments(self, beside: Terms = ()) -> tuple[float, float]:
-        """The estimate and its variance, found together with other questions."""
+        """Value and variance, answered from the same decoding as the questions in `beside`."""
         value, variance = self.source.moments(self.terms, population=self.population, beside=beside)
         return value, max(variance, 0.0)
 
     def answer(self, *, level: float, notes: tuple[str, ...] = ()) -> Answer:
-        """The sum with its standard error."""
+        """The combination as an answer with its standard error.
+
+        Args:
+            level: Confidence level of the interval.
+            notes: Notes for the answer.
+        """
         value, variance = self.moments()
         return Answer(
             value=value,
@@ -242,7 +261,14 @@ class Combination:
         )
 
     def ratio(self, other: Combination, *, level: float) -> Answer:
-        """The quotient, with the error to first order and the covariance taken into account."""
+        """The ratio of two combinations, with the standard error by the delta method.
+
+        Var(a/b) ≈ Var(a − (a/b)·b) / b², which includes their covariance.
+
+        Args:
+            other: The divisor.
+            level: Confidence level of the interval.
+        """
         top, _ = self.moments(beside=other.terms)
         bottom, spread = other.moments(beside=self.terms)
         notes: tuple[str, ...] = ()
@@ -265,16 +291,16 @@ class Combination:
 
 
 def difference(a: Answer, b: Answer, *, independent: bool) -> Answer:
-    """Subtract answers about different people, whose errors add as squares.
+    """Subtract answers about different people; their variances add.
 
     Args:
-        a: One answer.
-        b: Another, from a tally of other people.
-        independent: Must be True: the caller states that no report is in both.
+        a: An answer.
+        b: The answer to subtract, from a tally of other people.
+        independent: Must be True: the caller states that no report is in both tallies.
     """
     if independent is not True:
         raise MismatchError(
-            "difference() is for answers about different people; say independent=True, "
+            "difference() is for answers about different people; pass independent=True, "
             "or subtract answers of one estimate with a - b"
         )
     return Answer(
@@ -290,10 +316,10 @@ def difference(a: Answer, b: Answer, *, independent: bool) -> Answer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers(AnswersVerbs):
-    """Many numbers with their errors: a histogram, a CDF, a heat map, a list of questions.
+    """An array of numbers with their errors: a histogram, CDF, heat map or list of questions.
 
-    `values`, `stderr`, `low` and `high` have the same shape; `labels` and `edges` have one entry an
-    axis of that shape (for one axis, the entry itself).
+    `values`, `stderr`, `low` and `high` have the same shape; `labels` and `edges` have one entry
+    per axis of that shape (for one axis, the entry itself).
     """
 
     values: Floats
@@ -309,13 +335,13 @@ class Answers(AnswersVerbs):
     unit: str = "people"
     question: str = ""
     units: tuple[str, ...] = ()
-    #: Intervals that are not value ± z·stderr: of quantiles, and of bands.
+    #: Intervals that are not value ± z·stderr: those of quantiles and bands.
     bounds: tuple[Floats, Floats] | None = field(default=None, repr=False)
-    #: How the errors are correlated, for `band`.
+    #: The joint errors, for `band`.
     errors: JointErrors | None = field(default=None, repr=False)
-    #: What was done to the answers afterwards, in order: see `sfumato.estimation.consistency`.
+    #: Post-processing steps in order: see `sfumato.estimation.consistency`.
     steps: tuple[str, ...] = ()
-    #: What `n` counts: "people" where a curator held their table.
+    #: What `n` counts: "reports", or "people" for a release in the central model.
     counted: str = "reports"
 
     @property
@@ -334,12 +360,12 @@ class Answers(AnswersVerbs):
 
     @property
     def labels(self) -> Any:
-        """Names of the cells: a list, or one list an axis."""
+        """Names of the cells: a list, or one list per axis."""
         return self.all_labels[0] if len(self.all_labels) == 1 else self.all_labels
 
     @property
     def edges(self) -> Any:
-        """Edges of the cells for plotting: an array or None, or one an axis."""
+        """Edges of the cells for plotting: an array or None, or one of these per axis."""
         return self.all_edges[0] if len(self.all_edges) == 1 else self.all_edges
 
     def __len__(self) -> int:
@@ -354,7 +380,7 @@ class Answers(AnswersVerbs):
         return f"<{self.kind} of {', '.join(self.axes)}: {source}>"
 
     def to_arrow(self) -> pa.Table:
-        """One row per answer."""
+        """An Arrow table with one row per answer."""
         import pyarrow as pa
 
         grids = np.meshgrid(*[np.arange(s) for s in self.values.shape], indexing="ij")
@@ -368,7 +394,7 @@ class Answers(AnswersVerbs):
         return pa.table(columns)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per answer; needs pandas."""
+        """A DataFrame with one row per answer; needs pandas."""
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
@@ -397,7 +423,7 @@ class Answers(AnswersVerbs):
         } | ({"steps": list(self.steps)} if self.steps else {})
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the first rows as a table."""
+        """HTML for notebooks: the first rows as a table."""
         table = self.to_arrow()
         most = 20
         head = "".join(f"<th>{html.escape(name)}</th>" for name in table.column_names)

@@ -1,4 +1,4 @@
-"""Means, variances and totals: numbers of an axis, summed over the people who answered."""
+"""Means, variances and totals of numeric axes, over the people who answered."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Averages(Source):
 
         Args:
             axis: An axis whose cells are numbers.
-            where: Conditions on the people.
-            level: Share of intervals that hold the truth.
-            population: Add the sampling of people to the error.
+            where: Conditions on the people, as text or a dict by axis.
+            level: Confidence level of the intervals.
+            population: Add the variance of sampling people from a population.
 
         Example:
             >>> import sfumato as sf
@@ -55,9 +55,9 @@ class Averages(Source):
 
         Args:
             axis: An axis whose cells are numbers.
-            where: Conditions on the people.
-            level: Share of intervals that hold the truth.
-            population: Add the sampling of people to the error.
+            where: Conditions on the people, as text or a dict by axis.
+            level: Confidence level of the intervals.
+            population: Add the variance of sampling people from a population.
 
         Example:
             >>> import sfumato as sf
@@ -66,7 +66,7 @@ class Averages(Source):
             >>> print(est.variance("age"))  # the truth is 833.25
             834.7 ± 1.6
         """
-        self._numbers(axis, where, "variance")  # refuse by its own name what has none
+        self._numbers(axis, where, "variance")  # so that an error says "variance", not "mean"
         centre = self.mean(axis, where=where).value
         return self._average(axis, where, "variance", level, population, centre)
 
@@ -105,9 +105,9 @@ class Averages(Source):
 
         Args:
             axis: An axis whose cells are numbers.
-            where: Conditions on the people.
-            level: Share of intervals that hold the truth.
-            population: Add the sampling of people to the error.
+            where: Conditions on the people, as text or a dict by axis.
+            level: Confidence level of the intervals.
+            population: Add the variance of sampling people from a population.
 
         Example:
             >>> import sfumato as sf
@@ -125,7 +125,7 @@ class Averages(Source):
     def _numbers(
         self, axis: str, where: Ask, what: str, centre: float | None = None
     ) -> tuple[Question, Question, Question]:
-        """A condition; the same, with an answer on the axis; and that, weighted by its numbers."""
+        """Three questions: the condition; it and an answer on the axis; that times the numbers."""
         place = self._place(axis)
         held = self.study.axes[place]
         numbers = held.domain.numbers()
@@ -146,7 +146,7 @@ class Averages(Source):
 
 
 def _of(what: str, base: Question) -> str:
-    """What was asked, and of whom."""
+    """The question in words, with its condition."""
     return what + (f" where {base.text}" if base.text else "")
 
 

@@ -1,18 +1,22 @@
-"""Bands: intervals for many cells that hold all at once, not each by itself.
+"""Simultaneous confidence bands: intervals for many cells that all hold at once.
 
 Estimator:
-    Answers are values ± c·stderr. The errors of unbiased rows are jointly Gaussian to first order,
-    with a covariance that the tally itself gives: for rows of weights W on one axis whose readings
-    are C, Cov = C·diag(v₂)·Cᵀ − W·diag(ĉ)·Wᵀ, v₂ the tally split by output with the other axes'
-    readings squared and ĉ the estimated people a cell with the other axes' weights squared. Where
-    an axis sends bits, readings share the flips of bits: instead of C·diag(v₂)·Cᵀ it is
-    W·diag(ĉ₂)·Wᵀ + v₂[0]·S·Sᵀ, S the flips' spread and ĉ₂ the people that v₂ reads, and
-    O·diag(ĉ₂)·Oᵀ more where the bit of a person's own cell varies by O more than others. c is the
-    level's quantile of the largest |error/stderr|, by simulation with a fixed seed.
+    Intervals are values ± c·stderr. The errors of unbiased rows are jointly Gaussian to first
+    order, with a covariance that is estimated from the tally. For rows of weights W on one axis,
+    read by coefficients C, Cov = C·diag(v₂)·Cᵀ − W·diag(ĉ)·Wᵀ, with v₂ the tally split by output
+    with the other axes' coefficients squared, and ĉ the estimated people per cell with the other
+    axes' weights squared. Where an axis sends bits, rows share the flips of bits, and the first
+    term is W·diag(ĉ₂)·Wᵀ + v₂[0]·S·Sᵀ + O·diag(ĉ₂)·Oᵀ, with S the spread of the flips, ĉ₂ the
+    people per cell estimated from v₂, and O the extra spread of the bit of a person's own cell,
+    if any (see `readings.row_covariance`). c is the level's quantile of max |error/stderr|,
+    simulated with a fixed seed.
 
-    Where that law is not known (likelihood answers, heat maps, many cells) c is Šidák's: centred
-    Gaussian errors, however they hang together, are jointly within their intervals at least as
-    often as independent ones would be. It is always the larger one, and below Bonferroni's.
+    Where the covariance is not known (likelihood answers, heat maps, many cells) c is Šidák's:
+    Gaussian errors of any correlation are jointly within their intervals at least as often as
+    independent ones. Šidák's c is never smaller than the simulated one, and is below Bonferroni's.
+
+References:
+    Sidak1967.
 """
 
 from __future__ import annotations
@@ -29,22 +33,27 @@ from sfumato.estimation.answers import Answers, normal_quantile
 DRAWS = 20_000
 _AT_ONCE = 2_000
 _SEED = 7
-# Below this share of the largest variance an error is rounding: such a cell is certain.
+# An answer whose variance is below this share of the largest has no error but rounding.
 _CERTAIN = 1e-12
 
 
 def band(answers: Answers, level: float) -> Answers:
-    """The same answers with intervals that all hold the truth at once, with the given chance."""
+    """The same answers with intervals that all contain the truth at once, at the given level.
+
+    Args:
+        answers: A histogram, CDF, heat map or list of questions, before any post-processing.
+        level: Probability that all intervals contain the truth.
+    """
     if answers.steps:
         raise QuestionError(
-            f"a band is of answers as they were found, and {answers.steps[-1]} came after: take "
-            f"the band first, as in answers.band().{answers.steps[-1]}(...)"
+            f"band() is for answers before post-processing, and {answers.steps[-1]} was applied: "
+            f"take the band first, as in answers.band().{answers.steps[-1]}(...)"
         )
     pointwise = normal_quantile(level)
     if answers.kind == "quantile":
         raise QuestionError(
-            "intervals of quantiles have no standard errors to widen; ask for the band of the cdf, "
-            "which holds for all quantiles at once"
+            "quantiles have no standard errors that a band could widen; ask for the band of the "
+            "cdf, which holds for all quantiles at once"
         )
     if not answers.n:
         return replace(answers, level=level)
@@ -73,7 +82,13 @@ def band(answers: Answers, level: float) -> Answers:
 
 
 def sidak(level: float, count: int) -> float:
-    """Standard errors each way that suffice for so many Gaussian errors, whatever their covariance.
+    """Šidák's critical value: standard errors each way for `count` Gaussian errors at once.
+
+    It holds for any correlation between the errors.
+
+    Args:
+        level: Probability that all intervals contain the truth.
+        count: Number of errors.
 
     Example:
         >>> round(sidak(0.95, 1), 2), round(sidak(0.95, 100), 2)
@@ -83,10 +98,14 @@ def sidak(level: float, count: int) -> float:
 
 
 def correlation(covariance: Floats, variance: Floats) -> Floats:
-    """A factor L, rows of length one, with L·Lᵀ the correlation of the errors.
+    """A factor L with rows of length one such that L·Lᵀ is the correlation matrix of the errors.
 
-    An estimated covariance may be slightly indefinite, and a variance may have been raised to its
-    least value: what is raised counts as an error by itself.
+    An estimated covariance may be slightly indefinite: negative eigenvalues count as zero. The
+    diagonal is replaced by the reported variances, which may have been raised to a least value.
+
+    Args:
+        covariance: Estimated covariance matrix, shape (k, k).
+        variance: Reported variances, shape (k,).
     """
     whole = (covariance + covariance.T) / 2
     whole[np.diag_indices_from(whole)] = variance
@@ -98,10 +117,14 @@ def correlation(covariance: Floats, variance: Floats) -> Floats:
 
 
 def critical_value(factor: Floats, level: float) -> tuple[float, float]:
-    """The level's quantile of the largest |Z|, Z = L·standard normals, and its Monte Carlo error.
+    """The level's quantile of max |Z| for Z = L·(standard normals), and its Monte Carlo error.
 
-    The error is one standard error of the simulated quantile: √(p(1 − p)/DRAWS) of chance, which
-    at 95 % is 0.15 %, read off the simulated law itself.
+    The error is one standard error of the simulated quantile: √(p(1 − p)/DRAWS) in probability,
+    which is 0.15 % at level 95 %, converted by the simulated distribution.
+
+    Args:
+        factor: L, from `correlation`, shape (k, r).
+        level: The level p, between 0 and 1.
     """
     rng = np.random.Generator(np.random.PCG64(_SEED))
     largest = np.concatenate(

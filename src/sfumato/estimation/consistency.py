@@ -1,16 +1,16 @@
-"""What is known of the truth, put into answers afterwards: each step by name, on the result.
+"""Post-processing of answers: non-negativity, a known total, monotone CDFs.
 
 Estimator:
-    Counts are not negative, cells of a partition add up to a total, a CDF rises. An unbiased answer
-    may break all of this; a step mends it and is recorded in `steps`, with a note on what it does
-    to bias. `with_total` is linear and keeps unbiasedness. The others are projections onto a convex
-    set that holds the truth: biased, but never farther from the truth, cell by cell for
-    `nonnegative`, in the sum of squares for `simplex`, in the sum of squares over variances for
-    `isotonic`. So the standard errors, which stay those before the step, are an upper guide there.
-    Intervals stay those before the step, within the bounds, and long enough to hold the new value:
-    they hold the truth no less often.
+    Counts are not negative, the cells of a partition add up to a total, and a CDF never decreases.
+    Unbiased answers may violate all of this. Each step below restores one property and is recorded
+    in `steps`, with a note on bias. `with_total` is linear and keeps answers unbiased. The others
+    are projections onto a convex set that contains the truth: biased, but never farther from the
+    truth, cell by cell for `nonnegative`, in the sum of squares for `simplex`, in the sum of
+    squares over variances for `isotonic`. Standard errors are left as they were, and so are upper
+    guides. Intervals are cut to the bounds and extended to contain the new value: they contain the
+    truth at least as often as before.
 
-Answers that already are as a step would have them keep their values exactly.
+Answers that already have the property keep their values exactly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sfumato.errors import QuestionError
 from sfumato.estimation.answers import Answers
 
 CELLS = ("histogram", "heatmap")
-# Below this share of the largest variance an answer is certain, and its error rounding.
+# An answer whose variance is below this share of the largest has no error but rounding.
 _CERTAIN = 1e-12
 _ROUNDING = 1e-9
 
@@ -40,19 +40,21 @@ def nonnegative(answers: Answers) -> Answers:
         >>> nonnegative(found).values.min() >= 0, nonnegative(found).steps
         (np.True_, ('nonnegative',))
     """
-    _refuse(answers, "nonnegative", (*CELLS, "cdf"), "its answers may rightly be negative")
+    _refuse(answers, "nonnegative", (*CELLS, "cdf"), "its answers may be negative")
     note = "nonnegative: negative answers are set to 0, which biases small ones upwards"
     values = np.maximum(answers.values, 0.0)
     return _record(answers, "nonnegative", note, values, most=math.inf)
 
 
 def simplex(answers: Answers, total: float | None = None) -> Answers:
-    """The nearest answers, by the sum of squares, that are not negative and have a given sum.
+    """Project onto the simplex: the nearest non-negative answers with a given sum.
+
+    Nearest in the sum of squares.
 
     Args:
         answers: A histogram or heat map.
-        total: The sum; left out, what everybody counts for if no condition was asked, and 1 for
-            shares.
+        total: The sum; left out, the number of people (or their total weight) if the answers have
+            no condition, and 1 for shares.
 
     Example:
         >>> import sfumato as sf
@@ -76,9 +78,13 @@ def simplex(answers: Answers, total: float | None = None) -> Answers:
 def with_total(answers: Answers, total: float) -> Answers:
     """Shift answers so that they have a given sum, each in proportion to its variance.
 
-    This is least squares with the variances for weights. It is linear, so answers stay unbiased if
-    the total is right (to first order: the variances are estimates, too). Standard errors stay
-    those before the shift.
+    This is least squares weighted by 1/variance. It is linear, so answers stay unbiased if the
+    total is right (to first order: the variances are estimates, too). Standard errors are left as
+    they were.
+
+    Args:
+        answers: A histogram or heat map.
+        total: The sum of the cells, in the unit of the answers.
 
     Example:
         >>> import sfumato as sf
@@ -107,9 +113,9 @@ def with_total(answers: Answers, total: float) -> Answers:
 
 
 def isotonic(answers: Answers) -> Answers:
-    """The nearest CDF that never falls, each cell weighted by its precision, from 0 to the whole.
+    """Isotonic regression of a CDF, weighted by 1/variance, between 0 and the whole.
 
-    Pool adjacent violators. A last value that is certain, as that of everybody is, stays.
+    By pooling adjacent violators. A last value without error, as for a CDF of everybody, stays.
 
     Example:
         >>> import sfumato as sf
@@ -131,7 +137,7 @@ def isotonic(answers: Answers) -> Answers:
 
 
 def _rising(values: Floats, variance: Floats, most: float) -> Floats:
-    """Weighted isotonic regression, then the bounds: that is the regression within them."""
+    """Weighted isotonic regression, then clipping: together, the regression within the bounds."""
     least = _CERTAIN * float(np.max(variance))
     sure = len(values) > 1 and bool(variance[-1] <= least)
     free = slice(0, len(values) - sure)
@@ -146,7 +152,7 @@ def _rising(values: Floats, variance: Floats, most: float) -> Floats:
 
 
 def _onto_simplex(values: Floats, total: float) -> Floats:
-    """Euclidean projection: subtract one number from all, and set what falls below zero to zero."""
+    """Euclidean projection onto the simplex: max(v − level, 0), with the level found by sorting."""
     falling = np.sort(values)[::-1]
     excess = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
     kept = np.flatnonzero(falling > excess)
@@ -156,8 +162,8 @@ def _onto_simplex(values: Floats, total: float) -> Floats:
 
 
 def _record(answers: Answers, step: str, note: str, values: Floats, *, most: float) -> Answers:
-    """New values with the intervals before, cut to the bounds; the step is on record."""
-    # Where the truth is within bounds, cutting an interval to them never loses it.
+    """New values, with the old intervals cut to the bounds, and the step recorded."""
+    # The truth is within the bounds, so cutting an interval to them never loses it.
     low = np.minimum(np.clip(answers.low, 0.0, most), values)
     high = np.maximum(np.clip(answers.high, 0.0, most), values)
     return replace(
@@ -165,7 +171,7 @@ def _record(answers: Answers, step: str, note: str, values: Floats, *, most: flo
         values=values,
         bounds=(low, high),
         steps=(*answers.steps, step),
-        notes=(*answers.notes, f"{note}; standard errors are those before"),
+        notes=(*answers.notes, f"{note}; standard errors are those before the step"),
     )
 
 
@@ -178,12 +184,12 @@ def _refuse(answers: Answers, step: str, kinds: tuple[str, ...], why: str) -> No
 
 
 def _everybody(answers: Answers) -> float:
-    """What all people count for together."""
+    """Number of people, or their total weight."""
     return float(answers.n) if answers.errors is None else answers.errors.whole
 
 
 def _known_total(answers: Answers) -> float:
-    """The sum over all cells where it is known without being told."""
+    """The sum over all cells, where it is known without `total`."""
     if answers.unit == "fraction":
         return 1.0
     if answers.question:
@@ -195,7 +201,7 @@ def _known_total(answers: Answers) -> float:
 
 
 def _checked_total(total: float) -> float:
-    """A total as a number that counts can add up to."""
+    """A total, checked: finite and not negative."""
     number = isinstance(total, (int, float, np.integer, np.floating)) and not isinstance(
         total, bool
     )

@@ -1,4 +1,4 @@
-"""Cells along an ordered axis: where each begins and ends, and the share of people up to each."""
+"""Cells along an ordered axis and the estimated CDF over them, for quantiles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from sfumato.domains.base import Domain
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ruler:
-    """Cells in base units: where each begins and ends, and how far an interval with it reaches."""
+    """The cells of an ordered axis in base units (numbers, days or seconds).
+
+    Args:
+        starts: Where each cell begins.
+        ends: Where each cell ends.
+        lows: The lower end of an interval whose first cell it is.
+        highs: The upper end of an interval whose last cell it is.
+        whole: Whether values are whole numbers.
+    """
 
     starts: Floats
     ends: Floats
@@ -24,7 +32,7 @@ class Ruler:
 
     @classmethod
     def of(cls, domain: Domain) -> Ruler:
-        """Read off a domain; whole numbers and days are cells of one or more steps."""
+        """The cells of a domain; whole numbers and days have cells of one or more steps."""
         if domain.kind in ("integers", "dates"):
             step = float(domain.spacing or 1)
             centres = np.array([float(place) for place in domain.positions()])
@@ -35,7 +43,8 @@ class Ruler:
         starts, ends = edges[:-1], edges[1:]
         if not domain.rounding_bits:
             return cls(starts, ends, starts, ends, False)
-        # People between two grid points go to either: a share at a point bounds F at the next.
+        # With stochastic rounding a value between two grid points may be reported at either, so the
+        # share up to one point bounds F at the next.
         points = np.array([float(place) for place in domain.positions()])
         lows, highs = np.append(points[:1], points[:-1]), np.append(points[1:], points[-1:])
         return cls(starts, ends, lows, highs, False)
@@ -47,7 +56,12 @@ class Ruler:
         )
 
     def value(self, cell: int, share: float) -> float:
-        """The place so far into a cell."""
+        """The value at a given share of the way through a cell.
+
+        Args:
+            cell: Number of the cell.
+            share: From 0, its start, to 1, its end.
+        """
         start, end = float(self.starts[cell]), float(self.ends[cell])
         place = min(start + min(max(share, 0.0), 1.0) * (end - start), end)
         return min(float(math.floor(place)), float(self.highs[cell])) if self.whole else place
@@ -55,7 +69,15 @@ class Ruler:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """Estimated people at or below each cell, and in all, with the errors of both."""
+    """Estimated numbers of people at or below each cell and in all, with their errors.
+
+    Args:
+        counts: People at or below each cell.
+        base: People in all.
+        variance: Variances of `counts`.
+        shared: Covariances of `counts` with `base`.
+        spread: Variance of `base`.
+    """
 
     counts: Floats
     base: float
@@ -64,15 +86,15 @@ class Curve:
     spread: float = 0.0
 
     def error(self, q: float) -> Floats:
-        """The standard error of count − q·base, which is zero on average where the share is q."""
+        """Standard error of count − q·base, whose mean is zero where the share is q."""
         variance = self.variance - 2 * q * self.shared + q**2 * self.spread
         return np.sqrt(np.maximum(variance, 0.0))
 
     def monotone(self) -> Floats:
-        """Shares at or below each cell, rising from 0 to exactly 1."""
+        """Shares at or below each cell, made non-decreasing by isotonic regression, ending at 1."""
         raw = self.counts / self.base
         variance = self.variance - 2 * raw * self.shared + raw**2 * self.spread
-        # A cell is at most a million times as precise as another: beyond that it is rounding.
+        # Weights differ by a factor of at most a million: beyond that, differences are rounding.
         least = max(1e-6 * float(np.max(variance)), 1e-300)
         if len(raw) > 1:
             weights = 1.0 / np.maximum(variance[:-1] / least, 1.0)

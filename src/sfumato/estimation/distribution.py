@@ -1,11 +1,12 @@
-"""Whole distributions: every cell's share at once, for any number of cells, and how far off it is.
+"""The estimated distribution over all cells, and its distance from a known truth.
 
-`distribution` reads all cells of all axes in a few fast transforms, where a histogram asks about
-each. `tv_error` and `l2_error` compare a distribution with the truth, in experiments that know it.
+`distribution` estimates all cells of all axes by a few fast transforms, where a histogram asks
+about each cell. `tv_error` and `l2_error` compare a distribution with the truth, in experiments
+where it is known.
 
 Estimator:
-    Unbiased shares, with Var = Σ_y N(y)·f(y)²/n² less what the cell itself would have without
-    noise: the same as `Estimate.histogram`, cell by cell.
+    Unbiased shares, with Var = Σ_y N(y)·f(y)²/n² − share/n: the same as `Estimate.histogram`, cell
+    by cell.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _ROWS_AT_ONCE = 64
 
 
 def distribution(estimate: Estimate, *, population: bool = False) -> Answers:
-    """The share of people in every cell of all axes together.
+    """Estimate the share of people in every cell of the grid of all axes.
 
     Args:
-        estimate: What `tally.estimate(...)` gave, unbiased or by likelihood.
-        population: Add the sampling of people to the errors.
+        estimate: The result of `tally.estimate(...)`, unbiased or by likelihood.
+        population: Add the variance of sampling people from a population.
 
     Returns:
-        Answers with one entry a cell, in shares; `.simplex()` makes them a distribution. Errors of
+        Answers with one share per cell; `.simplex()` makes them a distribution. Standard errors of
         likelihood shares are those of the unbiased ones, which are seldom smaller.
 
     Example:
@@ -77,7 +78,15 @@ def distribution(estimate: Estimate, *, population: bool = False) -> Answers:
 
 
 def cell_squares(channel: Channel, profile: Floats) -> Floats:
-    """Σ_y profile[y]·f_x(y)² for every cell x, f_x its own reading, along the last axis."""
+    """Σ_y profile[y]·f_x(y)² for every cell x, with f_x the unbiased estimator of its indicator.
+
+    Args:
+        channel: The channel.
+        profile: A tally by features of the output along the last axis.
+
+    Returns:
+        The sums, with cells along the last axis.
+    """
     if isinstance(channel, HadamardChannel):
         return channel.cell_squares(profile)
     refuse_dense(channel.size, "the errors of all cells")
@@ -89,7 +98,7 @@ def cell_squares(channel: Channel, profile: Floats) -> Floats:
 
 
 def _along(profile: Floats, channels: Any, step: Any) -> Floats:
-    """Turn features into cells, axis by axis."""
+    """Apply a step that turns features into cells, block by block."""
     for place, channel in enumerate(channels):
         last = np.moveaxis(profile, place, -1)
         profile = np.moveaxis(step(channel, np.ascontiguousarray(last)), -1, place)
@@ -100,8 +109,8 @@ def tv_error(found: Estimate | Answers | ArrayLike, truth: ArrayLike) -> float:
     """Total variation distance of a distribution from the truth: ½·Σ |found − true|.
 
     Args:
-        found: An estimate, a histogram or heat map, or an array with one entry a cell.
-        truth: People, or shares, of every cell. Both are compared as shares.
+        found: An estimate, a histogram or heat map, or an array with one entry per cell.
+        truth: People, or shares, in every cell. Both are compared as shares.
 
     Example:
         >>> tv_error([0.5, 0.75, -0.25], [1, 1, 0])
@@ -113,6 +122,10 @@ def tv_error(found: Estimate | Answers | ArrayLike, truth: ArrayLike) -> float:
 
 def l2_error(found: Estimate | Answers | ArrayLike, truth: ArrayLike) -> float:
     """Euclidean distance of a distribution from the truth: √Σ (found − true)².
+
+    Args:
+        found: An estimate, a histogram or heat map, or an array with one entry per cell.
+        truth: People, or shares, in every cell. Both are compared as shares.
 
     Example:
         >>> l2_error([0.5, 0.875, 0.125, -0.5], [1, 1, 0, 0])
@@ -131,14 +144,14 @@ def _apart(found: Estimate | Answers | ArrayLike, truth: ArrayLike) -> Floats:
     shares = _shares(found)
     if shares.shape != true.shape and not shares.size == true.size == max(true.shape):
         raise QuestionError(
-            f"truth must have one entry a cell, shape {shares.shape}, got shape {true.shape}"
+            f"truth must have one entry per cell, shape {shares.shape}, got shape {true.shape}"
         )
     result: Floats = shares.ravel() - true.ravel() / true.sum()
     return result
 
 
 def _shares(found: Estimate | Answers | ArrayLike) -> Floats:
-    """Shares of all people; those of an array add up to one."""
+    """Shares of all people; those of an array are normalised to the sum one."""
     if isinstance(found, Estimate):
         found = distribution(found)
     if isinstance(found, Answers):
@@ -162,5 +175,5 @@ def _numbers(given: ArrayLike, what: str) -> Floats:
     except (TypeError, ValueError):
         array = np.zeros(())
     if array.ndim == 0:
-        raise QuestionError(f"{what} must be numbers, one a cell, got {type(given).__name__}")
+        raise QuestionError(f"{what} must be numbers, one per cell, got {type(given).__name__}")
     return array

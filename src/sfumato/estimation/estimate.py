@@ -1,4 +1,4 @@
-"""An estimate is asked questions and gives answers with their errors, whatever its method."""
+"""`Estimate`: counts, fractions, histograms and more, with their errors, by any method."""
 
 from __future__ import annotations
 
@@ -26,7 +26,15 @@ MOST_SIMULATED = 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowErrors:
-    """Where rows of answers come from, so that their covariances can be found when asked for."""
+    """The origin of rows of answers, from which covariances are computed when asked for.
+
+    Args:
+        source: The estimate.
+        asked: The condition on people.
+        rows: Rows of weights by axis.
+        population: Whether errors include the sampling of people.
+        conditional: Whether the answers are shares of those who satisfy the condition.
+    """
 
     source: Source
     asked: Question
@@ -36,11 +44,11 @@ class RowErrors:
 
     @property
     def whole(self) -> float:
-        """What everybody counts for together."""
+        """Number of people, or their total weight."""
         return self.source.whole
 
     def covariance(self) -> Floats | None:
-        """Covariances of all answers, up to a factor; None where only the variances are known."""
+        """Covariance matrix of all answers, up to a factor; None where only variances are known."""
         if len(self.rows) != 1 or len(next(iter(self.rows.values())).weights) > MOST_SIMULATED:
             return None
         return self.source.row_covariance(
@@ -66,8 +74,8 @@ class Estimate(Averages, Quantiles):
         Args:
             question: Text such as ``"age=18..30, region=north|south"``, or a dict by axis.
             where: More conditions, joined by "and".
-            level: Share of intervals that hold the truth.
-            population: Add the sampling of people to the error.
+            level: Confidence level of the intervals.
+            population: Add the variance of sampling people from a population.
             **by_axis: Conditions by axis name: a value, a (low, high) interval, a set.
 
         Example:
@@ -90,7 +98,14 @@ class Estimate(Averages, Quantiles):
         population: bool = False,
         **by_axis: Any,
     ) -> Answer:
-        """The share of people who satisfy conditions, of all or of those in `where`.
+        """The share of people who satisfy conditions, among all or among those in `where`.
+
+        Args:
+            question: Text such as ``"age=18..30, region=north|south"``, or a dict by axis.
+            where: Conditions on the people who form the whole, as text or a dict by axis.
+            level: Confidence level of the intervals.
+            population: Add the variance of sampling people from a population.
+            **by_axis: Conditions by axis name: a value, a (low, high) interval, a set.
 
         Example:
             >>> import sfumato as sf
@@ -119,7 +134,13 @@ class Estimate(Averages, Quantiles):
     ) -> Answers:
         """How many people are in each cell of an axis, or in each of `bins` groups of cells.
 
-        With fraction=True, shares of those who satisfy `where`.
+        Args:
+            axis: The axis.
+            where: Conditions on the people, as text or a dict by axis.
+            bins: Number of groups of neighbouring cells; left out, single cells.
+            fraction: Return shares of the people who satisfy `where`, not counts.
+            level: Confidence level of the intervals.
+            population: Add the variance of sampling people from a population.
         """
         place = self._place(axis)
         rows = self._cell_rows(place, where, bins)
@@ -135,7 +156,16 @@ class Estimate(Averages, Quantiles):
         level: float = 0.95,
         population: bool = False,
     ) -> Answers:
-        """How many people are at or below each cell of an ordered axis."""
+        """The cumulative distribution: people at or below each cell of an ordered axis.
+
+        Args:
+            axis: An axis with an order.
+            where: Conditions on the people, as text or a dict by axis.
+            bins: Number of groups of neighbouring cells; left out, single cells.
+            fraction: Return shares of the people who satisfy `where`, not counts.
+            level: Confidence level of the intervals.
+            population: Add the variance of sampling people from a population.
+        """
         place = self._place(axis)
         held = self.study.axes[place]
         if not held.domain.ordered:
@@ -157,7 +187,18 @@ class Estimate(Averages, Quantiles):
         level: float = 0.95,
         population: bool = False,
     ) -> Answers:
-        """How many people are in each pair of cells of two axes."""
+        """How many people are in each pair of cells of two axes.
+
+        Args:
+            first: The axis of the rows.
+            second: The axis of the columns.
+            where: Conditions on the people, as text or a dict by axis.
+            bins: Number of groups of neighbouring cells, for both axes or one for each; left out,
+                single cells.
+            fraction: Return shares of the people who satisfy `where`, not counts.
+            level: Confidence level of the intervals.
+            population: Add the variance of sampling people from a population.
+        """
         one, two = self._place(first), self._place(second)
         if one == two:
             raise QuestionError(f"a heat map needs two different axes, got {first!r} twice")
@@ -171,12 +212,13 @@ class Estimate(Averages, Quantiles):
     def linear(
         self, workload: Workload | ArrayLike, *, level: float = 0.95, population: bool = False
     ) -> Answers:
-        """Any linear questions: rows are questions, columns are cells in C order of the axes.
+        """Answer a workload of linear questions over the cells of all axes.
 
         Args:
-            workload: A `Workload`, whose labels the answers take, or a matrix.
-            level: Share of intervals that hold the truth.
-            population: Add the sampling of people to the error.
+            workload: A `Workload`, whose labels the answers take, or a matrix with one row per
+                question and one column per cell, in C order of the axes.
+            level: Confidence level of the intervals.
+            population: Add the variance of sampling people from a population.
         """
         shape = tuple(axis.size for axis in self.study.axes)
         asked = workload if isinstance(workload, Workload) else Given(workload)
@@ -195,7 +237,7 @@ class Estimate(Averages, Quantiles):
         return replace(found, notes=notes)
 
     def _cell_rows(self, place: int, where: Ask, bins: int | None) -> Rows:
-        """One row of weights a cell or group of cells, within what `where` leaves of the axis."""
+        """One row of weights per cell or group of cells, of the cells that `where` leaves."""
         axis = self.study.axes[place]
         asked = self._ask(None, where, {}).weights[place]
         keep = np.flatnonzero(asked) if asked is not None else np.arange(axis.size)
@@ -225,7 +267,7 @@ class Estimate(Averages, Quantiles):
         level: float,
         population: bool,
     ) -> Answers:
-        """Every combination of rows at once."""
+        """Answers to every combination of rows."""
         asked = self._ask(None, where, {})
         conditional = fraction and (bool(asked.text) or not self._knows_whole(population))
         values, variance = self.row_moments(
@@ -261,7 +303,7 @@ class Estimate(Averages, Quantiles):
         edges: tuple[NDArray[Any] | None, ...],
         level: float,
     ) -> Answers:
-        """Arrays with their errors; without reports there are no numbers."""
+        """Values and variances as `Answers`; NaN if there are no reports."""
         normal_quantile(level)
         empty = not self.n
         return Answers(

@@ -1,6 +1,7 @@
-"""Answers by likelihood: the population that makes the reports likeliest, smoothed as they ask.
+"""Likelihood answers: the distribution of people that maximises the likelihood of the reports.
 
-Only the axes that a question mentions are decoded, jointly, and kept for the next question.
+It is smoothed by a prior whose strength is chosen from the reports (docs/likelihood.md). Only the
+axes that a question mentions are decoded, jointly; the result is kept for the next question.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ from sfumato.errors import StudyError, TooLargeError
 from sfumato.estimation.answers import Terms
 from sfumato.estimation.decoding.em import decode
 from sfumato.estimation.decoding.mixture import mixture_of
-from sfumato.estimation.decoding.posterior import Decoder, PlainDecoder, settle, smoothed
+from sfumato.estimation.decoding.posterior import (
+    Decoder,
+    PlainDecoder,
+    reported_variance,
+    smoothed_decoder,
+)
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.rows import Rows, outer, row_tables
 from sfumato.estimation.unbiased import UnbiasedEstimate
@@ -31,7 +37,15 @@ MOST_ROW_ENTRIES = 1 << 30
 
 
 class LikelihoodEstimate(Estimate):
-    """Likelihood answers from one tally."""
+    """Likelihood answers from one tally.
+
+    Args:
+        study: The study.
+        statistic: Its reports.
+        via: How unbiased sums are computed, which standard errors need; see `Tally.estimate`.
+        smoothing: "auto", or "none" for plain maximum likelihood by EM.
+        progress: Called with the share of the work done, from 0 to 1, while a grid is decoded.
+    """
 
     method: ClassVar[str] = "likelihood"
 
@@ -53,7 +67,7 @@ class LikelihoodEstimate(Estimate):
         self._decoders: dict[tuple[int, ...], Decoder | PlainDecoder] = {}
 
     def decoder(self, axes: tuple[int, ...]) -> Decoder | PlainDecoder:
-        """The population on some axes, decoded once."""
+        """The decoded population on some axes; it is decoded at the first call."""
         if axes not in self._decoders:
             blocks = self.study.blocks
             chosen = [place for place, block in enumerate(blocks) if set(block.axes) & set(axes)]
@@ -63,24 +77,30 @@ class LikelihoodEstimate(Estimate):
                 self._decoders[axes] = PlainDecoder(mixture, plain)
             else:
                 ordered = [self._ordered(axis) for axis in axes]
-                self._decoders[axes] = smoothed(mixture, ordered, progress=self._progress)
+                self._decoders[axes] = smoothed_decoder(mixture, ordered, progress=self._progress)
         return self._decoders[axes]
 
     def _decoded(self, mentioned: Iterable[int]) -> tuple[int, ...]:
-        """The axes to decode for questions about some: all those of their blocks."""
+        """The axes to decode for a question: all axes of the blocks it mentions."""
         asked = set(mentioned)
         blocks = [block for block in self.study.blocks if asked & set(block.axes)]
         return tuple(axis for block in blocks for axis in block.axes)
 
     def _ordered(self, axis: int) -> bool:
-        """Whether neighbouring cells of an axis are alike: not where one of them is "no answer"."""
+        """Whether an axis is smoothed: it is ordered and has no "no answer" cell."""
         held = self.study.axes[axis]
         return held.domain.ordered and not held.optional
 
     def moments(
         self, terms: Terms, *, population: bool = False, beside: Terms = ()
     ) -> tuple[float, float]:
-        """The sum of all terms as one question about the axes that any of them mentions."""
+        """Value and variance of Σ factor·question, from one decoding of all axes mentioned.
+
+        Args:
+            terms: Pairs of a factor and a question.
+            population: Add the variance of sampling people from a population.
+            beside: Questions that must be answered from the same decoding, but are not added.
+        """
         if not self.n:
             return math.nan, math.nan
         mentioned = _mentioned([question for _, question in (*terms, *beside)])
@@ -93,15 +113,22 @@ class LikelihoodEstimate(Estimate):
             row += factor * outer(question, axes, self.study.shape)
         value, variance, wide = decoder.moments(row[None])
         _, unbiased = self.unbiased.moments(terms)
-        settled = settle(variance, wide, np.array([unbiased]))
+        reported = reported_variance(variance, wide, np.array([unbiased]))
         if population:
-            settled = settled + self._sampling(decoder, row[None], value)
-        return float(value[0]), float(settled[0])
+            reported = reported + self._sampling(decoder, row[None], value)
+        return float(value[0]), float(reported[0])
 
     def row_moments(
         self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
     ) -> tuple[Floats, Floats]:
-        """All rows as questions about one grid."""
+        """Values and variances of every combination of rows, from one decoded grid.
+
+        Args:
+            asked: The condition on people.
+            rows: Rows of weights by axis, for the axes asked about.
+            population: Add the variance of sampling people from a population.
+            conditional: Return shares of the people who satisfy the condition, not counts.
+        """
         shape = tuple(len(row.weights) for row in rows.values())
         if not self.n:
             return np.full(shape, np.nan), np.full(shape, np.nan)
@@ -114,7 +141,7 @@ class LikelihoodEstimate(Estimate):
         for table in row_tables(asked, rows, axes, self.study.shape):
             share = (table.reshape(len(table), -1) @ decoder.counts().ravel()) / total
             if conditional:
-                # To first order a share errs as (its count − share·base) / base does.
+                # Delta method: the error of a share is that of (count − share·base) / base.
                 table = (table - np.multiply.outer(share, base)) / total
             values, variance, wide = decoder.moments(table)
             extra = self._sampling(decoder, table, values) if population else 0.0 * values
@@ -123,54 +150,59 @@ class LikelihoodEstimate(Estimate):
         _, unbiased = self.unbiased.row_moments(
             asked, rows, population=False, conditional=conditional
         )
-        settled = settle(variance, wide, unbiased.ravel()) + extra
-        return values.reshape(shape), settled.reshape(shape)
+        reported = reported_variance(variance, wide, unbiased.ravel()) + extra
+        return values.reshape(shape), reported.reshape(shape)
 
     def _refuse_many(self, count: int, axes: tuple[int, ...]) -> None:
-        """Refuse, before anything is decoded, more answers than their errors can be found for."""
+        """Refuse too many answers before anything is decoded."""
         cells = math.prod(self.study.shape[axis] for axis in axes)
         if count * cells > MOST_ROW_ENTRIES:
             raise TooLargeError(
-                f"{count:,} answers about {cells:,} cells are too many to find the errors of "
+                f"{count:,} answers about {cells:,} cells are too many to compute errors for "
                 f"(the limit is {MOST_ROW_ENTRIES:,} pairs); ask for fewer groups with bins=..., "
                 'or use method="unbiased"'
             )
 
     def grid_moments(self, grids: Floats, *, population: bool) -> tuple[Floats, Floats]:
-        """Questions about all axes together."""
+        """Values and variances of questions given as arrays over all cells.
+
+        Args:
+            grids: Weights, shape (questions, *cells of every axis).
+            population: Add the variance of sampling people from a population.
+        """
         if not self.n:
             return np.full(len(grids), np.nan), np.full(len(grids), np.nan)
         decoder = self.decoder(tuple(range(len(self.study.axes))))
         values, variance, wide = decoder.moments(grids)
         _, unbiased = self.unbiased.grid_moments(grids, population=False)
-        settled = settle(variance, wide, unbiased)
+        reported = reported_variance(variance, wide, unbiased)
         if population:
-            settled = settled + self._sampling(decoder, grids, values)
-        return values, settled
+            reported = reported + self._sampling(decoder, grids, values)
+        return values, reported
 
     def _sampling(self, decoder: Decoder | PlainDecoder, rows: Floats, values: Floats) -> Floats:
-        """The variance that drawing people from a population adds to sums over them."""
+        """The variance that sampling people from a population adds to sums over them."""
         squares = (rows.reshape(len(rows), -1) ** 2) @ decoder.counts().ravel()
         result: Floats = np.maximum(squares - values**2 / self.n, 0.0)
         return result
 
 
 def _mentioned(questions: Sequence[Question]) -> tuple[int, ...]:
-    """The axes that any of the questions says something about."""
+    """The axes on which any of the questions has a condition."""
     return tuple(sorted({d for q in questions for d, w in enumerate(q.weights) if w is not None}))
 
 
 def estimate_of(
     tally: Tally, method: str, *, via: str, smoothing: str, progress: Progress | None
 ) -> Estimate:
-    """The estimate of a tally by the method asked for; see `Tally.estimate`.
+    """Estimate the population of a tally; see `Tally.estimate`.
 
     Args:
         tally: The reports.
         method: "likelihood" or "unbiased".
-        via: How unbiased sums are found.
+        via: How unbiased sums are computed.
         smoothing: "auto" or "none", for "likelihood".
-        progress: Called with the share done, for "likelihood".
+        progress: Called with the share of the work done, for "likelihood".
     """
     if method == "unbiased":
         return UnbiasedEstimate(tally.study, tally.statistic, via=via)

@@ -1,20 +1,19 @@
-"""Quantiles: where a share of people lies at or below, with an interval in the axis' own units.
+"""Quantiles of ordered axes, with confidence intervals in the axis' own units.
 
 Estimator:
     The cumulative share F̂ at the end of every cell is made monotone by isotonic regression between
-    its exact ends 0 and 1, each cell weighted by its precision, and read where it crosses q: the
-    first cell with F̂ >= q, and inside a bin by linear interpolation. Larger q never give smaller
-    values.
+    its exact ends 0 and 1, weighted by 1/variance. The quantile is in the first cell with
+    F̂ >= q, by linear interpolation inside a bin. Larger q never give smaller values.
 
     The interval inverts the test of F(t) = q at every cell, |F̂(t) − q| <= z·se(t), with se the
     error before the regression: for independent Gaussian errors isotonic regression makes no
-    cell's error larger (Kelly 1989, Annals of Statistics 17). The cell of the true quantile is x
-    with F(x − 1) < q <= F(x), so it is left out only if q is rejected at x from above or at x − 1
-    from below: together no more often than the level allows. Within a cell nothing is known, so
-    whole cells are given. A quantile is no sum over people: it has an interval, and no standard
-    error.
+    cell's error larger (Kelly1989). The cell of the true quantile is x with
+    F(x − 1) < q <= F(x), so it is left out only if q is rejected at x from above or at x − 1
+    from below: together no more often than the level allows. Nothing is known within a cell, so
+    intervals consist of whole cells. A quantile is not a sum over people: it has an interval, and
+    no standard error.
 
-Shares of a condition have the error of count(t) − q·base, whose mean is zero where F(t) = q.
+    Under a condition the error is that of count(t) − q·base, whose mean is zero where F(t) = q.
 """
 
 from __future__ import annotations
@@ -53,7 +52,18 @@ _TIE = 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """The part of an ordered axis that a question leaves, and the people on it."""
+    """The cells of an ordered axis that a condition leaves, and the CDF over them.
+
+    Args:
+        estimate: The estimate.
+        axis: The axis.
+        place: Its position in the study.
+        base: The condition, with an answer on the axis.
+        cells: Numbers of the cells that the condition leaves.
+        weights: The weight of every cell of the axis, zero where it is left out.
+        ruler: The values of these cells.
+        population: Whether errors include the sampling of people.
+    """
 
     estimate: Source
     axis: Axis
@@ -66,7 +76,14 @@ class Line:
 
     @classmethod
     def of(cls, estimate: Source, axis: str, where: Ask, population: bool) -> Line:
-        """Check that quantiles make sense here; "no answer" is left out."""
+        """The cells of an axis under a condition; "no answer" is left out.
+
+        Args:
+            estimate: The estimate.
+            axis: Name of the axis, which must be ordered.
+            where: Conditions on the people, as text or a dict by axis.
+            population: Whether errors include the sampling of people.
+        """
         place = estimate._place(axis)
         held = estimate.study.axes[place]
         if not held.domain.ordered:
@@ -77,7 +94,10 @@ class Line:
         weights[held.domain.size :] = 0.0
         cells = np.flatnonzero(weights)
         if not len(cells):
-            raise QuestionError(f"quantiles of {axis!r} are among people with an answer; ask so")
+            raise QuestionError(
+                f"quantiles of {axis!r} need people with an answer, and the condition leaves none; "
+                "change where=..."
+            )
         part = None if np.all(weights == 1.0) else weights
         base = replace(asked, weights=(*asked.weights[:place], part, *asked.weights[place + 1 :]))
         ruler = Ruler.of(held.domain).within(cells)
@@ -95,7 +115,7 @@ class Line:
         return self.estimate.share_moments(self.base, rows, population=self.population)
 
     def gap(self, q: float) -> Callable[[int], tuple[float, float]]:
-        """The count − q·base at a cell and its standard error, each found once, when asked for."""
+        """A cached function: count(t) − q·base at cell number t, and its standard error."""
         known: dict[int, tuple[float, float]] = {}
 
         def at(number: int) -> tuple[float, float]:
@@ -115,7 +135,7 @@ class Line:
 
     @property
     def text(self) -> str:
-        """The question in words."""
+        """The axis and the condition in words."""
         return self.axis.name + (f" where {self.base.text}" if self.base.text else "")
 
 
@@ -174,9 +194,9 @@ class Quantiles(Source):
         Args:
             axis: An axis with an order.
             q: One share from 0 to 1, or several.
-            where: Conditions on the people.
-            level: Share of intervals that hold the truth.
-            population: Add the sampling of people to the error.
+            where: Conditions on the people, as text or a dict by axis.
+            level: Confidence level of the intervals.
+            population: Add the variance of sampling people from a population.
 
         Example:
             >>> import sfumato as sf
@@ -195,7 +215,7 @@ class Quantiles(Source):
 
 
 def _find(line: Line, shares: list[float], level: float) -> tuple[list[_Found], tuple[str, ...]]:
-    """Every quantile, and what the reader should know."""
+    """Every quantile with its interval, and notes for the reader."""
     if not line.estimate.n:
         return [_NOTHING] * len(shares), (NO_REPORTS,)
     notes = tuple(PRORATED.format(name) for name in line.base.prorated)
@@ -244,7 +264,10 @@ def _bisect(line: Line, q: float, level: float) -> _Found:
 
 
 def _crossing(reached: Callable[[int], bool], size: int) -> int:
-    """A cell that is reached while the one before is not; below all none is, the last always is."""
+    """The first cell at which the CDF reaches the level, by bisection.
+
+    The level counts as not reached before the first cell, and as reached at the last.
+    """
     left, right = -1, size - 1
     while right - left > 1:
         middle = (left + right) // 2
@@ -271,7 +294,7 @@ def _shares(q: Any) -> tuple[list[float], bool]:
 
 
 def _single(line: Line, q: float, found: _Found, level: float, notes: tuple[str, ...]) -> Answer:
-    """One quantile; dates and times are also written out."""
+    """One quantile as an answer; dates and times are also written out."""
     places = (found.value, found.low, found.high)
     spelled = line.axis.domain.kind in TIMED and not math.isnan(found.value)
     return Answer(
@@ -290,7 +313,7 @@ def _single(line: Line, q: float, found: _Found, level: float, notes: tuple[str,
 def _several(
     line: Line, shares: list[float], found: list[_Found], level: float, notes: tuple[str, ...]
 ) -> Answers:
-    """Many quantiles; labels of dates and times have them written out."""
+    """Several quantiles as answers; labels contain dates and times in words."""
     axis, names = line.axis, [_percent(share) for share in shares]
     if axis.domain.kind in TIMED:
         names = [

@@ -1,4 +1,10 @@
-"""Unbiased readings of a tally: values, variances and covariances of many questions at once."""
+"""Unbiased estimates from a tally: values, variances and covariances of many questions at once.
+
+A *reading* of weights w is the function f of the output with E[f | x] = w[x], as the vector of its
+coefficients on the output's features. Values are sums of readings over people; variances are
+Σ_x c(x)·(Π_b E[f_b² | x_b] − Π_b w_b(x_b)²), found from readings of f² and w² (docs/mathematics.md,
+"Several axes").
+"""
 
 from __future__ import annotations
 
@@ -17,7 +23,7 @@ Reading = Callable[[Channel, Floats | None, Floats | None], Any]
 Part = tuple[tuple[int, ...], Floats]
 Parts = Sequence[Part]
 
-_ENTRIES_AT_ONCE = 1 << 18  # what stays in nearer memory is faster
+_ENTRIES_AT_ONCE = 1 << 18  # small enough to stay in the processor's cache
 
 
 def product_rows(
@@ -32,18 +38,21 @@ def product_rows(
 ) -> tuple[Floats, Floats, Floats]:
     """Values and variances of every combination of rows, under a condition on the other blocks.
 
-    The tally is split by the outputs of the blocks asked about; everything else is transforms of
-    what was split and products of small matrices. The third array is each answer's covariance with
-    the condition itself.
+    The tally is split once by the outputs of the blocks asked about; what follows are transforms
+    of these splits and products of small matrices.
 
     Args:
         statistic: The reports.
         channels: The channel of every block.
         where: The condition's weights on every block.
-        tables: By block asked about, one row of weights per question.
-        population: Whether people vary too.
-        squared: Where reports have weights, the same reports with squared ones.
-        shared: Whether the covariances are needed; without them the third array is empty.
+        tables: By block asked about, one row of weights per question, shape (rows, cells).
+        population: Add the variance of sampling people from a population.
+        squared: For weighted reports, the same reports with squared weights.
+        shared: Whether the covariances are needed; otherwise they have no meaning.
+
+    Returns:
+        Values, variances, and covariances of each answer with the condition itself; each has one
+        dimension per block asked about.
     """
     squares = statistic if squared is None else squared
     axes = list(tables)
@@ -55,7 +64,7 @@ def product_rows(
     splits: dict[tuple[Any, ...], Floats] = {}
 
     def split(of: Statistics, readings: Sequence[Reading]) -> Floats:
-        """The tally by the outputs asked about: one for all questions that read the rest alike."""
+        """The tally by the outputs asked about; kept for questions with the same other readings."""
         key = (of is statistic, *(readings[d] for d in conditions))
         if key not in splits:
             vectors: list[Any] = [None] * len(channels)
@@ -100,33 +109,61 @@ def product_rows(
 
 
 def mean_square(statistic: Statistics, squared: Statistics | None) -> float:
-    """The mean squared weight of a report: one where there are no weights."""
+    """The mean squared weight of a report; 1 without weights.
+
+    Args:
+        statistic: The reports.
+        squared: The same reports with squared weights; None without weights.
+    """
     if squared is None or not statistic.count:
         return 1.0
     return squared.sum([None] * len(squared.layouts)) / statistic.count
 
 
 def value_of(channel: Channel, w: Floats | None, _: Floats | None = None) -> Any:
-    """Coefficients that read weights; None, which is one for everybody, needs no reading."""
+    """The reading of w: f with E[f | x] = w[x]; None for the constant one.
+
+    Args:
+        channel: The channel.
+        w: Weights over its cells, shape (..., cells); None is one for everybody.
+    """
     return None if w is None else channel.coefficients(w)
 
 
 def product_of(channel: Channel, w: Floats | None, v: Floats | None) -> Any:
-    """Coefficients for the product of two readings; without the other, a reading is itself."""
+    """The product of the readings of w and v, as a reading; that of one alone if the other is None.
+
+    Args:
+        channel: The channel.
+        w: Weights over its cells, shape (..., cells); None is one for everybody.
+        v: Other weights of the same kind.
+    """
     if w is None or v is None:
         return value_of(channel, v if w is None else w)
     return channel.product_coefficients(w, v)
 
 
 def plain_of(channel: Channel, w: Floats | None, v: Floats | None) -> Any:
-    """Coefficients that read the product of two weights."""
+    """The reading of the product w·v.
+
+    Args:
+        channel: The channel.
+        w: Weights over its cells, shape (..., cells); None is one for everybody.
+        v: Other weights of the same kind.
+    """
     if w is None or v is None:
         return value_of(channel, v if w is None else w)
     return channel.coefficients(w * v)
 
 
 def excess_of(channel: Channel, w: Floats | None, v: Floats | None) -> Any:
-    """Coefficients that read what stochastic rounding may add to the product of two weights."""
+    """The reading of the most that stochastic rounding may add to the mean of w·v.
+
+    Args:
+        channel: The channel.
+        w: Weights over its cells, shape (..., cells); None is one for everybody.
+        v: Other weights of the same kind.
+    """
     one = np.ones(channel.size)
     return channel.coefficients(
         channel.rounding_excess(one if w is None else w, one if v is None else v)
@@ -136,7 +173,7 @@ def excess_of(channel: Channel, w: Floats | None, v: Floats | None) -> Any:
 def _summed(
     read: Reading, channel: Channel, profile: Floats, w: Floats, v: Floats | None
 ) -> Floats:
-    """What a reading of rows w, and of v beside, sums to over the last axis of a profile."""
+    """Sums of a reading of rows w (and v) against the last axis of a profile."""
     if read is product_of and v is not None:
         return channel.products(profile, w, v)
     if read is excess_of:
@@ -151,14 +188,20 @@ def read_pairs(
     pairs: Sequence[tuple[Floats | None, Floats | None]],
     read: Reading,
 ) -> list[Any]:
-    """One reading an axis."""
+    """One reading per block.
+
+    Args:
+        channels: The channel of every block.
+        pairs: Two vectors of weights per block; None is one for everybody.
+        read: Which reading: `value_of`, `product_of`, `plain_of` or `excess_of`.
+    """
     return [read(c, w, v) for c, (w, v) in zip(channels, pairs, strict=True)]
 
 
 def _floor(
     channels: Sequence[Channel], others: Sequence[Floats | None], tables: Mapping[int, Floats]
 ) -> Floats:
-    """The variance of one person in the worst place, for every combination of rows."""
+    """The variance of one person in the worst cell, for every combination of rows."""
     moment: Floats = np.ones(())
     square: Floats = np.ones(())
     asked = [(place, w) for place, w in enumerate(others) if w is not None]
@@ -171,7 +214,7 @@ def _floor(
 
 
 def _worst(channel: Channel, rows: Floats) -> tuple[Floats, Floats]:
-    """The largest second moment of every row, and the square of the weight where it is."""
+    """The largest second moment of every row, and the squared weight at that cell."""
     top, at = np.empty(len(rows)), np.empty(len(rows))
     at_once = max(1, _ENTRIES_AT_ONCE // channel.size)
     for start in range(0, len(rows), at_once):
@@ -191,14 +234,24 @@ def grid_rows(
     population: bool,
     squared: Statistics | None = None,
 ) -> tuple[Floats, Floats]:
-    """Values and variances of questions given as arrays over all cells.
+    """Values and variances of questions given as arrays over the cells of all blocks.
 
-    On axes that send symbols the question becomes a function of the output, and its square is
-    again one. On axes that send bits flips are independent: those on a set S of such axes add the
-    squares of the question's coefficients along S, scaled by the flips' spread, wherever people
-    are on S; summed over all S, the empty one included, this is the second moment. Where the bit
-    of a person's own cell varies by more, its spread counts there as a further question. Where
-    reports have weights, it comes from `squared`, the same reports with squared ones.
+    Let f be the reading of a question on the whole grid. On blocks that send symbols f and f² are
+    functions of the output. On blocks that send bits the flips are independent: the flips on a set
+    S of such blocks contribute the squares of f's coefficients along S, scaled by the spread of
+    the flips, for all cells on S; the sum over all S, the empty set included, is the second
+    moment E[f²]. Where the bit of a person's own cell has a larger spread, it counts as a further
+    question.
+
+    Args:
+        statistic: The reports.
+        channels: The channel of every block.
+        grids: Weights, shape (questions, *cells of every block).
+        population: Add the variance of sampling people from a population.
+        squared: For weighted reports, the same reports with squared weights.
+
+    Returns:
+        Values and variances, shape (questions,) each.
     """
     axes = list(range(len(channels)))
     if not statistic.count:
@@ -224,7 +277,7 @@ def grid_rows(
 
 
 def _reader(channels: Sequence[Channel], table: Floats) -> Callable[[Floats], Floats]:
-    """What grids of weights sum to: over cells where readings are linear, else over outputs."""
+    """A function from grids of weights to estimated sums over people."""
     axes = list(range(len(channels)))
     if len(channels) == 1:
         return lambda grids: channels[0].sums(table, grids)
@@ -241,14 +294,14 @@ def _second_moment(table: Floats, channels: Sequence[Channel], parts: Parts) -> 
     total = 0.0
     for flipped, square in parts:
         bits = [d for d in _bit_axes(channels) if d not in flipped]
-        # Wherever people are on the flipped axes: the constant feature counts them all.
+        # The flips do not depend on the cell there: the constant feature counts everybody.
         corner = tuple(slice(1) if d in flipped else slice(None) for d in range(len(channels)))
         total += float(np.sum(table[corner] * _apply(channels, square, bits)))
     return total
 
 
 def _one_person(channels: Sequence[Channel], grid: Floats, parts: Parts) -> float:
-    """The variance that one person in the worst place would add."""
+    """The variance that one person in the worst cell would add."""
     moment: Floats = np.zeros_like(grid)
     for _, square in parts:
         for d, channel in enumerate(channels):
@@ -259,9 +312,9 @@ def _one_person(channels: Sequence[Channel], grid: Floats, parts: Parts) -> floa
 
 
 def _squares(channels: Sequence[Channel], grid: Floats) -> Iterator[Part]:
-    """For each set of axes with flips, the squared function of symbols and cells elsewhere.
+    """For each set S of bit axes, the squared coefficients of the flips on S, on the other axes.
 
-    Elsewhere it is that of the question and, summed up, those of the spread of own cells.
+    It includes the squares of the extra spread of own cells on the bit axes outside S.
     """
     bits = _bit_axes(channels)
     partly = _apply(channels, grid, [d for d in range(len(channels)) if d not in bits])
@@ -277,7 +330,7 @@ def _squares(channels: Sequence[Channel], grid: Floats) -> Iterator[Part]:
 
 
 def _own_parts(channels: Sequence[Channel], grid: Floats, axes: Sequence[int]) -> Iterator[Floats]:
-    """The grid itself, and with the spread of own cells along each set of axes that have one."""
+    """The grid, and its extra spread of own cells along each set of axes that have one."""
     if not axes:
         yield grid
         return
@@ -301,12 +354,12 @@ def _apply(channels: Sequence[Channel], grid: Floats, axes: Sequence[int]) -> Fl
 
 
 def _along(change: Callable[[Floats], Floats], grid: Floats, axis: int) -> Floats:
-    """Let a function that works along the last axis work along another."""
+    """Apply a function of the last axis along another axis."""
     return np.moveaxis(change(np.moveaxis(grid, axis, -1)), -1, axis)
 
 
 def _baseline(channels: Sequence[Channel], grids: Floats) -> Floats:
-    """The squares of the means, lowered by what rounding may add on each axis."""
+    """The squared weights, less what stochastic rounding may add on each axis."""
     lowered = grids**2
     for d, channel in enumerate(channels, start=1):
         if channel.rounds:
@@ -323,15 +376,20 @@ def row_covariance(
     table: Floats,
     population: bool,
 ) -> Floats:
-    """Covariances of the unbiased sums of rows of weights on one axis, under a condition.
+    """Covariance matrix of unbiased sums of rows of weights on one block, under a condition.
+
+    The formula is in `sfumato.estimation.bands`.
 
     Args:
         statistic: The reports.
-        channels: One an axis.
-        where: The condition's weights on the other axes; what it says of this one is not looked at.
-        place: The axis of the rows.
-        table: One row of weights a question.
-        population: Whether people vary too.
+        channels: The channel of every block.
+        where: The condition's weights on the other blocks; those on this block are not used.
+        place: The block of the rows.
+        table: One row of weights per question, shape (k, cells).
+        population: Add the variance of sampling people from a population.
+
+    Returns:
+        The matrix, shape (k, k).
     """
     channel = channels[place]
     others = [None if d == place else w for d, w in enumerate(where)]
@@ -369,7 +427,8 @@ def row_covariance(
             less -= channel.sums(split(plain_of, d), cells)
     found = found - (table * less) @ table.T
     if channel.rounds:
-        # What rounding adds depends on products of steps: a step up at each place tells how much.
+        # The excess of rounding is bilinear in the steps between neighbouring cells: it is found
+        # for one step up at each place.
         steps = np.tri(channel.size - 1, channel.size, 0) - 1.0
         change = np.diff(table, axis=-1)
         found += (change * (channel.rounding_excess(steps, steps) @ people)) @ change.T

@@ -1,9 +1,9 @@
-"""Many questions at once: one a cell, one a pair of cells, or one a row of a workload."""
+"""Tables of many questions: one row of weights per cell, pair of cells or group of cells."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,43 +11,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Floats
-from sfumato.channels.base import Channel
-from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.questions.language import Question
 from sfumato.study.axis import Axis
 from sfumato.study.blocks import Block
 
-Statistics = SymbolCounts | BitReports
-Reading = Callable[[Channel, Floats | None, Floats | None], Any]
-Part = tuple[tuple[int, ...], Floats]
-Parts = Sequence[Part]
-
-_ENTRIES_AT_ONCE = 1 << 18  # what stays in nearer memory is faster
-_TABLE_ENTRIES = 1 << 22
+_TABLE_ENTRIES = 1 << 22  # most entries of a table of weights that is built at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Questions about one axis, one row of weights each, with names and edges for showing them."""
+    """Questions about one axis, with labels and edges for plots.
+
+    Args:
+        weights: One row per question, shape (rows, cells of the axis).
+        labels: The name of every row.
+        edges: Edges of the groups of cells in the axis' units; None where they are not adjacent.
+    """
 
     weights: Floats
     labels: list[str]
     edges: NDArray[Any] | None
 
     def part(self, rows: slice) -> Rows:
-        """Some of the rows, for computing; names and edges are left out."""
+        """Some of the rows, without labels and edges."""
         return Rows(self.weights[rows], [], None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockRows:
-    """A condition and rows of questions about axes, as weights over the cells of blocks.
+    """A condition and rows of questions about axes, as weights over the cells of each block.
 
     Args:
-        where: The condition on every block; None is one for everybody.
+        where: The condition's weights on every block; None is one for everybody.
         tables: By block asked about, one row of weights per combination of its axes' rows.
-        counts: Numbers of rows by axis, in the order in which blocks have them.
-        order: Where each of the axes asked about stands in that order.
+        counts: Number of rows of every axis asked about, in the order of the blocks.
+        order: For each axis, in the order it was asked about, its position in `counts`.
     """
 
     where: list[Floats | None]
@@ -59,7 +57,7 @@ class BlockRows:
     def of(
         cls, blocks: Sequence[Block], where: Sequence[Floats | None], rows: Mapping[int, Rows]
     ) -> BlockRows:
-        """Join the axes of every block.
+        """Combine the rows of the axes of every block.
 
         Args:
             blocks: The blocks of the study.
@@ -87,12 +85,18 @@ class BlockRows:
         return cls([block.weights(where) for block in blocks], tables, counts, order)
 
     def arranged(self, found: Floats) -> Floats:
-        """Answers to all combinations of rows, in the order of the axes asked about."""
+        """Answers to all combinations of rows, one dimension per axis in the order asked about."""
         return np.transpose(found.reshape(self.counts), self.order)
 
 
 def outer(question: Question, axes: Sequence[int], shape: Sequence[int]) -> Floats:
-    """A question's weights over the grid of some axes."""
+    """A question's weights over the grid of some axes.
+
+    Args:
+        question: The question.
+        axes: Positions of the axes in the study.
+        shape: Number of cells of every axis of the study.
+    """
     grid: Floats = np.ones(())
     for axis in axes:
         w = question.weights[axis]
@@ -103,7 +107,17 @@ def outer(question: Question, axes: Sequence[int], shape: Sequence[int]) -> Floa
 def row_tables(
     asked: Question, rows: dict[int, Rows], axes: Sequence[int], shape: Sequence[int]
 ) -> Iterator[Floats]:
-    """Every combination of rows as weights over the grid of some axes, a chunk at a time."""
+    """Every combination of rows as weights over the grid of some axes, a chunk at a time.
+
+    Args:
+        asked: The condition on people, for the axes without rows.
+        rows: Rows of weights by axis.
+        axes: Positions of the axes of the grid in the study; they include those of `rows`.
+        shape: Number of cells of every axis of the study.
+
+    Yields:
+        Weights, shape (combinations, *cells of each of `axes`).
+    """
     sizes = [len(row.weights) for row in rows.values()]
     cells = math.prod(shape[axis] for axis in axes)
     count = math.prod(sizes)
@@ -125,7 +139,12 @@ def row_tables(
 
 
 def group_labels(axis: Axis, groups: Sequence[NDArray[np.int64]]) -> list[str]:
-    """A cell's own label, or from the first to the last of a group."""
+    """Labels of groups of cells: the cell's own label, or "first..last".
+
+    Args:
+        axis: The axis.
+        groups: The numbers of the cells in each group.
+    """
     labels = axis.labels()
     return [
         labels[group[0]]
@@ -136,7 +155,12 @@ def group_labels(axis: Axis, groups: Sequence[NDArray[np.int64]]) -> list[str]:
 
 
 def group_edges(axis: Axis, groups: Sequence[NDArray[np.int64]]) -> NDArray[Any] | None:
-    """Where groups of neighbouring cells begin and end; None where they do not lie side by side."""
+    """Edges of groups of cells in the axis' units; None where the groups are not adjacent.
+
+    Args:
+        axis: The axis.
+        groups: The numbers of the cells in each group.
+    """
     edges = axis.domain.edges()
     held = [group for group in groups if group[-1] < axis.domain.size]
     if edges is None or not held or len(held) < len(groups):

@@ -1,7 +1,7 @@
-"""What answers are made of: moments of sums over people, and questions put to a study.
+"""`Source`, the base class of estimates: values and variances of sums over people.
 
-`Source` is the lower half of an estimate. Averages and quantiles build on it, and `Estimate` joins
-them all.
+Averages and quantiles build on it, and `Estimate` joins them all. Subclasses say how values and
+variances are computed: without bias, or by likelihood.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Ask = str | Mapping[str, Any] | None
 
 
 class Source(ABC):
-    """Moments of sums over the people of one tally; how they are found is a subclass' business.
+    """Values and variances of sums over the people of one tally.
 
     Args:
-        study: What was asked.
-        statistic: The reports.
+        study: The study.
+        statistic: Its reports.
     """
 
     method: ClassVar[str]
@@ -55,27 +55,58 @@ class Source(ABC):
     ) -> tuple[float, float]:
         """Value and variance of Σ factor·(sum of a question's weights over people).
 
-        Questions in `beside` are not added, but where it matters are answered from one decoding.
+        Args:
+            terms: Pairs of a factor and a question.
+            population: Add the variance of sampling people from a population.
+            beside: Questions that must be answered from the same decoding, but are not added.
         """
 
     @abstractmethod
     def row_moments(
         self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
     ) -> tuple[Floats, Floats]:
-        """Values and variances of every combination of rows, of all or of those asked about."""
+        """Values and variances of every combination of rows.
+
+        Args:
+            asked: The condition on people.
+            rows: Rows of weights by axis, for the axes asked about.
+            population: Add the variance of sampling people from a population.
+            conditional: Return shares of the people who satisfy the condition, not counts.
+
+        Returns:
+            Two arrays with one dimension per axis of `rows`.
+        """
 
     @abstractmethod
     def grid_moments(self, grids: Floats, *, population: bool) -> tuple[Floats, Floats]:
-        """Values and variances of questions given as arrays over all cells."""
+        """Values and variances of questions given as arrays over all cells.
+
+        Args:
+            grids: Weights, shape (questions, *cells of every axis).
+            population: Add the variance of sampling people from a population.
+        """
 
     def row_covariance(
         self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
     ) -> Floats | None:
-        """Covariances of rows on one axis, up to a factor; None where they are not known."""
+        """Covariance matrix of rows on one axis, up to a factor; None where it is not known.
+
+        Args:
+            asked: The condition on people.
+            rows: Rows of weights by axis, for the axes asked about.
+            population: Add the variance of sampling people from a population.
+            conditional: Return shares of the people who satisfy the condition, not counts.
+        """
         return None
 
     def share_moments(self, asked: Question, rows: dict[int, Rows], *, population: bool) -> Curve:
-        """Rows as shares of those asked about, for tests that a share has some value."""
+        """Rows of cumulative counts with their errors, as shares of those asked about.
+
+        Args:
+            asked: The condition on people.
+            rows: Rows of weights by axis, for the axes asked about.
+            population: Add the variance of sampling people from a population.
+        """
         within = any(w is not None for w in asked.weights)
         share, variance = self.row_moments(asked, rows, population=population, conditional=within)
         base = 1.0 if within else self.whole
@@ -88,11 +119,11 @@ class Source(ABC):
 
     @property
     def whole(self) -> float:
-        """What everybody counts for together."""
+        """Number of people, or their total weight."""
         return float(self.n)
 
     def _knows_whole(self, population: bool) -> bool:
-        """Whether shares of everybody have a divisor without error."""
+        """Whether shares of everybody have a divisor that is known exactly."""
         return True
 
     def __repr__(self) -> str:
@@ -116,7 +147,7 @@ class Source(ABC):
         return {axis.name: (None, None), **where}
 
     def _place(self, axis: str) -> int:
-        """The number of an axis by its name."""
+        """The position of an axis in the study, by its name."""
         names = [held.name for held in self.study.axes]
         if axis not in names:
             raise QuestionError(f"there is no axis {axis!r}: {near(axis, names)}")
@@ -129,12 +160,12 @@ class Source(ABC):
         level: float,
         population: bool,
     ) -> Answer:
-        """A linear combination of questions, with its notes."""
+        """The answer to a linear combination of questions, with notes."""
         normal_quantile(level)
         return self._finish(Combination(self, terms, population).answer(level=level), asked)
 
     def _finish(self, answer: Answer, asked: Question) -> Answer:
-        """Add what the reader should know."""
+        """Add notes and the question in words; without reports there is no number."""
         notes = answer.notes + tuple(PRORATED.format(name) for name in asked.prorated)
         if not self.n:
             notes = ("no reports",)
@@ -143,7 +174,7 @@ class Source(ABC):
 
 
 def _both(a: Question, b: Question) -> Question:
-    """Both conditions at once."""
+    """The conjunction of two conditions."""
     joint = tuple(
         v if w is None else w if v is None else w * v
         for w, v in zip(a.weights, b.weights, strict=True)
@@ -153,6 +184,6 @@ def _both(a: Question, b: Question) -> Question:
 
 
 def _mentions(axes: Sequence[Axis], text: str, axis: Axis) -> bool:
-    """Whether a question says something about an axis."""
+    """Whether a question has a condition on an axis."""
     asked = weights(axes, text).weights
     return asked[[held.name for held in axes].index(axis.name)] is not None

@@ -1,9 +1,9 @@
-"""Which way to a sum is cheapest: over the tally, over the grid, or by a summed-area table.
+"""Sums over people by the cheapest way: over the tally, over the grid, or by a summed-area table.
 
-Xiang et al. 2020 (Table 1) list three ways to keep what was collected. All are here behind one
-call. Left to itself, `Sums` works directly on the tally and builds the summed-area table once the
-work already done directly would have paid for it: never more than twice the cost of the better
-choice in hindsight.
+Xiang et al. 2020 (Table 1) list three ways to keep the reports; `Sums` offers all of them. By
+default it works directly on the tally and builds the summed-area table once the work already done
+directly would have paid for it, so it costs at most twice as much as the better choice in
+hindsight.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ WAYS = ("auto", "direct", "cells", "prefix")
 
 
 class Sums:
-    """Sums of products over people, by the way asked for or the cheapest."""
+    """Sums of products over people, by the way asked for or the cheapest.
+
+    Args:
+        statistic: The reports.
+        via: "direct", "cells", "prefix" or "auto".
+    """
 
     def __init__(self, statistic: SymbolCounts | BitReports, via: str) -> None:
         if via not in WAYS:
@@ -32,7 +37,7 @@ class Sums:
         return self._choose(vectors).sum(vectors)
 
     def _choose(self, vectors: Vectors) -> Statistic:
-        """The keeper that answers this one."""
+        """The statistic or table from which to compute this sum."""
         if self.via == "cells":
             return self._cells()
         if self.via == "prefix":
@@ -50,11 +55,11 @@ class Sums:
         return table if table.cost(vectors) < direct else self.statistic
 
     def _affordable(self) -> bool:
-        """Whether a table may be built at all."""
+        """Whether the table is small enough to be built."""
         return grid_size(self.statistic.layouts) <= MOST_GRID // 4
 
     def _build_cost(self) -> float:
-        """What the table would cost."""
+        """Memory accesses for building the summed-area table."""
         axes = list(range(len(self.statistic.layouts)))
         return self.statistic.profile_cost(axes) + 3.0 * grid_size(self.statistic.layouts)
 

@@ -1,9 +1,9 @@
-"""Unbiased answers: nothing is assumed of the population, and the error is exact.
+"""Unbiased answers with exact variances, without any assumption about the population.
 
 Every answer is a sum over people of f = Π_b f_b(y_b), a product over blocks with
 E[f_b | x_b] = w_b[x_b]. Its variance given the data is
-Σ_x c(x)·(Π_b E[f_b² | x_b] − Π_b w_b(x_b)²): two more sums of the same kind, so the error is found
-from the same tally, without a grid, and is itself unbiased.
+Σ_x c(x)·(Π_b E[f_b² | x_b] − Π_b w_b(x_b)²): two more sums of the same kind, so the variance is
+estimated from the same tally, without a grid, and is itself unbiased.
 """
 
 from __future__ import annotations
@@ -33,12 +33,19 @@ from sfumato.estimation.sums import Sums
 from sfumato.questions.language import Question
 from sfumato.study.study import Study
 
-#: Rows of questions about several axes of one block are written out, at most this many at once.
+#: Most entries of a table of weights that is built at once for a block of several axes.
 MOST_TABLE_ENTRIES = 1 << 22
 
 
 class UnbiasedEstimate(Estimate):
-    """Unbiased answers from one tally."""
+    """Unbiased answers from one tally.
+
+    Args:
+        study: The study.
+        statistic: Its reports.
+        via: How sums are computed; see `Tally.estimate`.
+        squared: For weighted reports, the same reports with squared weights.
+    """
 
     method: ClassVar[str] = "unbiased"
 
@@ -52,14 +59,20 @@ class UnbiasedEstimate(Estimate):
     ) -> None:
         super().__init__(study, statistic)
         self._channels = study.channels
-        self._squared = squared  # the same reports with squared weights, where they have any
+        self._squared = squared
         self._sums = Sums(statistic, via)
         self._squares = self._sums if squared is None else Sums(squared, via)
 
     def moments(
         self, terms: Terms, *, population: bool = False, beside: Terms = ()
     ) -> tuple[float, float]:
-        """Values and covariances of all terms, put together."""
+        """Value and variance of Σ factor·question, from all values and covariances.
+
+        Args:
+            terms: Pairs of a factor and a question.
+            population: Add the variance of sampling people from a population.
+            beside: Not used: unbiased answers need no common decoding.
+        """
         value = sum(factor * self.value_of(question) for factor, question in terms)
         variance = sum(
             f * g * self.covariance_of(q, r, population=population)
@@ -71,7 +84,16 @@ class UnbiasedEstimate(Estimate):
     def row_moments(
         self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
     ) -> tuple[Floats, Floats]:
-        """By splitting the tally once; shares take the covariance with their base into account."""
+        """Values and variances of every combination of rows, from one split of the tally.
+
+        Variances of shares include the covariance with their divisor (delta method).
+
+        Args:
+            asked: The condition on people.
+            rows: Rows of weights by axis, for the axes asked about.
+            population: Add the variance of sampling people from a population.
+            conditional: Return shares of the people who satisfy the condition, not counts.
+        """
         values, variance, shared = self._product_rows(asked, rows, population, shared=conditional)
         if not conditional or not self.n:
             return values, variance
@@ -83,7 +105,16 @@ class UnbiasedEstimate(Estimate):
     def row_covariance(
         self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
     ) -> Floats | None:
-        """From the same tally; shares take the covariance with their base into account."""
+        """Covariance matrix of rows on one axis; None if it needs too large a table.
+
+        That of shares includes the covariance with their divisor (delta method).
+
+        Args:
+            asked: The condition on people.
+            rows: Rows of weights by axis, for the axes asked about.
+            population: Add the variance of sampling people from a population.
+            conditional: Return shares of the people who satisfy the condition, not counts.
+        """
         parts = BlockRows.of(self.study.blocks, asked.weights, rows)
         ((place, table),) = parts.tables.items()
         if table.size > MOST_TABLE_ENTRIES:
@@ -100,7 +131,13 @@ class UnbiasedEstimate(Estimate):
         return found - crossed - crossed.T + spread * np.multiply.outer(share, share)
 
     def share_moments(self, asked: Question, rows: dict[int, Rows], *, population: bool) -> Curve:
-        """Counts beside their base, undivided, with their covariance."""
+        """Cumulative counts and their divisor, with variances and covariances.
+
+        Args:
+            asked: The condition on people.
+            rows: Rows of weights by axis, for the axes asked about.
+            population: Add the variance of sampling people from a population.
+        """
         values, variance, shared = self._product_rows(asked, rows, population)
         if all(w is None for w in asked.weights) and self._knows_whole(population):
             return Curve(values, self.whole, variance)
@@ -110,7 +147,7 @@ class UnbiasedEstimate(Estimate):
     def _product_rows(
         self, asked: Question, rows: dict[int, Rows], population: bool, *, shared: bool = True
     ) -> tuple[Floats, Floats, Floats]:
-        """Values, variances and covariances with the condition, a bounded table at a time."""
+        """Values, variances and covariances with the condition, by tables of bounded size."""
         for number, (axis, held) in enumerate(rows.items()):
             block = next(block for block in self.study.blocks if axis in block.axes)
             count = math.prod(len(rows[a].weights) for a in block.axes if a in rows)
@@ -139,7 +176,12 @@ class UnbiasedEstimate(Estimate):
         return parts.arranged(values), parts.arranged(variance), parts.arranged(covariance)
 
     def grid_moments(self, grids: Floats, *, population: bool) -> tuple[Floats, Floats]:
-        """By turning every question into a function of the output."""
+        """Values and variances of questions given as arrays over all cells.
+
+        Args:
+            grids: Weights, shape (questions, *cells of every axis).
+            population: Add the variance of sampling people from a population.
+        """
         shaped = grids.reshape(len(grids), *(block.size for block in self.study.blocks))
         return grid_rows(self.statistic, self._channels, shaped, population, squared=self._squared)
 
@@ -150,7 +192,13 @@ class UnbiasedEstimate(Estimate):
         return self._sums.sum(self._vectors(question))
 
     def covariance_of(self, a: Question, b: Question, *, population: bool = False) -> float:
-        """How two questions' estimates vary together; with `population`, people vary too."""
+        """The estimated covariance of the estimates of two questions.
+
+        Args:
+            a: A question.
+            b: Another question; the same object gives the variance.
+            population: Add the covariance due to sampling people from a population.
+        """
         if not self.n:
             return math.nan
         pairs = list(zip(self._over_blocks(a), self._over_blocks(b), strict=True))
@@ -168,7 +216,7 @@ class UnbiasedEstimate(Estimate):
         return max(second - base, least)
 
     def _one_person(self, question: Question) -> float:
-        """The variance that a single person in the worst place would add: errors are no smaller."""
+        """The variance of one person in the worst cell: reported variances are at least this."""
         moment = square = 1.0
         for channel, w in zip(self._channels, self._over_blocks(question), strict=True):
             if w is not None:
@@ -179,7 +227,7 @@ class UnbiasedEstimate(Estimate):
         return (moment - square) * mean_square(self.statistic, self._squared)
 
     def _vectors(self, question: Question) -> Vectors:
-        """The function of each block's output that a question asks to sum."""
+        """The coefficients of each block's output whose product a question sums over people."""
         return [
             None if w is None else channel.coefficients(w)
             for channel, w in zip(self._channels, self._over_blocks(question), strict=True)

@@ -1,4 +1,4 @@
-"""Unbiased answers in which every report counts for a public weight."""
+"""Unbiased estimates from reports with public weights."""
 
 from __future__ import annotations
 
@@ -20,23 +20,30 @@ WEIGHTED = "weighted: people count for their public weights"
 
 
 class WeightedEstimate(UnbiasedEstimate):
-    """Unbiased answers in which everybody counts for a public weight."""
+    """Unbiased answers in which every person counts with a public weight."""
 
     unit: ClassVar[str] = "weight"
 
     @property
     def whole(self) -> float:
-        """The weight of everybody, known exactly."""
+        """The total weight, known exactly."""
         return self.statistic.sum([None] * len(self.study.blocks))
 
     def _knows_whole(self, population: bool) -> bool:
-        """Whether it can divide: other people would have another, and zero divides nothing."""
+        """Whether the total weight is a known divisor: not for other people, nor if it is zero."""
         return not population and self.whole > 0
 
     def row_moments(
         self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
     ) -> tuple[Floats, Floats]:
-        """As without weights; there are no shares of no weight."""
+        """Values and variances of every combination of rows; shares are NaN if all weights are 0.
+
+        Args:
+            asked: The condition on people.
+            rows: Rows of weights by axis, for the axes asked about.
+            population: Add the variance of sampling people from a population.
+            conditional: Return shares of the people who satisfy the condition, not counts.
+        """
         if conditional and self.n and not self.whole:
             shape = tuple(len(row.weights) for row in rows.values())
             return np.full(shape, np.nan), np.full(shape, np.inf)
@@ -45,7 +52,14 @@ class WeightedEstimate(UnbiasedEstimate):
     def row_covariance(
         self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
     ) -> Floats | None:
-        """From the squared weights alone; with a base that varies, bands do without."""
+        """Covariance matrix of rows on one axis; None for shares and for populations.
+
+        Args:
+            asked: The condition on people.
+            rows: Rows of weights by axis, for the axes asked about.
+            population: Add the variance of sampling people from a population.
+            conditional: Return shares of the people who satisfy the condition, not counts.
+        """
         if population or conditional or self._squared is None:
             return None
         parts = BlockRows.of(self.study.blocks, asked.weights, rows)
@@ -53,12 +67,12 @@ class WeightedEstimate(UnbiasedEstimate):
         return row_covariance(self._squared, self._channels, parts.where, place, table, False)
 
     def _finish(self, answer: Answer, asked: Question) -> Answer:
-        """Say that people are weighted."""
+        """Add the note that people are weighted."""
         found = super()._finish(answer, asked)
         return replace(found, notes=(*found.notes, WEIGHTED))
 
     def _answers(self, *parts: Any) -> Answers:
-        """Say that people are weighted."""
+        """Add the note that people are weighted."""
         found = super()._answers(*parts)
         return replace(found, notes=(*found.notes, WEIGHTED), unit=self.unit)
 
@@ -69,7 +83,7 @@ def weighted_estimate_of(tally: WeightedTally, method: str, via: str) -> Weighte
     Args:
         tally: The reports and their weights.
         method: Only "unbiased".
-        via: How sums are found.
+        via: How sums are computed.
     """
     if method != "unbiased":
         raise StudyError(

@@ -16,9 +16,9 @@ import numpy as np
 
 from sfumato.arrays import Floats
 from sfumato.errors import StudyError
-from sfumato.estimation.decoding.evidence import choose
+from sfumato.estimation.decoding.evidence import fit_by_evidence
 from sfumato.estimation.decoding.mixture import SymbolMixture
-from sfumato.estimation.decoding.posterior import Decoder, PlainDecoder, settle
+from sfumato.estimation.decoding.posterior import Decoder, PlainDecoder, reported_variance
 from sfumato.estimation.likelihood import LikelihoodEstimate
 from sfumato.planning.priors import Prior
 from sfumato.planning.variances import combined, row_variances
@@ -179,7 +179,7 @@ def _at_the_prior(study: Study, law: Floats, n: int) -> Decoder:
         expected = channel.mix(np.moveaxis(expected, 0, -1))
     mixture = SymbolMixture.of(channels, expected, [block.shape for block in study.blocks])
     ordered = [axis.domain.ordered and not axis.optional for axis in study.axes]
-    return Decoder(choose(mixture, ordered))
+    return Decoder(fit_by_evidence(mixture, ordered))
 
 
 def _reported(
@@ -190,5 +190,5 @@ def _reported(
     for row, unbiased in zip(rows, plain, strict=True):
         shape = (len(row.reported), *decoder.counts().shape)
         _, spread, wide = decoder.moments(row.reported.reshape(shape))
-        found.append(float(np.mean(settle(spread, wide, unbiased))))
+        found.append(float(np.mean(reported_variance(spread, wide, unbiased))))
     return np.array(found)

@@ -1,9 +1,13 @@
-"""Plain maximum likelihood by EM, accelerated, never going down.
+"""Maximum likelihood without smoothing: accelerated EM that never lowers the likelihood.
 
-One EM step multiplies every cell's share by how much likelier its people make the reports. Steps
-are extrapolated two at a time (SQUAREM, Varadhan and Roland 2008); an extrapolation that would
-lower the likelihood is dropped for the plain steps. Before stopping, the gap to the best possible
-likelihood is known: with r the largest multiplier, it is at most n·(r − 1).
+With Q the channel, N(y) the counts of outputs, n their sum, and (pQ)(y) = Σ_x p(x)·Q(y | x), one EM
+step is p(x) ← p(x)·r(x) with r(x) = Σ_y N(y)·Q(y | x)/(pQ)(y) / n. Steps are extrapolated two at a
+time (SQUAREM: Varadhan2008, scheme S3); an extrapolation that would lower the likelihood is
+replaced by the plain steps. The log-likelihood is concave in p with gradient n·r, so it is at most
+n·(max_x r(x) − 1) below its maximum.
+
+References:
+    Varadhan2008; the EM of Li2020, without its smoothing step.
 """
 
 from __future__ import annotations
@@ -21,13 +25,21 @@ Progress = Callable[[float], None]
 
 TOLERANCE = 1e-7
 MOST_STEPS = 2000
-_MOST_WORK = 1 << 29  # cells times steps: large grids stop earlier, and say so
+_MOST_WORK = 1 << 29  # cells times steps: large grids stop earlier, with converged=False
 _FEWEST_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoded:
-    """A law of cells, and how it was reached."""
+    """The result of EM.
+
+    Args:
+        law: The distribution over cells.
+        log_likelihood: Its log-likelihood, before the last step.
+        steps: Number of EM steps taken.
+        converged: Whether the last step moved less than the tolerance.
+        gap: Upper bound on how far the log-likelihood is below its maximum, in nats.
+    """
 
     law: Floats
     log_likelihood: float
@@ -45,14 +57,14 @@ def decode(
     progress: Progress | None = None,
     trace: list[float] | None = None,
 ) -> Decoded:
-    """The law of cells under which the reports are likeliest.
+    """The distribution over cells that maximises the likelihood of the reports.
 
     Args:
-        mixture: The counts of outputs and the channels between.
+        mixture: The counts of outputs, and the channels.
         tolerance: Stop when one plain step moves less than this share of people.
-        most_steps: Stop after so many steps in any case; sooner beyond 2^29 cell updates.
-        accelerate: Extrapolate; False gives textbook EM.
-        progress: Called with the share of `most_steps` done.
+        most_steps: Most steps; fewer where steps times cells would exceed 2^29.
+        accelerate: Extrapolate (SQUAREM); False gives textbook EM.
+        progress: Called with the share of `most_steps` done, from 0 to 1.
         trace: If given, the log-likelihood of every accepted law is appended.
     """
     people = float(mixture.counts.sum())
@@ -76,7 +88,7 @@ def decode(
 
 
 def _step(mixture: Mixture, law: Floats, people: float) -> tuple[Floats, float, float]:
-    """One EM step; also the log-likelihood before it and the gap to the best possible."""
+    """One EM step; also the log-likelihood before it and the bound on its gap to the maximum."""
     mixed = mixture.forward(law)
     multiplier = mixture.backward(posterior_ratio(mixture, mixed)) / people
     after = law * multiplier
@@ -85,16 +97,16 @@ def _step(mixture: Mixture, law: Floats, people: float) -> tuple[Floats, float, 
 
 
 def _leap(mixture: Mixture, law: Floats, first: Floats, people: float) -> tuple[Floats, int]:
-    """Extrapolate two steps, and keep the result only if it is at least as likely as they are."""
+    """One SQUAREM step, or two plain EM steps if its likelihood is lower; and the steps used."""
     second, _, _ = _step(mixture, first, people)
-    change = first - law
-    bend = second - first - change
+    change = first - law  # r in Varadhan2008
+    bend = second - first - change  # v
     size = float(np.linalg.norm(bend))
     if size == 0.0:
         return second, 1
-    length = max(1.0, float(np.linalg.norm(change)) / size)
+    length = max(1.0, float(np.linalg.norm(change)) / size)  # −α, scheme S3: |r| / |v|
     far = law + 2 * length * change + length**2 * bend
-    far = np.maximum(far, second * 1e-3)  # stay inside: a share of zero could never grow again
+    far = np.maximum(far, second * 1e-3)  # stay positive: EM cannot leave a share of zero
     far /= far.sum()
     stable, _, _ = _step(mixture, far, people)
     plain = log_likelihood(mixture, mixture.forward(second))

@@ -1,8 +1,9 @@
-"""How much smoothing the reports want: the strengths of the field with the largest evidence.
+"""Choosing the strength of smoothing by evidence (marginal likelihood; MacKay1992).
 
-Two families are tried. In one, cells vary by themselves: that suits spiky populations. In the
-other, neighbours along ordered axes are alike, to first or second order: that suits smooth ones.
-The second is climbed from a few starting points in steps of a decade, the first tried throughout.
+Two families of priors are tried (`sfumato.estimation.decoding.field`). In *rough* ones (λ₀ only)
+cells vary independently, which suits spiky populations; all are tried, in half decades of λ₀. In
+*smooth* ones (λ₁, λ₂ on ordered axes) first or second differences of neighbours are small, which
+suits smooth populations; they are searched by coordinate ascent in decades from fixed starts.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ Progress = Callable[[float], None]
 _CELLS = tuple(10.0 ** (k / 2) for k in range(-6, 5))
 _FIRST = tuple(10.0**k for k in range(-3, 5))
 _SECOND = (0.0, *(10.0**k for k in range(7)))
-_UNORDERED = 1e-3  # beside smooth axes, how little the levels of unordered cells are held
-_AGAINST_ROUGH = 5.0  # nats: cells are taken to vary by themselves only on good evidence
-_DOUBT = 40.0  # nats: rough fits this much less likely than the best still widen intervals
+_UNORDERED = 1e-3  # λ₀ where some axes are smooth and others unordered
+_AGAINST_ROUGH = 5.0  # nats of evidence by which a rough prior must win
+_DOUBT = 40.0  # nats: rough fits up to this far below the best rough one widen intervals
 COARSE_CELLS = 1 << 12
 _FEW_CELLS = 1 << 8
 _WHOLE_CELLS = 1 << 14
@@ -32,7 +33,13 @@ _WHOLE_CELLS = 1 << 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Posterior:
-    """The fit that answers, and the rough ones that intervals must make room for."""
+    """The fit that gives the answers, and the rough fits that widen their intervals.
+
+    Args:
+        mixture: The counts of outputs, and the channels.
+        best: The fit with the largest evidence.
+        rough: The rough fits that the evidence does not rule out.
+    """
 
     mixture: Mixture
     best: Fit
@@ -40,27 +47,33 @@ class Posterior:
 
     @property
     def is_rough(self) -> bool:
-        """Whether the reports show no smoothness along any axis."""
+        """Whether the best prior is a rough one: no smoothness along any axis."""
         return not any(first or second for first, second in self.best.field.strengths.along)
 
 
-def choose(
+def fit_by_evidence(
     mixture: Mixture, ordered: Sequence[bool], *, progress: Progress | None = None
 ) -> Posterior:
-    """Fit the field at the strengths the reports find likeliest."""
+    """Fit the population at the strengths with the largest evidence.
+
+    Args:
+        mixture: The counts of outputs, and the channels.
+        ordered: For each axis, whether it may be smoothed.
+        progress: Called with the share of the work done, from 0 to 1.
+    """
     cells = math.prod(mixture.shape)
     if isinstance(mixture, SymbolMixture) and any(ordered):
         if cells > _WHOLE_CELLS:
-            return _by_coarse(mixture, ordered, progress, COARSE_CELLS)
-        if _is_dear(mixture) and all(ordered):
-            return _by_coarse(mixture, ordered, progress, _FEW_CELLS)
-    # Threads fight over products of small matrices: one is faster than many.
+            return _search_coarsened(mixture, ordered, progress, COARSE_CELLS)
+        if _is_slow_to_fit(mixture) and all(ordered):
+            return _search_coarsened(mixture, ordered, progress, _FEW_CELLS)
+    # Products of small matrices are faster with one thread than with many.
     with threadpool_limits(1):
         return _search(mixture, ordered, progress)
 
 
 def _search(mixture: Mixture, ordered: Sequence[bool], progress: Progress | None) -> Posterior:
-    """Try both families and settle on what was found."""
+    """Try both families of priors."""
     rough = _rough_fits(mixture, len(ordered))
     if progress is not None:
         progress(0.3)
@@ -70,23 +83,23 @@ def _search(mixture: Mixture, ordered: Sequence[bool], progress: Progress | None
         smooth = _climb(mixture, list(space.starts()), space)
     if progress is not None:
         progress(1.0)
-    return _settle(mixture, rough, smooth)
+    return _pick(mixture, rough, smooth)
 
 
-def _settle(mixture: Mixture, rough: list[Fit], smooth: list[Fit]) -> Posterior:
-    """The likeliest fit, and the rough ones that are not out of the question."""
+def _pick(mixture: Mixture, rough: list[Fit], smooth: list[Fit]) -> Posterior:
+    """The fit of largest evidence, and the rough ones that evidence does not rule out."""
     roughest = max(rough, key=lambda f: f.evidence)
     best = max(smooth, key=lambda f: f.evidence, default=roughest)
     if roughest.evidence - _AGAINST_ROUGH > best.evidence:
         best = roughest
     doubtful = [f for f in rough if f.evidence >= roughest.evidence - _DOUBT]
     if math.prod(mixture.shape) > DENSE_CELLS and len(doubtful) > 1:
-        doubtful = [doubtful[0], doubtful[-1]]  # where each is dear, the two extremes
+        doubtful = [doubtful[0], doubtful[-1]]  # where each is expensive, the two extremes
     return Posterior(mixture, best, tuple(doubtful))
 
 
 def _rough_fits(mixture: Mixture, axes: int) -> list[Fit]:
-    """Fits in which cells vary by themselves, outwards from the middle while doubt is left."""
+    """Fits with rough priors: λ₀ outwards from 0.1 until the evidence rules out the rest."""
     seen: dict[int, Fit] = {}
 
     def visit(level: int, near: int | None) -> float:
@@ -98,7 +111,7 @@ def _rough_fits(mixture: Mixture, axes: int) -> list[Fit]:
 
     middle = _CELLS.index(10.0**-1)
     top = visit(middle, None)
-    stride = 1 if math.prod(mixture.shape) <= DENSE_CELLS else 2  # where fits are dear, decades
+    stride = 1 if math.prod(mixture.shape) <= DENSE_CELLS else 2  # decades where fits are expensive
     for step in (stride, -stride):
         level = middle
         while 0 <= level + step < len(_CELLS):
@@ -111,14 +124,18 @@ def _rough_fits(mixture: Mixture, axes: int) -> list[Fit]:
 
 
 class _SmoothSpace:
-    """Two coordinates an ordered axis: first and second differences."""
+    """The search grid of smooth priors: two coordinates per ordered axis, for λ₁ and λ₂.
+
+    Args:
+        ordered: For each axis, whether it may be smoothed.
+    """
 
     def __init__(self, ordered: Sequence[bool]) -> None:
         self._ordered = tuple(ordered)
         self.sizes = (len(_FIRST), len(_SECOND)) * sum(ordered)
 
     def strengths(self, place: tuple[int, ...]) -> Strengths:
-        """The strengths at a place of the search grid."""
+        """The strengths at a point of the search grid."""
         levels = iter(place)
         along = tuple(
             (_FIRST[next(levels)], _SECOND[next(levels)]) if o else (0.0, 0.0)
@@ -127,7 +144,7 @@ class _SmoothSpace:
         return Strengths(0.0 if all(self._ordered) else _UNORDERED, along)
 
     def starts(self) -> Iterator[tuple[int, ...]]:
-        """Mostly first differences, and mostly second ones; both at once where fits are dear."""
+        """Starting points: mostly λ₁ and mostly λ₂; one with both where fits are expensive."""
         axes = sum(self._ordered)
         if axes > 1:
             yield (_FIRST.index(1e-1), _SECOND.index(10.0)) * axes
@@ -137,7 +154,7 @@ class _SmoothSpace:
 
 
 def _climb(mixture: Mixture, starts: list[tuple[int, ...]], space: _SmoothSpace) -> list[Fit]:
-    """Go up in evidence, one coordinate and one step at a time, and keep every fit."""
+    """Coordinate ascent in evidence from each start, one step at a time; all fits are kept."""
     seen: dict[tuple[int, ...], Fit] = {}
 
     def visit(place: tuple[int, ...], near: Fit | None) -> float:
@@ -163,20 +180,20 @@ def _climb(mixture: Mixture, starts: list[tuple[int, ...]], space: _SmoothSpace)
 def _shift(
     place: tuple[int, ...], axis: int, step: int, sizes: tuple[int, ...]
 ) -> tuple[int, ...] | None:
-    """The neighbouring place, or None at the border."""
+    """The neighbouring point of the search grid, or None at its border."""
     level = place[axis] + step
     if not 0 <= level < sizes[axis]:
         return None
     return (*place[:axis], level, *place[axis + 1 :])
 
 
-def _is_dear(mixture: SymbolMixture) -> bool:
-    """Whether one long axis is mixed by a wide matrix: many fits would take minutes."""
+def _is_slow_to_fit(mixture: SymbolMixture) -> bool:
+    """Whether many fits would take minutes: one long axis with a dense likelihood matrix."""
     (cells, *others), (factor, *_) = mixture.shape, mixture.factors
     return not others and cells > DENSE_CELLS and isinstance(factor, np.ndarray)
 
 
-def _by_coarse(
+def _search_coarsened(
     mixture: SymbolMixture,
     ordered: Sequence[bool],
     progress: Progress | None,
@@ -184,7 +201,7 @@ def _by_coarse(
 ) -> Posterior:
     """On large grids, choose strengths with cells joined in groups, then fit all cells once.
 
-    No rough fit is made: there the unbiased error is reported.
+    No rough fit is made, so the unbiased standard error is reported.
     """
     groups = _group_sizes(mixture.shape, ordered, most)
     with threadpool_limits(1):
@@ -203,7 +220,7 @@ def _by_coarse(
 
 
 def _group_sizes(shape: Sequence[int], ordered: Sequence[bool], most: int) -> tuple[int, ...]:
-    """How many neighbouring cells of each ordered axis to join so that few are left."""
+    """How many neighbouring cells of each ordered axis to join, for at most `most` groups."""
     groups = [1] * len(shape)
     while math.prod(-(-s // g) for s, g in zip(shape, groups, strict=True)) > most:
         sizes = [-(-s // g) if o else 0 for s, g, o in zip(shape, groups, ordered, strict=True)]
@@ -215,7 +232,12 @@ def _group_sizes(shape: Sequence[int], ordered: Sequence[bool], most: int) -> tu
 
 
 def _finer(coarse: Strengths, groups: Sequence[int]) -> Strengths:
-    """Strengths on single cells that hold a smooth θ as much as these do on groups."""
+    """Strengths on single cells that penalise a smooth θ as much as the given ones on groups.
+
+    For groups of g cells, steps between groups are g times, and second differences g² times, those
+    between cells, and there are g times fewer of them: λ₁ is multiplied by g and λ₂ by g³. Along
+    the other axes every difference occurs once per cell of a group, which divides by their number.
+    """
     all_groups = math.prod(groups)
     along = tuple(
         (first * group / (all_groups / group), second * group**3 / (all_groups / group))

@@ -1,17 +1,22 @@
-"""How cells hang together: a Gaussian field on the logarithms of their shares.
+"""Gaussian prior on the logarithms of the cells' shares, its posterior mode and its evidence.
 
-The law of cells is p ∝ e^θ. Before any report, θ is Gaussian: unordered cells vary by themselves
-(strength λ₀), and along an ordered axis first and second differences are kept small (λ₁, λ₂). Given
-the reports, the likeliest θ is found by Newton's method; the likelihood of the strengths
-themselves, with θ integrated out to second order (Laplace), says how much smoothing the reports
-want. Spiky populations get none, smooth ones much, and nothing is set by hand.
+Model (docs/likelihood.md): the distribution over cells is p ∝ e^θ, and θ has a Gaussian prior with
+precision λ₀·I + Σ_axes (λ₁·D₁ᵀD₁ + λ₂·D₂ᵀD₂), with D₁ and D₂ first and second differences along an
+ordered axis. A *rough* prior has λ₀ only: all cells vary independently.
 
-Everything happens in coordinates u in which the prior is standard: θ = B·u, and the curvature is
-I + K with K = Bᵀ F B, F the information that the reports carry about θ. Few directions have K
-large, so conjugate gradients are quick; grids of up to a few hundred cells use matrices instead.
-Where cells vary by themselves K is large in as many directions as there are people's cells, by
-factors of a million: there its diagonal, found from a few probes, is divided out first, for the
-determinant always and for steps on large grids.
+Coordinates: θ = B·u makes the prior standard normal. With N(y) the counts of outputs, Q the channel
+and q = pQ, `fit` maximises Σ_y N(y)·log q(y) − ½|u|² by Newton's method. The gradient in θ is
+p·(Q·(N/q) − n). The curvature is I + K with K = Bᵀ·F·B and F = J·Q·diag(w)·Qᵀ·J, where
+J = diag(p) − ppᵀ is ∂p/∂θ and w are the weights of `Mixture.information`.
+
+Evidence: the likelihood of the strengths (λ₀, λ₁, λ₂) with θ integrated out by Laplace's method
+(Tierney1986; MacKay1992): log-likelihood − ½|u|² − ½·log det(I + K), at the mode.
+
+Numerics: up to `DENSE_CELLS` cells I + K is factorised. Beyond, it is used by products: few
+directions have K large, so conjugate gradients converge fast. Under a rough prior K is large in as
+many directions as there are cells with people, by factors of a million; its diagonal, estimated
+from a few probes (Bekas2007), then serves as preconditioner, always for the determinant and on
+large grids also for steps.
 """
 
 from __future__ import annotations
@@ -31,25 +36,30 @@ from sfumato.estimation.decoding.mixture import Mixture, log_likelihood, posteri
 from sfumato.estimation.decoding.solvers import conjugate_gradients, log_determinant
 
 DENSE_CELLS = 600
-_LONG_AXIS = 1024  # beyond so many cells cosines stand for an axis' own vectors
+_LONG_AXIS = 1024  # beyond this many cells cosines approximate the eigenvectors
 _MOST_NEWTON = 60
 _LONGEST_STEP = 4.0
-_GAIN = 1e-3  # nats: a step that gains less ends the search, if the curvature is fresh
-_GAIN_SHARE = 1e-8  # of a nat a person, where that is more
-_FRESH = 0.05  # nats gained since the curvature was found: it is still right
-_STALE = 2.0  # nats gained since: it is time to find it anew
+_GAIN = 1e-3  # nats: a step that gains less ends the search, if the curvature is up to date
+_GAIN_SHARE = 1e-8  # nats per person, where that is more
+_FRESH = 0.05  # nats gained since the curvature was computed: it is still accurate
+_STALE = 2.0  # nats gained since the curvature was computed: compute it again
 _CG_TOLERANCE = 1e-2
 _ROUGH_TOLERANCE = 1e-1
 _EXACT_TOLERANCE = 1e-4
 _MOST_CG = 200
 _LARGE, _LARGEST = 1 << 14, 1 << 18
 _DIAGONAL_PROBES = 8
-_SETTLED_SHARE = 1e-5  # of a nat a person: a step that promises more is not near the top
+_CONVERGED_SHARE = 1e-5  # nats per person: a step that promises more is not near the maximum
 
 
 @dataclass(frozen=True, slots=True)
 class Strengths:
-    """λ₀, and (λ₁, λ₂) for each axis; unordered axes have (0, 0)."""
+    """The strengths of the prior.
+
+    Args:
+        cells: λ₀.
+        along: (λ₁, λ₂) for each axis; unordered axes have (0, 0).
+    """
 
     cells: float
     along: tuple[tuple[float, float], ...]
@@ -57,7 +67,16 @@ class Strengths:
 
 @lru_cache(maxsize=64)
 def roughness(size: int, first: float, second: float) -> tuple[Floats, Floats]:
-    """Eigenvalues and eigenvectors of λ₁·D₁ᵀD₁ + λ₂·D₂ᵀD₂ on a line of cells."""
+    """Eigenvalues and eigenvectors of λ₁·D₁ᵀD₁ + λ₂·D₂ᵀD₂ on a line of cells.
+
+    Args:
+        size: Number of cells.
+        first: λ₁.
+        second: λ₂.
+
+    Returns:
+        Eigenvalues, shape (size,), and eigenvectors as columns, shape (size, size).
+    """
     if not second:
         # First differences alone: a tridiagonal matrix.
         diagonal = np.full(size, 2.0 * first)
@@ -71,16 +90,26 @@ def roughness(size: int, first: float, second: float) -> tuple[Floats, Floats]:
 
 
 def cosine_roughness(size: int, first: float, second: float) -> Floats:
-    """The same eigenvalues along a long line, where the vectors are cosines.
+    """Eigenvalues of λ₁·D₁ᵀD₁ + λ₂·D₂ᵀD₂ on a long line, for the cosine (DCT-II) basis.
 
-    For first differences that is exact; second ones are those of the line mirrored at its ends.
+    Exact for first differences; second differences are those of the line mirrored at its ends.
+
+    Args:
+        size: Number of cells.
+        first: λ₁.
+        second: λ₂.
     """
     steps: Floats = 4 * np.sin(np.pi * np.arange(size) / (2 * size)) ** 2
     return first * steps + second * steps**2
 
 
 class Field:
-    """The prior on θ for given strengths, as a change of coordinates."""
+    """The prior on θ for given strengths, as the linear map θ = B·u from standard coordinates.
+
+    Args:
+        shape: Number of cells of every axis.
+        strengths: λ₀, λ₁ and λ₂.
+    """
 
     def __init__(self, shape: Sequence[int], strengths: Strengths) -> None:
         self.shape = tuple(shape)
@@ -98,16 +127,16 @@ class Field:
                 values, vectors = roughness(size, first, second)
                 self._bases.append(vectors)
             total = total + values.reshape([-1 if d == axis else 1 for d in range(len(shape))])
-        # The level of θ means nothing (p is normalised): any precision will do for it.
+        # A constant added to θ changes nothing, as p is normalised: any precision will do for it.
         self._scale = 1.0 / np.sqrt(np.where(total > 1e-9, total, 1.0))
 
     @property
     def is_rough(self) -> bool:
-        """Whether every cell varies by itself."""
+        """Whether the prior has λ₀ only: all cells vary independently."""
         return all(basis is None for basis in self._bases)
 
     def theta(self, u: Floats) -> Floats:
-        """From standard coordinates to θ."""
+        """θ = B·u, from standard coordinates."""
         out = u * self._scale
         for axis, basis in enumerate(self._bases):
             if isinstance(basis, str):
@@ -117,7 +146,7 @@ class Field:
         return out
 
     def coordinates(self, gradient: Floats) -> Floats:
-        """The transpose of `theta`: from gradients in θ to gradients in u."""
+        """Bᵀ·g: from gradients in θ to gradients in u."""
         out = gradient
         for axis, basis in enumerate(self._bases):
             if isinstance(basis, str):
@@ -127,19 +156,26 @@ class Field:
         return out * self._scale
 
     def from_theta(self, theta: Floats) -> Floats:
-        """The coordinates of a given θ."""
+        """The coordinates u = B⁻¹·θ of a given θ."""
         return self.coordinates(theta) / self._scale**2
 
     @cached_property
     def matrix(self) -> Floats:
-        """`theta` as a matrix, for small grids."""
+        """B as a matrix, for small grids."""
         cells = math.prod(self.shape)
         columns = [self.theta(unit.reshape(self.shape)).ravel() for unit in np.eye(cells)]
         return np.array(columns).T
 
 
 class Curvature:
-    """I + K at a law p: products, solutions and the logarithm of its determinant."""
+    """The negative Hessian I + K in coordinates u: products, solutions, log-determinant, samples.
+
+    Args:
+        mixture: The counts of outputs, and the channels.
+        field: The prior.
+        law: The distribution p over cells at which it is taken.
+        mixed: The distribution of outputs, q = pQ.
+    """
 
     def __init__(self, mixture: Mixture, field: Field, law: Floats, mixed: Floats) -> None:
         self._mixture, self._field = mixture, field
@@ -151,11 +187,11 @@ class Curvature:
 
     @property
     def is_dense(self) -> bool:
-        """Whether matrices are kept, which are worth using for more than one step."""
+        """Whether I + K is factorised, which is worth reusing for several steps."""
         return self._factor is not None
 
     def _information(self, mixed: Floats) -> Floats:
-        """F as a matrix: Σ weight·cᵀc over outputs, c = p·(likelihood − mixed)."""
+        """F as a matrix: Σ_y w(y)·c_y·c_yᵀ, with c_y(x) = p(x)·(Q(y | x) − q(y))."""
         matrix, weight = self._mixture.matrix, self._weight.reshape(-1)
         law, output = self._law.reshape(-1), mixed.reshape(-1)
         scaled = matrix * np.sqrt(weight)
@@ -167,36 +203,41 @@ class Curvature:
         return result
 
     def times(self, u: Floats) -> Floats:
-        """(I + K)·u, by passing once through the channels and back."""
+        """(I + K)·u, by one forward and one backward pass through the channels."""
         through = self._mixture.forward(self._centre(self._field.theta(u)))
         back = self._mixture.backward(through * self._weight)
         return u + self._field.coordinates(self._centre(back))
 
     def _centre(self, v: Floats) -> Floats:
-        """The derivative of p in direction v, which is its own transpose: p·(v − Σpv)."""
+        """J·v = p·(v − Σpv), the derivative of p in direction v; J is symmetric."""
         result: Floats = self._law * (v - np.sum(self._law * v))
         return result
 
     def solve(self, u: Floats, *, tolerance: float | None = None) -> Floats:
-        """(I + K)⁻¹·u, to what a step needs; several right-hand sides stand in leading axes."""
+        """(I + K)⁻¹·u.
+
+        Args:
+            u: One right-hand side of the shape of the grid, or several along a leading axis.
+            tolerance: For conjugate gradients; left out, what a Newton step needs.
+        """
         if self._factor is not None:
             flat = u.reshape(-1, self._law.size)
             solved: Floats = cho_solve(self._factor, flat.T).T.reshape(u.shape)
             return solved
         if u.ndim > self._law.ndim:
             return np.array([self.solve(part, tolerance=tolerance) for part in u])
-        effort = _affordable(self._field)
+        effort = _effort_for(self._field)
         wanted = effort.tolerance if tolerance is None else tolerance
-        # Undivided, products turn to the heaviest cells first: on grids where there is time for
-        # many, that leads to better tops.
+        # Without a preconditioner the steps move the cells with most people first. On grids where
+        # many products are affordable, that was measured to reach better maxima.
         diagonal = self._diagonal if self._law.size > _LARGE else np.ones(self._law.shape)
         return conjugate_gradients(self.times, u, diagonal, wanted, effort.products)
 
     @cached_property
     def _diagonal(self) -> Floats:
-        """About the diagonal of I + K where cells vary by themselves; elsewhere that of I.
+        """The estimated diagonal of I + K under a rough prior; ones under any other.
 
-        Squares of a root of K times random signs have the diagonal of K as their mean.
+        With K = R·Rᵀ and random signs s, the squares of R·s have the mean diag(K) (cf. Bekas2007).
         """
         found = np.ones(self._law.shape)
         if not self._field.is_rough:
@@ -204,33 +245,46 @@ class Curvature:
         rng = np.random.Generator(np.random.PCG64(1))  # fixed: the same reports, the same answer
         for _ in range(_DIAGONAL_PROBES):
             signs = rng.choice([-1.0, 1.0], size=self._weight.shape)
-            found += self._seen(signs) ** 2 / _DIAGONAL_PROBES
+            found += self._root_times(signs) ** 2 / _DIAGONAL_PROBES
         return found
 
-    def _seen(self, values: Floats) -> Floats:
-        """A root of K, one column an output, times values: K is this times its transpose."""
+    def _root_times(self, values: Floats) -> Floats:
+        """R·values for R = Bᵀ·J·Q·diag(√w), so that K = R·Rᵀ; one column per output."""
         back = self._mixture.backward(np.sqrt(self._weight) * values)
         return self._field.coordinates(self._centre(back))
 
     def draw(self, rng: np.random.Generator) -> Floats:
-        """θ less its mean, drawn from its posterior: Gaussian with covariance B(I + K)⁻¹Bᵀ."""
-        # (I + K)⁻¹ applied to a vector of covariance I + K has covariance (I + K)⁻¹.
+        """A sample of θ − mean from its posterior, Gaussian with covariance B(I + K)⁻¹Bᵀ."""
+        # z + R·z' has covariance I + K; (I + K)⁻¹ times that has covariance (I + K)⁻¹.
         noise = rng.standard_normal(self._law.shape)
-        source = noise + self._seen(rng.standard_normal(self._weight.shape))
+        source = noise + self._root_times(rng.standard_normal(self._weight.shape))
         return self._field.theta(self.solve(source, tolerance=_EXACT_TOLERANCE))
 
     def log_determinant(self) -> float:
-        """log|I + K|: exactly from the factor, or by stochastic Lanczos quadrature."""
+        """Log det(I + K): exact from the factor, or by stochastic Lanczos quadrature."""
         if self._factor is not None:
             return 2.0 * float(np.log(np.diag(self._factor[0])).sum())
         probes = max(2, min(8, (1 << 14) // self._law.size))
-        rng = np.random.Generator(np.random.PCG64(0))  # fixed: strengths are compared alike
+        rng = np.random.Generator(
+            np.random.PCG64(0)
+        )  # fixed: all strengths are compared with the same probes
         return log_determinant(self.times, self._diagonal, probes, rng)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """The likeliest θ for given strengths, and how likely the strengths themselves are."""
+    """The posterior mode of θ for given strengths, and their evidence.
+
+    Args:
+        field: The prior.
+        law: The distribution p over cells at the mode.
+        mixed: The distribution of outputs, q = pQ.
+        u: The mode in standard coordinates.
+        evidence: Log evidence of the strengths, in nats; NaN if it was not asked for.
+        curvature: I + K at the mode.
+        steps: Newton steps taken.
+        is_converged: False if a step might still have gained much when the steps ran out.
+    """
 
     field: Field
     law: Floats
@@ -239,7 +293,7 @@ class Fit:
     evidence: float
     curvature: Curvature
     steps: int
-    is_settled: bool = True  # or a step might still have gained much when steps ran out
+    is_converged: bool = True
 
     def theta(self) -> Floats:
         """The logarithms of the shares, up to a constant."""
@@ -247,13 +301,15 @@ class Fit:
 
 
 def fit(mixture: Mixture, field: Field, start: Floats | None = None, *, weigh: bool = True) -> Fit:
-    """Newton's method on log-likelihood − ½|u|²; every accepted step goes up.
+    """Maximise log-likelihood − ½|u|² by Newton's method with a line search.
+
+    Every accepted step increases it. The curvature is reused while it is accurate enough.
 
     Args:
-        mixture: Counts and channels.
+        mixture: The counts of outputs, and the channels.
         field: The prior.
-        start: θ to start from; left out, all cells alike.
-        weigh: Also find the evidence of the strengths; without, it is NaN.
+        start: θ to start from; left out, equal shares.
+        weigh: Also compute the evidence of the strengths; otherwise it is NaN.
     """
     people = float(mixture.counts.sum())
     enough = max(_GAIN, people * _GAIN_SHARE)
@@ -261,14 +317,15 @@ def fit(mixture: Mixture, field: Field, start: Floats | None = None, *, weigh: b
     value, law, mixed = _objective(mixture, field, u)
     curvature = Curvature(mixture, field, law, mixed)
     steps, since, promised = 0, 0.0, 0.0
-    most_steps = _affordable(field).steps
+    most_steps = _effort_for(field).steps
     while steps < most_steps:
         steps += 1
         multiplier = mixture.backward(posterior_ratio(mixture, mixed))
+        # Bᵀ·p·(Q·(N/q) − n) − u; Newton's direction is (I + K)⁻¹ times that.
         gradient = field.coordinates(law * (multiplier - people)) - u
         direction = curvature.solve(gradient)
         promised = float(np.sum(gradient * direction)) / 2
-        found = _uphill(mixture, field, u, value, direction)
+        found = _line_search(mixture, field, u, value, direction)
         if found is None:
             if not since:
                 break
@@ -281,27 +338,28 @@ def fit(mixture: Mixture, field: Field, start: Floats | None = None, *, weigh: b
             break
         if gain < enough or since > (
             _STALE if curvature.is_dense else 0.0
-        ):  # the old curvature no longer leads uphill quickly
+        ):  # the old curvature no longer gives good steps
             curvature, since = Curvature(mixture, field, law, mixed), 0.0
     if since:
         curvature = Curvature(mixture, field, law, mixed)
+    # Laplace's method; the prior's own determinant is 1 in coordinates u.
     evidence = value - curvature.log_determinant() / 2 if weigh else math.nan
-    is_settled = promised <= max(enough, people * _SETTLED_SHARE)
-    return Fit(field, law, mixed, u, evidence, curvature, steps, is_settled)
+    is_converged = promised <= max(enough, people * _CONVERGED_SHARE)
+    return Fit(field, law, mixed, u, evidence, curvature, steps, is_converged)
 
 
 class _Effort(NamedTuple):
-    """The most Newton steps, the most products for each, and how exact a direction must be."""
+    """Most Newton steps, most products per step, and the tolerance of a direction."""
 
     steps: int
     products: int
     tolerance: float
 
 
-def _affordable(field: Field) -> _Effort:
-    """On larger grids a rough direction is enough, and all that can be afforded.
+def _effort_for(field: Field) -> _Effort:
+    """How much work to spend on a grid: larger ones get fewer and less exact steps.
 
-    Where cells vary by themselves, more and rougher steps go up further for the same products.
+    Under a rough prior, more and less exact steps gain more for the same number of products.
     """
     cells = math.prod(field.shape)
     if cells <= _LARGE:
@@ -313,7 +371,7 @@ def _affordable(field: Field) -> _Effort:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Point:
-    """A place on the way up."""
+    """An accepted point of the line search."""
 
     u: Floats
     value: float
@@ -321,10 +379,10 @@ class _Point:
     mixed: Floats
 
 
-def _uphill(
+def _line_search(
     mixture: Mixture, field: Field, u: Floats, value: float, direction: Floats
 ) -> _Point | None:
-    """The longest of ever shorter steps that does not go down, or None."""
+    """Backtracking line search: the first halved step that does not lower the value, or None."""
     reach = float(np.abs(field.theta(direction)).max())
     length = min(1.0, _LONGEST_STEP / reach) if reach > 0 else 0.0
     while length > 1e-6:
@@ -337,7 +395,7 @@ def _uphill(
 
 
 def _objective(mixture: Mixture, field: Field, u: Floats) -> tuple[float, Floats, Floats]:
-    """Log-likelihood less the prior's penalty, with the laws of cells and outputs."""
+    """Log-likelihood − ½|u|², and the distributions of cells and outputs."""
     theta = field.theta(u)
     law = np.exp(theta - theta.max())
     law /= law.sum()

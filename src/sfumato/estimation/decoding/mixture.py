@@ -1,7 +1,10 @@
-"""A population seen through channels: the law of outputs for a law of cells, and its gradient.
+"""The statistical model of the reports: a mixture of the channel's output distributions.
 
-Two shapes of data: a dense table of output symbols over some blocks, where each block is mixed by
-its own channel; or distinct reports as rows, where bits take part with their full likelihood.
+With p the distribution of people over cells and Q(y | x) the channel, outputs have the distribution
+q = pQ. `forward` computes q from p and `backward` Σ_y Q(y | x)·v(y) from v; likelihood decoding
+uses nothing else of the channels. Two forms: a dense table of output symbols, where each block has
+its own channel (`SymbolMixture`); or distinct reports as rows, for blocks that send bits
+(`RowMixture`).
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ _DENSE_ENTRIES = 1 << 20
 
 
 class Mixture(Protocol):
-    """Counts of outputs and how cells give rise to them."""
+    """Counts of outputs, and the channels from cells to outputs."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -44,33 +47,41 @@ class Mixture(Protocol):
         ...
 
     def forward(self, law: Floats) -> Floats:
-        """Law of outputs, up to a factor an output, for a law of cells."""
+        """Q = pQ: probabilities of outputs for a distribution p over cells.
+
+        Each may be off by a constant factor per output, the same in `backward`.
+        """
         ...
 
     def backward(self, values: Floats) -> Floats:
-        """For a function of the output, its mean at every cell, with the same factors."""
+        """Σ_y Q(y | x)·v(y) for every cell x, with the factors of `forward`."""
         ...
 
     def information(self, mixed: Floats) -> Floats:
-        """What one output says about its own law: people over its share, squared where seen."""
+        """Weights w(y) of the information about q: n/q(y) expected, or N(y)/q(y)² observed."""
         ...
 
     @property
     def matrix(self) -> Floats:
-        """`backward` as a matrix, one row a cell; for small grids."""
+        """Q as a matrix, shape (cells, outputs); for small grids."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """A channel with runs of its symbols joined, as it allows when reports are decoded."""
+    """A channel with runs of neighbouring symbols joined into one output.
+
+    Args:
+        channel: The channel.
+        starts: The first symbol of every run.
+    """
 
     channel: SymbolChannel
     starts: NDArray[np.intp]
 
     @classmethod
     def of(cls, channel: Channel) -> Runs | None:
-        """None where every symbol stands by itself."""
+        """The runs that a channel joins for decoding; None if it joins none."""
         starts = channel.joined() if isinstance(channel, SymbolChannel) else None
         return None if starts is None else cls(channel, starts)  # type: ignore[arg-type]
 
@@ -81,16 +92,16 @@ class Runs:
 
     @cached_property
     def lengths(self) -> NDArray[np.intp]:
-        """Symbols in every run."""
+        """Number of symbols in every run."""
         return np.diff(np.append(self.starts, self.channel.outputs))
 
     def mix(self, law: Floats) -> Floats:
-        """The law of runs for a law of cells."""
+        """Probabilities of runs for a distribution over cells, along the last axis."""
         result: Floats = np.add.reduceat(self.channel.mix(law), self.starts, axis=-1)
         return result
 
     def expect(self, table: Floats) -> Floats:
-        """The mean of a function of the run at every cell."""
+        """The mean of a function of the run for every cell, along the last axis."""
         return self.channel.expect(np.repeat(table, self.lengths, axis=-1))
 
     def likelihood(self) -> Floats:
@@ -99,18 +110,24 @@ class Runs:
 
 
 def coarse_shape(shape: Sequence[int], groups: Sequence[int]) -> tuple[int, ...]:
-    """Groups along every axis.
+    """Number of groups along every axis.
 
     Args:
-        shape: Cells along every axis.
-        groups: How many neighbouring cells a group has along every axis.
+        shape: Number of cells of every axis.
+        groups: Number of neighbouring cells in a group, for every axis.
     """
     return tuple(-(-size // group) for size, group in zip(shape, groups, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """A channel, over an axis or a grid, with neighbouring cells joined: alike within a group."""
+    """A channel with neighbouring cells joined into groups, equally likely within a group.
+
+    Args:
+        channel: The channel.
+        shape: Number of cells of every axis that it covers.
+        groups: Number of neighbouring cells in a group, for every axis.
+    """
 
     channel: Channel | Runs
     shape: tuple[int, ...]
@@ -118,7 +135,7 @@ class Grouped:
 
     @property
     def coarse(self) -> tuple[int, ...]:
-        """Groups along every axis."""
+        """Number of groups along every axis."""
         return coarse_shape(self.shape, self.groups)
 
     @property
@@ -128,14 +145,14 @@ class Grouped:
 
     @cached_property
     def _people(self) -> Floats:
-        """Cells in every group, flat."""
+        """Number of cells in every group, flat."""
         total: Floats = np.ones(())
         for size, group in zip(self.shape, self.groups, strict=True):
             total = np.multiply.outer(total, np.diff(np.append(np.arange(0, size, group), size)))
         return total.ravel()
 
     def mix(self, law: Floats) -> Floats:
-        """Spread every group evenly over its cells, then mix those."""
+        """Probabilities of outputs for a distribution over groups, along the last axis."""
         grid = (law / self._people).reshape(*law.shape[:-1], *self.coarse)
         for axis, (size, group) in enumerate(zip(self.shape, self.groups, strict=True)):
             place = axis - len(self.shape)
@@ -144,7 +161,7 @@ class Grouped:
         return self.channel.mix(grid.reshape(*law.shape[:-1], -1))
 
     def expect(self, table: Floats) -> Floats:
-        """The mean over the cells of every group."""
+        """The mean of a function of the output for every group, along the last axis."""
         cells = self.channel.expect(table)
         grid = cells.reshape(*cells.shape[:-1], *self.shape)
         for axis, (size, group) in enumerate(zip(self.shape, self.groups, strict=True)):
@@ -163,10 +180,12 @@ Factor: TypeAlias = "Floats | Channel | Runs | Grouped"
 
 @dataclass(frozen=True, eq=False)
 class SymbolMixture:
-    """Output symbols in a dense table, one axis of it per block.
+    """Counts of output symbols in a dense table with one dimension per block.
 
-    Each block has a likelihood matrix, or its channel where that is faster. A block may cover
-    several axes of cells: `shapes` has the sizes of its axes.
+    Args:
+        factors: For each block, its likelihood matrix, or its channel where that is faster.
+        counts: People with each combination of symbols.
+        shapes: For each block, the number of cells of each axis that it covers.
     """
 
     factors: tuple[Factor, ...]
@@ -180,12 +199,12 @@ class SymbolMixture:
         counts: Floats,
         shapes: Sequence[tuple[int, ...]] | None = None,
     ) -> SymbolMixture:
-        """Single axes of moderate size use their likelihood matrix, others their own filter.
+        """Choose a likelihood matrix for single axes of moderate size, the channel for others.
 
         Args:
             channels: The channel of every block.
             counts: People with each combination of outputs.
-            shapes: Cells along the axes of every block; left out, each covers one axis.
+            shapes: Number of cells of the axes of every block; left out, each covers one axis.
         """
         held_shapes = tuple(shapes or [(channel.size,) for channel in channels])
         factors: list[Factor] = []
@@ -196,7 +215,9 @@ class SymbolMixture:
             held = channel if runs is None else runs
             entries = channel.size * counts.shape[place]
             dense = channel.size <= _DENSE_AXIS and entries <= _DENSE_ENTRIES
-            dense |= runs is not None and entries <= _MOST_ENTRIES  # cheaper than all single turns
+            dense |= (
+                runs is not None and entries <= _MOST_ENTRIES
+            )  # cheaper than mixing single symbols
             factors.append(held.likelihood() if dense and len(shape) == 1 else held)
         return cls(tuple(factors), counts, held_shapes)
 
@@ -206,47 +227,47 @@ class SymbolMixture:
         return tuple(itertools.chain.from_iterable(self.shapes))
 
     def forward(self, law: Floats) -> Floats:
-        """Mix block after block."""
+        """Q = pQ, block by block."""
         law = law.reshape([math.prod(shape) for shape in self.shapes])
         for factor in self.factors:
-            # The first block is mixed and put last, so after all blocks the order is as before.
+            # Each step puts the first dimension last, so after all blocks the order is as before.
             first = np.moveaxis(law, 0, -1)
             law = first @ factor if isinstance(factor, np.ndarray) else factor.mix(first)
         return law
 
     def backward(self, values: Floats) -> Floats:
-        """Average over outputs block after block."""
+        """Σ_y Q(y | x)·v(y), block by block."""
         for factor in self.factors:
             first = np.moveaxis(values, 0, -1)
             values = first @ factor.T if isinstance(factor, np.ndarray) else factor.expect(first)
         return values.reshape(self.shape)
 
     def information(self, mixed: Floats) -> Floats:
-        """Expected counts over the squared law."""
+        """Expected counts over squared probabilities: n·q/q² = n/q."""
         result: Floats = self.counts.sum() / np.maximum(mixed, _TINY)
         return result
 
     @cached_property
     def matrix(self) -> Floats:
-        """The product of the blocks' likelihoods."""
+        """The Kronecker product of the blocks' likelihood matrices."""
         full: Floats = np.ones((1, 1))
         for factor in self.factors:
             full = np.kron(full, _law_of(factor)).astype(np.float64, copy=False)
         return full
 
     def _is_long(self, place: int) -> bool:
-        """Whether a block has too many cells and outputs for a matrix."""
+        """Whether a block has too many cells and outputs for a likelihood matrix."""
         cells = math.prod(self.shapes[place])
         return cells > DENSE_CELLS or cells * self.counts.shape[place] > _MOST_ENTRIES
 
     def coarsened(self, groups: Sequence[int]) -> SymbolMixture:
-        """The same with neighbouring cells joined in groups, equally likely within a group.
+        """The mixture with neighbouring cells joined into groups, equally likely within a group.
 
-        Outputs that are cells are joined as well. Those of other kinds, such as hashes, say nothing
-        once joined: they stay.
+        Outputs that correspond to cells are joined as well. Others, such as hashes, would lose
+        their information and are kept.
 
         Args:
-            groups: How many neighbouring cells to join along every axis.
+            groups: Number of neighbouring cells to join, for every axis.
         """
         factors: list[Factor] = []
         shapes: list[tuple[int, ...]] = []
@@ -276,30 +297,36 @@ def _law_of(factor: Factor) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class RowMixture:
-    """Distinct reports as rows: likelihood of every report at every cell, and how often it came."""
+    """Distinct reports as rows.
+
+    Args:
+        shape: Number of cells of every axis.
+        counts: How often each report came.
+        rows: Likelihood of each report at each cell, shape (reports, cells).
+    """
 
     shape: tuple[int, ...]
     counts: Floats
     rows: Floats
 
     def forward(self, law: Floats) -> Floats:
-        """Each report's likelihood under the law."""
+        """The likelihood of each report under a distribution over cells."""
         mixed: Floats = np.dot(self.rows, law.ravel())
         return mixed
 
     def backward(self, values: Floats) -> Floats:
-        """Sum over reports."""
+        """Σ over reports of their likelihood at each cell times a value."""
         summed: Floats = np.dot(values, self.rows)
         return summed.reshape(self.shape)
 
     def information(self, mixed: Floats) -> Floats:
-        """Observed counts over the squared law: reports that did not come are not listed."""
+        """Observed counts over squared probabilities, N/q²; only reports that came have rows."""
         result: Floats = self.counts / np.maximum(mixed, _TINY) ** 2
         return result
 
     @property
     def matrix(self) -> Floats:
-        """The reports' likelihoods."""
+        """The likelihoods, shape (cells, reports)."""
         transposed: Floats = self.rows.T
         return transposed
 
@@ -307,12 +334,12 @@ class RowMixture:
 def mixture_of(
     statistic: SymbolCounts | BitReports, blocks: Sequence[Block], chosen: Sequence[int]
 ) -> Mixture:
-    """What the tally says about some blocks, the others summed over.
+    """The mixture for some blocks of a tally, summed over the others.
 
     Args:
         statistic: The tally.
         blocks: All blocks of the study.
-        chosen: Places of the blocks to decode.
+        chosen: Positions of the blocks to decode.
     """
     held = [blocks[place] for place in chosen]
     channels, shapes = [block.channel for block in held], [block.shape for block in held]
@@ -341,7 +368,7 @@ def _refuse_outputs(channel: Channel) -> None:
 
 
 def _refuse_cells(shape: Sequence[int]) -> None:
-    """Refuse grids beyond the stated size."""
+    """Refuse grids of more than `MOST_CELLS` cells."""
     cells = math.prod(shape)
     if cells > MOST_CELLS:
         raise TooLargeError(
@@ -385,13 +412,25 @@ def _rows_of(
 
 
 def log_likelihood(mixture: Mixture, mixed: Floats) -> float:
-    """Log-likelihood of the counts, given the law of outputs."""
+    """Σ_y N(y)·log q(y), the log-likelihood of the counts.
+
+    Args:
+        mixture: The counts of outputs, and the channels.
+        mixed: q, the probabilities of outputs, as `forward` gives them.
+    """
     seen = mixture.counts > 0
     return float(np.sum(mixture.counts[seen] * np.log(mixed[seen])))
 
 
 def posterior_ratio(mixture: Mixture, mixed: Floats) -> Floats:
-    """Counts over their expected law: what one step of EM multiplies each cell by, times n."""
+    """N/q for every output, 0 where nobody sent it.
+
+    `backward` of it is n times the factor by which an EM step multiplies each cell.
+
+    Args:
+        mixture: The counts of outputs, and the channels.
+        mixed: q, the probabilities of outputs, as `forward` gives them.
+    """
     seen = mixture.counts > 0
     ratio = np.zeros_like(mixture.counts)
     np.divide(mixture.counts, mixed, out=ratio, where=seen)

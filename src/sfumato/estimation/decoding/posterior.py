@@ -1,13 +1,18 @@
-"""What the reports leave open about the people who sent them.
+"""Posterior mean and variance of sums over people, given the reports and a fitted prior.
 
-For weights w over cells the answer is Σ w·c, c the true counts. Given the law of cells p and the
-reports, c has mean c̄ = p·backward(N/mixed) and the variance within reports is known in closed form;
-p itself is uncertain by the field's curvature. Both together are the error of the perturbation
-alone: nothing is added for the sampling of people, who are as they are.
+For weights w over cells the answer is Σ_x w(x)·c(x), with c the true counts. Given the distribution
+of cells p and the reports, c has the mean c̄(x) = p(x)·Σ_y Q(y | x)·N(y)/q(y), q = pQ, and
 
-The estimate may lean on smoothness; its error bar does not. Rough fits, in which cells vary by
-themselves, widen it to where they would have put the answer, give or take their own error, but
-never beyond the unbiased estimate's error, which assumes nothing.
+    Var = Σ_x w²·c̄ − Σ_y N(y)·m(y)²  +  hᵀ·B(I + K)⁻¹Bᵀ·h,
+
+with m(y) = Σ_x p·w·Q(y | x)/q(y) the mean weight of people with output y, and h = ∂(Σ w·c̄)/∂θ,
+which is w·c̄ − p·Σ_y Q(y | x)·m(y)·N(y)/q(y). The first part is the variance within outputs; the
+second is the uncertainty of θ (law of total variance, to first order). It is the error of the
+perturbation alone, without the sampling of people.
+
+The estimate may rely on smoothness; its standard error does not. Rough fits, in which cells vary
+independently, widen it to where they would have put the answer, plus their own variance, but never
+beyond the unbiased estimate's standard error, which assumes nothing (docs/likelihood.md).
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ import numpy as np
 
 from sfumato.arrays import Floats
 from sfumato.estimation.decoding.em import Decoded, decode
-from sfumato.estimation.decoding.evidence import Posterior, Progress, choose
+from sfumato.estimation.decoding.evidence import Posterior, Progress, fit_by_evidence
 from sfumato.estimation.decoding.field import DENSE_CELLS, Fit
 from sfumato.estimation.decoding.mixture import Mixture, posterior_ratio
 
@@ -28,8 +33,15 @@ _FEW_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Opened:
-    """Mean counts and the uncertainty of any weighted sum of them, under one fit."""
+class CountPosterior:
+    """Posterior mean of the counts, and of any weighted sum of them, under one fit.
+
+    Args:
+        mixture: The counts of outputs, and the channels.
+        fit: The fitted prior.
+        counts: c̄, the posterior mean of the counts, of the shape of the grid.
+        ratio: N/q, counts of outputs over their probabilities.
+    """
 
     mixture: Mixture
     fit: Fit
@@ -38,13 +50,18 @@ class Opened:
     _cache: dict[str, Floats] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, mixture: Mixture, fitted: Fit) -> Opened:
-        """Take the step from the law of cells to the people at hand."""
+    def of(cls, mixture: Mixture, fitted: Fit) -> CountPosterior:
+        """The posterior of the counts under a fit.
+
+        Args:
+            mixture: The counts of outputs, and the channels.
+            fitted: The fitted prior.
+        """
         ratio = posterior_ratio(mixture, fitted.mixed)
         return cls(mixture, fitted, fitted.law * mixture.backward(ratio), ratio)
 
     def moments(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Mean and variance of Σ w·c for every row of weights over cells."""
+        """Mean and variance of Σ w·c for rows of weights, shape (rows, *cells)."""
         flat = rows.reshape(len(rows), -1)
         values = flat @ self.counts.ravel()
         if self.counts.size <= DENSE_CELLS:
@@ -62,7 +79,7 @@ class Opened:
         return values, np.maximum(within, 0.0) + np.maximum(between, 0.0)
 
     def _dense(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Variance within reports and sensitivity to θ, by matrices."""
+        """Variance within outputs, and the derivative h with respect to θ, by matrices."""
         flat = rows.reshape(len(rows), -1)
         law, mixed = self.fit.law.ravel(), self.fit.mixed.ravel()
         share = (flat * law) @ self.mixture.matrix / np.maximum(mixed, 1e-300)
@@ -73,28 +90,28 @@ class Opened:
         return within, sensitive.reshape(rows.shape)
 
     def _share(self, row: Floats) -> Floats:
-        """The mean weight of the people behind each output."""
+        """m: the mean weight of the people with each output."""
         return self.mixture.forward(self.fit.law * row) / np.maximum(self.fit.mixed, 1e-300)
 
     def _within(self, row: Floats) -> float:
-        """Variance of the weight of people who sent the same output, summed over all."""
+        """Variance within outputs: that of people's weights given their output, summed."""
         share = self._share(row)
         return float(np.sum(row**2 * self.counts) - np.sum(self.mixture.counts * share**2))
 
     def _one(self, row: Floats) -> tuple[float, Floats]:
-        """The same as `_dense` for one row, through the channels."""
+        """The same as `_dense` for one row, by passes through the channels."""
         back = self.mixture.backward(self._share(row) * self.ratio)
         return self._within(row), row * self.counts - self.fit.law * back
 
     def _sampled(self, flat: Floats) -> Floats:
-        """Variance due to θ for many rows at once, from draws of its posterior."""
+        """Variance due to θ for many rows at once, from samples of its posterior."""
         if "draws" not in self._cache:
             self._cache["draws"] = np.array([self._draw(seed) for seed in range(_SAMPLES)])
         variance: Floats = np.mean((flat @ self._cache["draws"].T) ** 2, axis=1)
         return variance
 
     def _draw(self, seed: int) -> Floats:
-        """How the mean counts would move under one draw of θ from its posterior."""
+        """The first-order change of the mean counts under one sample of θ from its posterior."""
         theta = self.fit.curvature.draw(np.random.Generator(np.random.PCG64(seed)))
         moved = self.mixture.forward(self.fit.law * theta) / np.maximum(self.fit.mixed, 1e-300)
         back = self.mixture.backward(moved * self.ratio)
@@ -103,24 +120,24 @@ class Opened:
 
 
 class Decoder:
-    """The answer of the best fit, and an error bar that does not lean on smoothness."""
+    """Answers from the best fit, with variances that do not rely on smoothness."""
 
     def __init__(self, posterior: Posterior) -> None:
         self.posterior = posterior
-        self._best = Opened.of(posterior.mixture, posterior.best)
-        self._rough = [Opened.of(posterior.mixture, f) for f in posterior.rough]
+        self._best = CountPosterior.of(posterior.mixture, posterior.best)
+        self._rough = [CountPosterior.of(posterior.mixture, f) for f in posterior.rough]
 
     def counts(self) -> Floats:
         """Mean counts of every cell."""
         return self._best.counts
 
     def moments(self, rows: Floats) -> tuple[Floats, Floats, Floats]:
-        """Values, their variances as the fit sees them, and as wide as rough fits would have it."""
+        """Values, their variances under the best fit, and variances widened by the rough fits."""
         value, variance = self._best.moments(rows)
         many = len(self.posterior.mixture.shape) > 1 or self._best.counts.size > DENSE_CELLS
         if not self._rough or (self.posterior.is_rough and many):
-            # Without rough fits, or with several axes or many cells and no smoothness to go by,
-            # only the unbiased error covers.
+            # Without rough fits, and for a rough best fit on several axes or many cells, only the
+            # unbiased standard error has the coverage it states.
             return value, variance, np.full_like(value, np.inf)
         wide = variance
         for opened in self._rough:
@@ -130,7 +147,7 @@ class Decoder:
 
 
 class PlainDecoder:
-    """The maximum of the likelihood without any smoothing; its error is the unbiased one's."""
+    """Answers from maximum likelihood without smoothing; their error is the unbiased one."""
 
     def __init__(self, mixture: Mixture, decoded: Decoded) -> None:
         self.decoded = decoded
@@ -141,26 +158,37 @@ class PlainDecoder:
         return self._counts
 
     def moments(self, rows: Floats) -> tuple[Floats, Floats, Floats]:
-        """Values; how far off they may be is left to the unbiased error."""
+        """Values, with infinite variances, so that the unbiased ones are reported."""
         value: Floats = rows.reshape(len(rows), -1) @ self._counts.ravel()
         return value, np.zeros_like(value), np.full_like(value, np.inf)
 
 
-def smoothed(
+def smoothed_decoder(
     mixture: Mixture, ordered: Sequence[bool], *, progress: Progress | None = None
 ) -> Decoder | PlainDecoder:
-    """The population, as smooth as the reports ask for.
+    """Decode a population with the smoothing of largest evidence.
 
-    Where cells vary by themselves and the steps that can be afforded did not reach the top, the
-    fit is no answer: plain EM is.
+    If the best prior is a rough one and its fit did not converge within the affordable steps, plain
+    EM is used instead.
+
+    Args:
+        mixture: The counts of outputs, and the channels.
+        ordered: For each axis, whether it may be smoothed.
+        progress: Called with the share of the work done, from 0 to 1.
     """
-    chosen = choose(mixture, ordered, progress=progress)
-    if chosen.is_rough and not chosen.best.is_settled:
+    chosen = fit_by_evidence(mixture, ordered, progress=progress)
+    if chosen.is_rough and not chosen.best.is_converged:
         return PlainDecoder(mixture, decode(mixture))
     return Decoder(chosen)
 
 
-def settle(variance: Floats, wide: Floats, unbiased: Floats) -> Floats:
-    """The reported variance: as wide as doubt demands, but no wider than assuming nothing."""
+def reported_variance(variance: Floats, wide: Floats, unbiased: Floats) -> Floats:
+    """The variance to report: widened by rough fits, up to the unbiased variance.
+
+    Args:
+        variance: Under the best fit.
+        wide: Widened by the rough fits.
+        unbiased: Of the unbiased estimate.
+    """
     result: Floats = np.maximum(variance, np.minimum(wide, unbiased))
     return result

@@ -1,7 +1,8 @@
-"""Symmetric positive definite operators known by their products alone: solutions, determinants.
+"""Linear systems and log-determinants of symmetric positive definite operators given by products.
 
-Both are quick where the operator is near the identity, or near the diagonal that is given with it.
-A diagonal that is somewhat off costs products, or exactness of the determinant, and no more.
+Preconditioned conjugate gradients (Hestenes1952) and stochastic Lanczos quadrature (Ubaru2017).
+Both are fast where the operator A is near the diagonal D given with it: then D^(−½)·A·D^(−½) is
+near the identity. An inaccurate D costs more products, or accuracy of the determinant.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ _LANCZOS = 25
 def conjugate_gradients(
     times: Product, target: Floats, diagonal: Floats, tolerance: float, most: int
 ) -> Floats:
-    """Solve A·x = target with at most so many products, A's diagonal about known."""
+    """Solve A·x = target by conjugate gradients preconditioned with a diagonal.
+
+    Args:
+        times: The product v → A·v, for arrays of the shape of `target`.
+        target: The right-hand side.
+        diagonal: An approximate diagonal of A, of the same shape.
+        tolerance: Stop when the residual's preconditioned norm has fallen by this factor.
+        most: Most products with A.
+    """
     x = np.zeros_like(target)
     residual = target.copy()
     scaled = residual / diagonal
@@ -45,9 +54,16 @@ def conjugate_gradients(
 def log_determinant(
     times: Product, diagonal: Floats, probes: int, rng: np.random.Generator
 ) -> float:
-    """The logarithm of A's determinant, by Lanczos quadrature at a few probes of random signs.
+    """Log det A by stochastic Lanczos quadrature (Ubaru2017).
 
-    What is probed is D^(−½)·A·D^(−½): few products see the whole of its narrow spectrum.
+    log det A = log det D + tr log B for B = D^(−½)·A·D^(−½), and tr log B is the mean of zᵀ(log B)z
+    over random signs z. The spectrum of B is narrow, so a few Lanczos steps suffice.
+
+    Args:
+        times: The product v → A·v.
+        diagonal: D, an approximate diagonal of A; its shape is that of v.
+        probes: Number of random sign vectors z.
+        rng: Where the signs come from.
     """
     root = np.sqrt(diagonal)
     found = [
@@ -58,13 +74,13 @@ def log_determinant(
 
 
 def _lanczos_log(times: Product, start: Floats) -> float:
-    """Mean over one probe of the logarithm of the operator's spectrum."""
+    """zᵀ(log B)z / |z|² for one probe z, by Gauss quadrature from Lanczos steps."""
     basis = [start / np.linalg.norm(start)]
     diagonal, beside = [], []
     for _ in range(min(_LANCZOS, start.size)):
         image = times(basis[-1])
         diagonal.append(float(np.sum(image * basis[-1])))
-        for known in basis:  # full orthogonalisation: few steps, and it keeps the rule exact
+        for known in basis:  # full reorthogonalisation: cheap for so few steps
             image = image - np.sum(image * known) * known
         size = float(np.linalg.norm(image))
         if size < 1e-10:
