@@ -1,4 +1,4 @@
-"""Simulated tallies follow the same law whichever way they are drawn."""
+"""Simulated tallies have the same distribution by cell and by person."""
 
 from __future__ import annotations
 
@@ -147,11 +147,11 @@ class TestCounts:
             (np.full(18, np.nan), "whole numbers"),
         ],
     )
-    def test_what_cannot_be_counts_is_refused(self, counts: np.ndarray, message: str) -> None:
+    def test_impossible_counts_are_refused(self, counts: np.ndarray, message: str) -> None:
         with pytest.raises(sf.StudyError, match=message):
             STUDIES["two axes"].simulate_counts(counts, seed=1)
 
-    def test_grid_points_of_rounded_axes_are_where_people_stand(self) -> None:
+    def test_people_of_rounded_axes_are_at_grid_points(self) -> None:
         axis = sf.reals("x", 0, 4, bins=4, rounding="stochastic", protect=sf.Distance(2.0))
         study = sf.Study("rounded", [axis])
         counts = np.array([100, 200, 300, 200, 200])

@@ -112,7 +112,7 @@ class TestMerging:
         assert study.tally(reports[:-1]) != study.tally(reports)
         assert study.tally(reports[1:]) != study.tally(reports[:-1])
 
-    def test_nobody_has_no_numbers(self, kind: str) -> None:
+    def test_an_empty_tally_has_no_numbers(self, kind: str) -> None:
         estimate = STUDIES[kind].empty_tally().estimate("unbiased")
         answer = estimate.count(a=(1, 3))
         assert np.isnan(answer.value)
@@ -165,7 +165,7 @@ class TestOtherStudies:
         with pytest.raises(sf.MismatchError):
             sf.Tally.load(tmp_path / "tally.parquet", _study(kind, name="another"))
 
-    def test_what_is_no_report_is_refused(self, kind: str) -> None:
+    def test_other_objects_than_reports_are_refused(self, kind: str) -> None:
         with pytest.raises(sf.DataError, match="takes Reports"):
             STUDIES[kind].tally([[1, 2, 3]])
         with pytest.raises(sf.StudyError, match="method must be"):
@@ -300,7 +300,7 @@ def test_a_tally_of_symbols_with_impossible_counts_is_refused(tmp_path: Path) ->
 
 
 def test_a_tally_of_symbols_is_small() -> None:
-    """It keeps one row a combination, however many people there are."""
+    """It keeps one row per combination of symbols, for any number of people."""
     counts = np.full((9, 13, 3), 1_000)
     tally = STUDIES["symbols"].simulate_counts(counts, seed=1)
     assert tally.n == counts.sum()

@@ -1,4 +1,4 @@
-"""Weighted counts: public weights by sums with their squares, private ones as one more axis."""
+"""Weighted counts: public weights by sums of weights and their squares, private ones as an axis."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def people(count: int, seed: int, sizes: tuple[int, int] = (3, 2)) -> dict[str, 
 
 
 def as_outputs(one: sf.Study, numbers: NDArray[np.int64]) -> tuple[Outputs, ...]:
-    """Outputs by their numbers, one row a person, in the order of the likelihood's columns."""
+    """Numbers of the outputs, one row per person, in the order of the likelihood's columns."""
     found: list[Outputs] = []
     for channel, column in zip(one.channels, numbers.T, strict=True):
         bits = (column[:, None] >> np.arange(channel.layout.count)) & 1
@@ -167,7 +167,7 @@ def test_weights_of_two_double_counts_and_their_errors_and_no_share(kind: str, s
 
 
 @kinds
-def test_the_same_as_a_group_a_distinct_weight(kind: str, seed: int) -> None:
+def test_the_same_as_one_group_per_distinct_weight(kind: str, seed: int) -> None:
     """The way of Xiang et al.: unweighted answers of each group, weighted and summed."""
     one = study(kind)
     table, w = people(900, seed), np.repeat([0.25, 1.0, 7.5], 300)
@@ -212,7 +212,7 @@ def test_many_distinct_weights_agree_with_the_sum_by_hand(seed: int) -> None:
     assert found.value == pytest.approx(share)
 
 
-def test_with_other_people_the_whole_weight_varies_too(seed: int) -> None:
+def test_population_errors_include_the_variation_of_the_total_weight(seed: int) -> None:
     """A ratio of sums over people: its variance is Σ w²(f − share)² / W²."""
     one = study("symbols")
     w = np.random.default_rng(seed).uniform(0, 3, 400)
@@ -323,7 +323,7 @@ def test_weights_are_copied_and_may_be_whole_numbers() -> None:
     assert isinstance(tally, WeightedTally)
 
 
-def test_likelihood_is_refused_with_a_way_out() -> None:
+def test_likelihood_is_refused_with_the_remedy() -> None:
     tally = study("symbols").tally([], weights=[])
     with pytest.raises(StudyError, match=r"unbiased only, got method='likelihood'.*groups"):
         tally.estimate("likelihood")

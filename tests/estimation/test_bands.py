@@ -1,4 +1,4 @@
-"""Bands hold for all cells at once: the exact joint law, and intervals that are wide enough for it.
+"""Simultaneous bands: exact covariances, and joint coverage at the stated level.
 
 Joint coverage of 400 collections has a standard error of √(0.95·0.05/400) = 1.1 %; the limit is
 LIMIT of those to each side, and half a percent more for the simulated critical value (its own
@@ -89,7 +89,7 @@ def test_its_diagonal_is_the_variance_of_the_answers(line: str, conditional: boo
 def _joint_coverage(
     study: sf.Study, people: Any, ask: Any, truth: Any, method: str, runs: int
 ) -> tuple[float, float]:
-    """The share of runs in which all intervals hold: of the band, and one by one."""
+    """The share of runs in which all intervals hold: of the band, and of pointwise intervals."""
     both = []
     for tally in collections(study, {"a": people}, runs=runs, seed=95):
         answers = ask(tally.estimate(method=method))

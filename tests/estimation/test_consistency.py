@@ -1,4 +1,4 @@
-"""Steps after the answer: each is what it says, is on record, and leaves what needs no step."""
+"""Post-processing steps: each is the projection it claims, is recorded, and is idempotent."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_the_total_is_the_number_of_reports_unless_a_condition_was_asked(
 
 
 @pytest.mark.parametrize("total", [-1, float("nan"), float("inf"), "40", True, None])
-def test_totals_that_are_none_are_refused(unbiased: Estimate, total: object) -> None:
+def test_impossible_totals_are_refused(unbiased: Estimate, total: object) -> None:
     histogram = unbiased.histogram("age")
     with pytest.raises(QuestionError, match="total must be a finite number"):
         histogram.with_total(total)  # type: ignore[arg-type]
@@ -281,7 +281,7 @@ def test_a_step_done_twice_is_done_once(values: Floats) -> None:
     assert np.allclose(cdf.isotonic().values, cdf.values, rtol=0, atol=1e-9)
 
 
-def test_without_reports_there_is_nothing_to_mend() -> None:
+def test_without_reports_steps_change_nothing() -> None:
     est = study().empty_tally().estimate("unbiased")
     histogram, cdf = est.histogram("age"), est.cdf("age")
     found = (histogram.nonnegative(), histogram.simplex(), histogram.with_total(0), cdf.isotonic())

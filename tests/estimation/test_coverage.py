@@ -1,4 +1,4 @@
-"""Intervals hold the truth as often as they say.
+"""Confidence intervals contain the truth at their stated level.
 
 2,000 collections from the same people: the share of 95 % intervals that hold the truth has a
 standard error of √(0.95·0.05/2,000) = 0.49 %, so the band from 93 % to 97 % is 4.1 standard errors
@@ -51,7 +51,7 @@ ORACLES = [sf.OUE(), sf.OLH(), sf.HRR()]
 
 
 def _study(choice: Any, dimensions: int, epsilon: float = 1.0) -> sf.Study:
-    """For all pairs alike ε is the odds of the whole axis, so it is larger to be as telling."""
+    """ε by channel: larger under a uniform metric, where it covers the whole axis."""
     protect = sf.Uniform(3 * epsilon) if choice in ORACLES else sf.Distance(epsilon)
     axes = [
         sf.integers(name, 0, size - 1, protect=protect, channel=choice)
@@ -61,7 +61,7 @@ def _study(choice: Any, dimensions: int, epsilon: float = 1.0) -> sf.Study:
 
 
 def _people(study: sf.Study, rng: np.random.Generator) -> dict[str, Any]:
-    """One hump an axis, leaning on the axis before."""
+    """People with one hump per axis, correlated with the previous axis."""
     people: dict[str, Any] = {}
     lean = rng.random(PEOPLE)
     for axis in study.axes:

@@ -1,4 +1,4 @@
-"""Whole distributions in one go, and their distance from the truth."""
+"""The distribution over all cells, and its distance from the truth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sfumato.errors import QuestionError
 
 
 @pytest.mark.parametrize("kind", CONTEXTS)
-def test_a_distribution_is_the_histogram_in_one_go(kind: str) -> None:
+def test_a_distribution_equals_the_histogram(kind: str) -> None:
     tally = context_study(kind).simulate_counts(np.arange(K) * 10, seed=1)
     for method in ("unbiased", "likelihood"):
         est = tally.estimate(method)

@@ -1,4 +1,4 @@
-"""The parts of likelihood decoding, each against an oracle that knows nothing of it.
+"""The parts of likelihood decoding, each against an independent oracle.
 
 Mixtures against dense matrices and enumerated patterns, EM against closed forms and longer runs,
 the field against finite differences and quadrature, error bars against enumerated people.
@@ -58,7 +58,7 @@ def hump(size: int) -> Floats:
 
 
 def reports(channels: list[Channel], law: Floats, people: int, seed: int) -> SymbolMixture:
-    """Outputs drawn for people drawn from a law of cells."""
+    """A mixture of simulated outputs of people drawn from a distribution over cells."""
     clean = SymbolMixture.of(channels, np.zeros(tuple(c.likelihood().shape[1] for c in channels)))
     mixed = clean.forward(law)
     drawn = np.random.default_rng(seed).multinomial(people, (mixed / mixed.sum()).ravel())
@@ -66,7 +66,7 @@ def reports(channels: list[Channel], law: Floats, people: int, seed: int) -> Sym
 
 
 def noiseless(channels: list[Channel], law: Floats, people: int) -> SymbolMixture:
-    """Fractional counts of outputs, exactly as the law of cells has them on average."""
+    """A mixture of expected counts of outputs, in fractions of people."""
     clean = SymbolMixture.of(channels, np.zeros(tuple(c.likelihood().shape[1] for c in channels)))
     return replace(clean, counts=people * clean.forward(law))
 
@@ -222,7 +222,7 @@ def test_the_likelihood_never_falls(name: str, accelerate: bool) -> None:
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_the_gap_bounds_the_distance_to_the_best_likelihood(name: str) -> None:
-    """Whatever an accelerated run of many more steps reaches, the short run said it could be."""
+    """A much longer accelerated run gains no more than the short run's bound."""
     long = decode(PROBLEMS[name], tolerance=1e-14, most_steps=4_000)
     for steps in (1, 5, 20, 200):
         short = decode(PROBLEMS[name], tolerance=0.0, most_steps=steps, accelerate=False)
@@ -232,7 +232,7 @@ def test_the_gap_bounds_the_distance_to_the_best_likelihood(name: str) -> None:
     assert long.gap < short.gap
 
 
-def test_acceleration_changes_the_way_and_not_the_end() -> None:
+def test_acceleration_reaches_the_same_maximum() -> None:
     mixture = reports([line(12, 1.5)], hump(12), 10_000, seed=14)
     plain = decode(mixture, tolerance=1e-12, most_steps=100_000, accelerate=False)
     fast = decode(mixture, tolerance=1e-12, most_steps=100_000)
@@ -460,10 +460,10 @@ def test_the_probed_determinant_is_within_its_monte_carlo_error(
     assert 0 < abs(found - exact) < LIMIT * stderr
 
 
-def test_the_determinant_of_a_wide_spectrum_is_seen_by_few_products(
+def test_few_products_suffice_for_the_determinant_of_a_wide_spectrum(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Cells held little, shares over many decades: the diagonal D is divided out before probing.
+    """A weak rough prior and shares over many decades: the preconditioned operator is probed.
 
     The probes' error is that of L = log(D^(−½)(I + K)D^(−½)); the twin divides nothing out.
     """
@@ -547,14 +547,14 @@ def _integrated(mixture: Mixture, field: Field, centre: Floats) -> float:
 
 
 def few_people() -> tuple[SymbolMixture, Floats, list[int]]:
-    """Six reports on three cells, a law that is not their likeliest, and the reports one by one."""
+    """Six reports on three cells, a law that is not their maximum, and the outputs."""
     sent = [0, 0, 1, 2, 2, 2]
     counts = np.bincount(sent, minlength=3).astype(np.float64)
     return SymbolMixture.of([line(3, 0.9)], counts), np.array([0.2, 0.5, 0.3]), sent
 
 
-def opened_at(mixture: Mixture, law: Floats, field: Field) -> CountPosterior:
-    """What the reports say about people if this law were the fit."""
+def posterior_at(mixture: Mixture, law: Floats, field: Field) -> CountPosterior:
+    """The posterior of the counts if this distribution were the fit."""
     mixed = mixture.forward(law)
     curvature = Curvature(mixture, field, law, mixed)
     u = field.from_theta(np.log(law))
@@ -568,7 +568,7 @@ def test_counts_given_the_law_are_those_of_all_ways_people_may_sit(
     """Mean and variance of Σ w·c over all 3⁶ ways, each with its posterior chance."""
     mixture, law, sent = few_people()
     field = Field((3,), Strengths(0.8, ((0.0, 0.0),)))
-    opened = opened_at(mixture, law, field)
+    opened = posterior_at(mixture, law, field)
     chance = law[:, None] * mixture.matrix
     chance /= chance.sum(axis=0)
     weights = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.3, -2.0, 1.7]])
@@ -586,7 +586,7 @@ def test_counts_given_the_law_are_those_of_all_ways_people_may_sit(
         assert np.ravel(within)[0] == pytest.approx(variance, rel=1e-12)
         for place in range(3):
             up = [
-                float(opened_at(mixture, law * np.exp(e * np.eye(3)[place]), field).counts @ w)
+                float(posterior_at(mixture, law * np.exp(e * np.eye(3)[place]), field).counts @ w)
                 for e in (1e-6, -1e-6)
             ]
             assert np.ravel(slope)[place] == pytest.approx((up[0] - up[1]) / 2e-6, abs=1e-8)
@@ -659,7 +659,7 @@ def test_large_grids_find_the_same_variances(monkeypatch: pytest.MonkeyPatch) ->
     assert np.any(np.abs(many - exact) > 0.01 * exact)
 
 
-def test_intervals_reach_for_the_rough_fits() -> None:
+def test_intervals_are_widened_by_the_rough_fits() -> None:
     mixture = reports([line(8, 0.7)], hump(8), 3_000, seed=26)
     best = fit(mixture, Field((8,), Strengths(0.0, ((10.0, 0.0),))))
     rough = tuple(
@@ -677,7 +677,7 @@ def test_intervals_reach_for_the_rough_fits() -> None:
     assert np.any(wide > 1.1 * variance)
 
 
-def test_errors_are_as_wide_as_doubt_demands_and_no_wider_than_assuming_nothing() -> None:
+def test_reported_variances_are_widened_up_to_the_unbiased_ones() -> None:
     own, wide, unbiased = np.array([[1.0, 1, 4], [3, 5, 9], [2, 9, 3]]).T
     np.testing.assert_array_equal(reported_variance(own, wide, unbiased), [1.0, 5.0, 3.0])
     np.testing.assert_array_equal(

@@ -1,4 +1,4 @@
-"""Likelihood answers: one population behind all of them, as good as they say, and as recorded.
+"""Likelihood answers: consistent with each other, and as accurate as recorded.
 
 The recorded figures are those of `python -m benchmarks decoding`, ten seeds; here fewer and other
 seeds are measured. The mean of k seeds may be above the recorded mean by 4 standard errors,
@@ -52,7 +52,7 @@ def likelihood(tally: sf.Tally, **options: Any) -> LikelihoodEstimate:
 
 @cache
 def town() -> LikelihoodEstimate:
-    """Twelve ages by four regions by three moods, one of them left out by some."""
+    """Twelve ages by four regions by three moods; some people give no mood."""
     axes = [
         sf.integers("age", 0, 11, protect=sf.Distance(0.6), channel=sf.Geometric()),
         sf.categories("region", ["n", "e", "s", "w"], protect=sf.Uniform(1.5)),
@@ -66,7 +66,7 @@ def town() -> LikelihoodEstimate:
 
 
 def same(answer: sf.Answer, value: float, stderr: float) -> None:
-    """Two ways to one number and its error."""
+    """Assert a value and its standard error."""
     assert answer.value == pytest.approx(float(value), rel=1e-9, abs=1e-6)
     assert answer.stderr == pytest.approx(float(stderr), rel=1e-6, abs=1e-6)
 
@@ -123,7 +123,7 @@ def test_differences_are_the_linear_questions_they_stand_for() -> None:
     assert (one - one).stderr == 0
 
 
-def test_ratios_err_as_their_first_order_expansion() -> None:
+def test_ratios_have_the_error_of_the_delta_method() -> None:
     """Of r = t/b by (t − r·b)/b, which is a linear question."""
     estimate = town()
     top = estimate.count(age=(3, 6), region="s", mood=(1, 2))
@@ -231,7 +231,7 @@ def test_stochastic_rounding_answers_for_grid_points() -> None:
     assert cells.values.sum() == pytest.approx(5_001, rel=1e-12)
 
 
-def test_decoding_tells_how_far_it_is() -> None:
+def test_decoding_reports_progress() -> None:
     told: list[float] = []
     likelihood(_small_tally(), progress=told.append).count(x=3)
     assert told[-1] == 1.0
@@ -261,7 +261,7 @@ def distance(tally: sf.Tally, counts: NDArray[np.int64], smoothing: str) -> floa
 def test_smoothing_does_no_harm_to_spiky_people_in_blocks(
     large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both by the steps of moderate grids and by those that large ones can afford.
+    """With the number of steps for moderate grids, and with that for large ones.
 
     Over seeds the ratio is 0.96 with a spread of 0.016: 1.1 is 8 of these away. With a determinant
     that few products could not see the whole of it was 1.20 on average, with a spread of 0.11.
@@ -278,7 +278,7 @@ def test_smoothing_does_no_harm_to_spiky_people_in_blocks(
 def test_the_ratio_would_catch_a_fit_that_has_not_reached_its_top(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The twin: few products for every step, and nothing to fall back on."""
+    """The twin: few products for every step, and no fallback to plain EM."""
     few = field_module._Effort(steps=8, products=5, tolerance=0.1)
     monkeypatch.setattr(field_module, "_effort_for", lambda _: few)
     tally, counts = clumped(0)

@@ -40,7 +40,7 @@ NAMED = pytest.mark.parametrize("channel", CHANNELS, ids=lambda c: "default" if 
 
 
 def crowd() -> Counts:
-    """People who are nowhere spread evenly."""
+    """People with a different count in every cell."""
     return np.random.default_rng(5).integers(0, 40, SHAPE)
 
 
@@ -54,7 +54,7 @@ def law_of(study: sf.Study) -> NDArray[np.float64]:
 
 
 def expected(study: sf.Study, counts: Counts) -> Tally:
-    """The tally to expect, in fractions of people."""
+    """The expected tally, in fractions of people."""
     outputs = tuple(layout.count for layout in study.layouts)
     table = (counts.ravel() @ law_of(study)).reshape(outputs)
     places = np.nonzero(table)
@@ -64,7 +64,7 @@ def expected(study: sf.Study, counts: Counts) -> Tally:
 
 class TestGuarantee:
     @NAMED
-    def test_no_report_tells_more_than_e(self, channel: Any) -> None:
+    def test_no_report_reveals_more_than_e(self, channel: Any) -> None:
         """All pairs of records, all reports, in integers: E is the sum over blocks."""
         study = mixed(channel)
         laws = [block.channel.words()[0] for block in study.blocks]
@@ -114,7 +114,7 @@ class TestGuarantee:
 
 class TestAnswers:
     @NAMED
-    def test_they_are_the_truth_of_the_tally_to_expect(self, channel: Any) -> None:
+    def test_they_are_the_truth_for_the_expected_tally(self, channel: Any) -> None:
         counts = crowd()
         est = expected(mixed(channel), counts).estimate("unbiased")
         n = counts.sum()
@@ -192,7 +192,7 @@ class TestAnswers:
         alone = est.histogram("c", where="b=2")
         assert np.all(np.abs(alone.values - counts[:, 2].sum(axis=(0, 2))) < 5 * alone.stderr)
 
-    def test_weights_count(self) -> None:
+    def test_public_weights_multiply_people(self) -> None:
         study = mixed()
         people = {"a": [0, 2] * 50, "b": [1, 3] * 50, "c": [4, 0] * 50, "d": ["x", "y"] * 50}
         reports = study.encode(people, bits=sf.SeededBits(1))
@@ -206,7 +206,7 @@ METHODS = ["unbiased", pytest.param("likelihood", marks=pytest.mark.soak)]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_intervals_hold(method: str) -> None:
+def test_intervals_contain_the_truth(method: str) -> None:
     """Coverage of 95 % intervals over 400 tallies, question by question.
 
     The share has a standard error of √(0.95·0.05/400) = 1.1 %; LIMIT of them below is allowed.
@@ -253,7 +253,7 @@ class TestFiles:
         grouped = sf.Study("s", [sf.together(axes, protect=sf.Uniform(1))])
         assert grouped == sf.Study("s", axes, protect=sf.Uniform(1))
 
-    def test_reports_and_tallies_travel(self, tmp_path: Path) -> None:
+    def test_reports_and_tallies_survive_their_files(self, tmp_path: Path) -> None:
         study = mixed()
         reports = study.encode({"a": [0, 1], "b": [3, 0], "c": [4, 4], "d": ["x", "y"]})
         assert reports.to_arrow().column_names == ["a", "b+c", "d"]

@@ -353,14 +353,14 @@ class TestBisection:
 
 class TestRefusals:
     @pytest.mark.parametrize("q", [-0.1, 1.5, math.nan, "0.5", True, None])
-    def test_a_share_that_is_none_is_named(self, q: Any) -> None:
+    def test_an_impossible_share_is_refused_with_its_value(self, q: Any) -> None:
         estimate = _line(5, 1.0).simulate({"a": [1, 2]}, seed=1).estimate("unbiased")
         for asked in (q, [0.5, q]):
             with pytest.raises(QuestionError, match="from 0 to 1") as caught:
                 estimate.quantile("a", asked)
             assert repr(q) in str(caught.value)
 
-    def test_no_share_no_order_no_axis_no_level(self) -> None:
+    def test_missing_shares_unordered_and_unknown_axes_and_bad_levels_are_refused(self) -> None:
         study = sf.Study("r", [sf.categories("r", ["n", "s"], protect=sf.Uniform(1.0))])
         estimate = study.simulate({"r": ["n"]}, seed=1).estimate("unbiased")
         with pytest.raises(QuestionError, match="'r' has no order"):

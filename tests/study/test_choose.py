@@ -71,7 +71,7 @@ def test_a_choice_that_ignores_the_number_of_people_would_not_be() -> None:
 
 
 @pytest.mark.parametrize(("size", "curve", "n"), [(12, 0.4, 1_000), (8, 0.4, 10_000)])
-def test_recorded_ratios_of_likelihood_errors_come_again(
+def test_recorded_ratios_of_likelihood_errors_are_reproduced(
     size: int, curve: float, n: int, record_property: Callable[[str, object], None]
 ) -> None:
     # 12 rounds of 4 populations: a standard error of about 8 %, so 4 of them tell 1.3 from 1/1.3.
@@ -142,7 +142,7 @@ def metric_of(cells: int, epsilon: float = 0.1) -> Any:
     return sf.integers("a", 0, cells - 1, protect=sf.Distance(epsilon)).metric()
 
 
-def test_the_rule_is_told_by_decoder_and_people() -> None:
+def test_the_choice_depends_on_decoder_and_people() -> None:
     assert choose_channel(metric_of(64))[0] == sf.Geometric()
     assert choose_channel(metric_of(64), method="unbiased")[0] == sf.Thermometer()
     assert choose_channel(metric_of(64), method="unbiased", people=1)[0] == sf.Thermometer()
@@ -175,7 +175,7 @@ def test_the_reason_gives_the_exact_ratio_of_unbiased_variances() -> None:
     assert reason in " ".join(study.explain().split())
 
 
-def test_explain_says_for_how_many_people_channels_were_chosen() -> None:
+def test_explain_states_the_number_of_people_assumed() -> None:
     axis = sf.integers("a", 0, 7, protect=sf.Distance(0.1))
     silent, few, many = (sf.Study("s", [axis], people=n) for n in (None, 1_000, 50_000))
     assert "for 10,000 people, assumed as no number is stated" in " ".join(silent.explain().split())

@@ -1,4 +1,4 @@
-"""Every pair hidden alike: the recorded figures reach their goals, and a small run agrees.
+"""The planner's choice under Uniform: recorded errors reach their goals, and a small run agrees.
 
 The recorded figures are those of `python -m benchmarks plain`.
 """
@@ -53,7 +53,7 @@ def test_the_default_reaches_its_goals_in_the_recorded_run() -> None:
 
 
 def test_no_other_method_reaches_both_goals() -> None:
-    """The twin: the goals are not reached by whatever is measured."""
+    """The twin: other methods miss the goals."""
     for method, held in plain.METHODS.items():
         if method != plain.DEFAULT and plain.UNBIASED in held.ways:
             rows = [line(people, method, plain.UNBIASED) for people in plain.MAIN]
@@ -63,7 +63,7 @@ def test_no_other_method_reaches_both_goals() -> None:
 
 
 def test_methods_do_as_well_here_as_in_the_published_figures() -> None:
-    """Within four of its standard errors, which here are those of both: nobody is made to lose."""
+    """Within four standard errors of the difference: no method is put at a disadvantage."""
     for (method, way), figures in plain.PUBLISHED.items():
         if method not in plain.METHODS:
             continue
@@ -153,7 +153,7 @@ def small(seed: int) -> dict[tuple[str, str], float]:
 
 
 def within(method: str, way: str) -> list[bool]:
-    """Whether the errors of one way are within the limits for the default's, one by one."""
+    """For each error of a method, whether it is within the limit for the default's."""
     return [
         np.mean([np.log(small(seed)[method, way] / small(seed)[other]) / 2 for seed in SEEDS])
         < limit

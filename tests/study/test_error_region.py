@@ -1,4 +1,4 @@
-"""What a guarantee means: the errors no test can avoid, in numbers, words and pictures."""
+"""Error regions: the error rates that no test of a report can beat, in numbers and words."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_corner_is_where_both_inequalities_meet(there: float, back: float) -
         ({"names": ("x",)}, "names must hold two names"),
     ],
 )
-def test_what_is_no_guarantee_is_refused(change: dict[str, Any], message: str) -> None:
+def test_impossible_values_of_e_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(sf.StudyError, match=message):
         sf.ErrorRegion(**({"there": 1.0, "back": 1.0} | change))
 

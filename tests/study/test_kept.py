@@ -1,4 +1,4 @@
-"""What an earlier version wrote means today what it meant then.
+"""Files written by an earlier version load and mean the same.
 
 Fingerprints, files and answers here were made once and never change: devices and collectors in the
 field hold them. `tests/kept/make.py` made the files, with the version whose files they are. If one
@@ -35,7 +35,7 @@ def whole(name: str, axes: list[sf.Axis], epsilon: Any, channel: Any = None) -> 
 
 
 def one(axis: sf.Axis, **options: Any) -> sf.Study:
-    """A study of one axis, called like it."""
+    """A study of one axis, with the name of the axis."""
     return sf.Study(axis.name, [axis], **options)
 
 
@@ -514,7 +514,7 @@ DOMAINS = {"integers", "reals", "dates", "times", "categories"}
 
 
 def spread(values: list[Any], step: int = 7) -> list[Any]:
-    """So many people, more of them among the first values."""
+    """A number of people, more of them with the first values."""
     size = len(values)
     return [values[min(k % size, k // step % size)] for k in range(PEOPLE)]
 
@@ -658,7 +658,7 @@ RELEASES = ("first", "means", "mwem")
 
 
 def built(name: str) -> sf.Study:
-    """A study made anew, or from its file where it cannot be."""
+    """A study made anew, or loaded from its file where it cannot be made."""
     return STUDIES[name][0]() if name in STUDIES else sf.Study.load(path(name, "study.toml"))
 
 
@@ -687,7 +687,7 @@ def digest(reports: sf.Reports) -> str:
 
 
 def answers(tally: sf.Tally, name: str) -> dict[str, Any]:
-    """What a tally says, as it is kept."""
+    """A tally as it is kept for comparison."""
     unbiased = tally.estimate(method="unbiased")
     found: dict[str, Any] = {"reports": tally.n, "unbiased": {}}
     for question in ASKED[name]:
@@ -711,7 +711,7 @@ def check_answers(tally: sf.Tally, name: str) -> None:
 
 
 def ledger_words(ledger: sf.central.Ledger) -> dict[str, Any]:
-    """What a ledger says, as it is kept."""
+    """A ledger as it is kept for comparison."""
     return {
         "total": str(ledger.total),
         "used": {name: str(share) for name, share in ledger.used().items()},

@@ -1,4 +1,4 @@
-"""Studies: files, fingerprints, words, and what a whole study promises."""
+"""Studies: files, fingerprints, guarantees and their explanation."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class TestFiles:
         assert sf.Study("s", [axis], people=100_000).blocks[0].choice == sf.Thermometer()
 
     @pytest.mark.parametrize("people", [0, -3, 1.5, 1000.0, True, "many", np.float64(7)])
-    def test_people_that_are_no_number_of_people_are_refused(self, people: Any) -> None:
+    def test_impossible_numbers_of_people_are_refused(self, people: Any) -> None:
         with pytest.raises(sf.StudyError, match=r"people must be a whole number of at least 1"):
             sf.Study("s", [_distance()], people=people)
 
@@ -264,7 +264,7 @@ class TestFiles:
 
 
 class TestFingerprint:
-    def test_anything_that_matters_changes_it(self) -> None:
+    def test_every_part_of_the_meaning_changes_it(self) -> None:
         studies = {
             "plain": _study(),
             "name": sf.Study("another study", [_distance(), _other()]),
@@ -295,7 +295,7 @@ class TestFingerprint:
         prints = {name: study.fingerprint for name, study in studies.items()}
         assert len(set(prints.values())) == len(prints), prints
 
-    def test_the_same_said_in_other_words_keeps_it(self) -> None:
+    def test_equivalent_spellings_have_the_same(self) -> None:
         plain = _study(_distance(channel=sf.Geometric(), outside="refuse"))
         for same in (
             _study(_distance(protect=sf.Distance("1/5"), channel=sf.Geometric())),
@@ -359,7 +359,7 @@ class TestFingerprint:
         anew = re.sub("fingerprint.*", "", text)
         assert sf.Study.from_toml(anew) == sf.Study("codes", [axis])
 
-    def test_it_is_what_it_was(self) -> None:
+    def test_it_never_changes(self) -> None:
         """A study in the field must never change its fingerprint, nor what its seeds draw."""
         study = _study(_distance(channel=sf.Thermometer()))
         assert study.fingerprint == FIRST_FINGERPRINT
@@ -443,7 +443,7 @@ class TestGuarantee:
 
 
 class TestWords:
-    def test_the_guarantee_is_told_in_odds(self) -> None:
+    def test_the_guarantee_is_explained_by_odds(self) -> None:
         text = _study().explain()
         assert "differs by 1: a report is at most 1.2 times likelier" in text
         assert "differs by 5: a report is at most 2.7 times likelier" in text
@@ -510,7 +510,7 @@ class TestConstruction:
             ),
         ],
     )
-    def test_what_cannot_be_is_refused_with_the_remedy(self, make: Any, message: str) -> None:
+    def test_impossible_studies_are_refused_with_the_remedy(self, make: Any, message: str) -> None:
         with pytest.raises(sf.StudyError, match=message):
             make()
 

@@ -1,4 +1,4 @@
-"""Whole records under one ε: files, words, answers, plans and the exact check."""
+"""One block over all axes (whole records under one ε): files, words, answers, plans, audit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sfumato.questions.workload import Given
 Counts = NDArray[np.int64]
 
 SHAPE = (6, 4)
-MECHANISMS: tuple[Choice, ...] = (
+CHANNELS: tuple[Choice, ...] = (
     sf.Comb(),
     sf.Hierarchical(2),
     sf.Hierarchical(3, "hrr"),
@@ -34,18 +34,18 @@ MECHANISMS: tuple[Choice, ...] = (
 )
 
 
-def pair(mechanism: Choice | None = None, eps: float = 1.0, **options: Any) -> sf.Study:
+def pair(channel: Choice | None = None, eps: float = 1.0, **options: Any) -> sf.Study:
     axes = [sf.integers("a", 0, 5), sf.integers("b", 0, 3)]
-    return sf.Study("pair", axes, protect=sf.Uniform(eps), channel=mechanism, **options)
+    return sf.Study("pair", axes, protect=sf.Uniform(eps), channel=channel, **options)
 
 
-def three(mechanism: Choice | None = None) -> sf.Study:
+def three(channel: Choice | None = None) -> sf.Study:
     axes = [
         sf.integers("a", 0, 3),
         sf.categories("c", ["x", "y", "z"]),
         sf.reals("r", 0, 1, bins=2, optional=True),
     ]
-    return sf.Study("three", axes, protect=sf.Uniform(2), channel=mechanism)
+    return sf.Study("three", axes, protect=sf.Uniform(2), channel=channel)
 
 
 def crowd(n: int = 4_000) -> Counts:
@@ -57,10 +57,10 @@ def crowd(n: int = 4_000) -> Counts:
 # The guarantee
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{m.id} {m.options()}")
+@pytest.mark.parametrize("channel", CHANNELS, ids=lambda m: f"{m.id} {m.options()}")
 @pytest.mark.parametrize("make", [pair, three])
-def test_any_two_records_are_within_epsilon(make: Any, mechanism: Choice) -> None:
-    study = make(mechanism)
+def test_any_two_records_are_within_epsilon(make: Any, channel: Choice) -> None:
+    study = make(channel)
     channel = study.channels[0]
     if channel.layout.kind == "bits" and channel.layout.count > 16:
         pytest.skip("too many patterns to list; the channel is checked by itself")
@@ -76,7 +76,7 @@ def test_any_two_records_are_within_epsilon(make: Any, mechanism: Choice) -> Non
     assert found.axes[0].axis == ", ".join(axis.name for axis in study.axes)
 
 
-def test_a_mechanism_that_says_too_much_is_caught() -> None:
+def test_a_channel_that_reveals_too_much_is_caught() -> None:
     study = pair(sf.Comb())
     bold = sf.Comb().bind_grid(pair(eps=1.2).channels[0].metric, SHAPE, (True, True))
     study.blocks = (replace(study.blocks[0], channel=bold),)
@@ -130,9 +130,9 @@ def test_damaged_files_are_refused(old: str, new: str, says: str) -> None:
         sf.Study.from_toml(text.replace(old, new))
 
 
-@pytest.mark.parametrize("mechanism", [sf.Comb(), sf.OUE()], ids=lambda m: m.id)
-def test_reports_and_tallies_travel(tmp_path: Path, mechanism: Choice) -> None:
-    study = pair(mechanism)
+@pytest.mark.parametrize("channel", [sf.Comb(), sf.OUE()], ids=lambda m: m.id)
+def test_reports_and_tallies_survive_their_files(tmp_path: Path, channel: Choice) -> None:
+    study = pair(channel)
     table = {"a": [0, 5, 3, 3], "b": [3, 0, 1, 1]}
     reports = study.encode(table, bits=sf.SeededBits(3))
     assert reports.to_arrow().column_names == ["record"]
@@ -152,7 +152,7 @@ def test_reports_and_tallies_travel(tmp_path: Path, mechanism: Choice) -> None:
 
 
 def expected(study: sf.Study, counts: Counts) -> sf.Tally:
-    """The tally to expect, which need not be whole people."""
+    """The expected tally, in fractions of people."""
     channel = study.channels[0]
     law = channel.mix(counts.ravel().astype(float))
     tally = study.simulate_counts(counts, seed=1)
@@ -162,10 +162,10 @@ def expected(study: sf.Study, counts: Counts) -> sf.Tally:
     return sf.Tally(study, statistic)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS[:-1], ids=lambda m: f"{m.id} {m.options()}")
-def test_unbiased_answers_of_the_tally_to_expect_are_the_truth(mechanism: Choice) -> None:
+@pytest.mark.parametrize("channel", CHANNELS[:-1], ids=lambda m: f"{m.id} {m.options()}")
+def test_unbiased_answers_of_the_expected_tally_are_the_truth(channel: Choice) -> None:
     counts = crowd()
-    est = expected(pair(mechanism), counts).estimate("unbiased")
+    est = expected(pair(channel), counts).estimate("unbiased")
     n = counts.sum()
     assert float(est.count(a=(1, 3), b={0, 2})) == pytest.approx(counts[1:4, [0, 2]].sum())
     assert est.fraction(a=2, where="b=0..1").value == pytest.approx(
@@ -180,11 +180,11 @@ def test_unbiased_answers_of_the_tally_to_expect_are_the_truth(mechanism: Choice
     assert est.quantile("b", 0.5).value == pytest.approx(1, abs=1)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS[:-1], ids=lambda m: f"{m.id} {m.options()}")
-def test_the_reported_error_of_the_tally_to_expect_is_exact(mechanism: Choice) -> None:
+@pytest.mark.parametrize("channel", CHANNELS[:-1], ids=lambda m: f"{m.id} {m.options()}")
+def test_the_reported_error_of_the_expected_tally_is_exact(channel: Choice) -> None:
     """Given the people, the variance is Σ_x c(x)·(E[f² | x] − w(x)²)."""
     counts = crowd()
-    study = pair(mechanism)
+    study = pair(channel)
     channel = study.channels[0]
     weights = np.zeros(SHAPE)
     weights[1:4, :2] = 1.0
@@ -198,13 +198,13 @@ RUNS = 800
 LOW, HIGH = 0.95 - 4 * np.sqrt(0.95 * 0.05 / RUNS), 0.95 + 4 * np.sqrt(0.95 * 0.05 / RUNS)
 
 
-@pytest.mark.parametrize("mechanism", [sf.Comb(), sf.Hierarchical(2)], ids=lambda m: m.id)
-def test_intervals_hold_the_truth_as_often_as_they_say(mechanism: Choice) -> None:
+@pytest.mark.parametrize("channel", [sf.Comb(), sf.Hierarchical(2)], ids=lambda m: m.id)
+def test_intervals_hold_the_truth_as_often_as_they_say(channel: Choice) -> None:
     """800 collections: four standard errors of the share are 3.1 %; errors × 0.8 would be caught.
 
     Intervals of 0.8 times their width hold the truth with chance 88 %, below the band.
     """
-    study, counts = pair(mechanism), crowd(1_000)
+    study, counts = pair(channel), crowd(1_000)
     truth = counts[1:4, 1:].sum()
     held = narrow = 0
     for seed in range(RUNS):
@@ -242,19 +242,19 @@ def test_bits_of_whole_records_are_decoded_too() -> None:
     assert answer.low < counts[:3].sum() < answer.high
 
 
-def test_nobody_has_no_answers() -> None:
+def test_an_empty_tally_has_no_answers() -> None:
     for method in ("unbiased", "likelihood"):
         answer = pair().empty_tally().estimate(method).count(a=1)
         assert "no reports" in answer.notes
         assert np.isnan(answer.value)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{m.id} {m.options()}")
-def test_records_are_asked_about_where_they_were_put(mechanism: Choice) -> None:
-    """With ε = 40 nearly all noise is that of levels, combs, hashes and columns: six deviations."""
+@pytest.mark.parametrize("channel", CHANNELS, ids=lambda m: f"{m.id} {m.options()}")
+def test_counts_are_in_the_cells_of_the_records(channel: Choice) -> None:
+    """With ε = 40 nearly all noise comes from sampling levels, combs and hashes: six deviations."""
     counts = crowd()
     a, b = (np.repeat(place.ravel(), counts.ravel()) for place in np.indices(SHAPE))
-    tally = pair(mechanism, 40.0).simulate({"a": a, "b": b}, seed=11)
+    tally = pair(channel, 40.0).simulate({"a": a, "b": b}, seed=11)
     estimate = tally.estimate("unbiased")
     for k in range(6):
         for j in range(4):
@@ -265,10 +265,10 @@ def test_records_are_asked_about_where_they_were_put(mechanism: Choice) -> None:
 # Plans
 
 
-@pytest.mark.parametrize("mechanism", [sf.Comb(), sf.Hierarchical(2), sf.HRR()], ids=str)
-def test_the_plan_predicts_the_error(mechanism: Choice) -> None:
+@pytest.mark.parametrize("channel", [sf.Comb(), sf.Hierarchical(2), sf.HRR()], ids=str)
+def test_the_plan_predicts_the_error(channel: Choice) -> None:
     """Of one question, against the exact sum over the prior."""
-    study = pair(mechanism)
+    study = pair(channel)
     channel = study.channels[0]
     flat = np.zeros(SHAPE)
     flat[:3, 1:] = 1.0
@@ -286,7 +286,7 @@ def test_the_plan_predicts_the_error(mechanism: Choice) -> None:
     assert mean_variance(study.blocks, half, prior_of(study, "flat")) == pytest.approx(alone)
 
 
-def test_mechanisms_are_compared_and_the_choice_is_the_best_of_them() -> None:
+def test_channels_are_compared_and_the_choice_is_the_best_of_them() -> None:
     found = pair().compare(5_000, methods=["unbiased"])
     errors = {row.channel: row.stderr for row in found.rows}
     assert {"comb", "hierarchical", "haar-hrr", "kary-response", "olh"} <= set(errors)
@@ -310,7 +310,7 @@ def test_epsilon_and_people_for_a_wanted_error() -> None:
 # Bad input
 
 
-def test_what_does_not_go_together_is_refused() -> None:
+def test_contradictory_statements_are_refused() -> None:
     a, b = sf.integers("a", 0, 5), sf.integers("b", 0, 3)
     uniform = sf.Uniform(1)
     own = sf.integers("b", 0, 3, protect=uniform)
@@ -328,7 +328,7 @@ def test_what_does_not_go_together_is_refused() -> None:
         sf.Study("s", [a, b], protect=sf.Distance(1))
 
 
-def test_one_axis_needs_no_mechanism() -> None:
+def test_on_one_axis_it_is_the_axis_own_guarantee() -> None:
     axis = sf.integers("a", 0, 30)
     alone = sf.Study("s", [axis], protect=sf.Uniform(1))
     assert alone.blocks[0].axes == (0,)
