@@ -17,6 +17,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import pytest
 from helpers_channels import Stream, patterns, worst_odds
 from numpy.typing import NDArray
 from scipy import stats
@@ -527,6 +528,10 @@ def reports_are_as_likely_as_the_law(subject: Subject) -> None:
     scaled = found[possible] / found[possible].max(axis=1, keepdims=True)
     expected = columns[possible] / columns[possible].max(axis=1, keepdims=True)
     assert np.abs(scaled - expected).max() <= 1e-10
+    symbols = subject.channel.layout.kind == "symbols"
+    other: Any = BitColumns(np.zeros((1, 1), dtype=np.uint64), 1) if symbols else np.zeros(1, int)
+    with pytest.raises(TypeError, match="puts out"):
+        subject.channel.report_likelihood(other)
 
 
 def joined_runs_are_sums(subject: Subject) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from bisect import bisect_right
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers_channels import Stream, all_words, exceeding_pair, worst_odds
+from helpers_channels import exceeding_pair, worst_odds
 from helpers_statistics import share_covered
 
 import sfumato as sf
@@ -30,7 +28,6 @@ from sfumato.metrics.cells import TableMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.registry import metric_from_dict
 from sfumato.metrics.uniform import UniformMetric
-from sfumato.randomness.bits import SeededBits
 from sfumato.randomness.tables import WordTable
 from sfumato.study.axis import Axis
 
@@ -205,46 +202,10 @@ def test_fixed_words_are_the_fewest_that_will_do() -> None:
             assert max(column) + least - 1 > odds * (min(column) + least - 1)
 
 
-def test_coarse_tables_keep_both_bounds_or_are_refused() -> None:
-    kept = refused = 0
-    for precision, eps, cap, size in itertools.product((3, 5, 8, 11), EPSILONS, CAPS, (2, 3, 5, 9)):
-        try:
-            channel = bound(size, eps, cap, precision=precision)
-        except StudyError:
-            refused += 1
-            continue
-        kept += 1
-        rows, total = channel.words()
-        assert all(sum(row) == total == 1 << precision for row in rows)
-        assert exceeding_pair(rows, channel.metric) is None
-    assert kept > 100
-    assert refused > 50
-
-
 def test_a_cap_too_small_for_the_table_is_refused_with_the_remedy() -> None:
     for cap in (Fraction(1, 10**30), Fraction(1, 10**19)):
         with pytest.raises(StudyError, match=r"too coarse for a cap of .* use a larger cap"):
             bound(10, 1, cap)
-
-
-@pytest.mark.parametrize("cap", ["1/2", "2", "5"])
-@pytest.mark.parametrize("eps", ["0.1", "1", "3"])
-def test_behind_rounding_both_bounds_hold_between_grid_points(eps: str, cap: str) -> None:
-    """The law at a fine code is the average of its two grid points: all pairs of codes, exactly."""
-    size, parts = 6, 4
-    inner = bound(size, eps, cap, resolution=20)
-    assert inner.odds == 1 + Fraction(eps)
-    rows, _ = inner.words()
-    laws = []
-    for code in range((size - 1) * parts + 1):
-        point, part = divmod(code, parts)
-        above = rows[min(point + 1, size - 1)]
-        laws.append(
-            [(parts - part) * a + part * b for a, b in zip(rows[point], above, strict=True)]
-        )
-    for a, b in itertools.permutations(range(len(laws)), 2):
-        allowed = min(Fraction(eps) * Fraction(abs(a - b), parts), Fraction(cap))
-        assert at_most_exp(Fraction(*worst_odds(laws, a, b)), allowed)
 
 
 def test_a_rounded_axis_with_a_cap_works_from_end_to_end() -> None:
@@ -262,78 +223,7 @@ def test_a_rounded_axis_with_a_cap_works_from_end_to_end() -> None:
 # What is drawn
 
 
-@pytest.mark.parametrize("precision", [8, 11, 17])
-@pytest.mark.parametrize(("eps", "cap"), [("1/3", "1/4"), ("1", "3/2"), ("2", "20")])
-def test_outputs_over_all_words_are_the_table(eps: str, cap: str, precision: int) -> None:
-    """17 bits are more than the sampler's guide has, and more people than one chunk."""
-    for size in (2, 3, 6):
-        channel = bound(size, eps, cap, precision=precision)
-        rows, total = channel.words()
-        for x, junk in itertools.product(range(size), (0, -1)):
-            source = Stream(all_words(precision, junk=junk))
-            outputs = channel.encode(np.full(total, x, dtype=np.uint8), source)
-            assert len(source.left) == 0
-            assert np.bincount(outputs, minlength=size).tolist() == rows[x]
-
-
-def test_words_on_both_sides_of_every_bound() -> None:
-    for size, eps, cap in ((2, "1", "1/2"), (5, "1", "2"), (9, "0.2", "1"), (6, "3", "40")):
-        channel = bound(size, eps, cap)
-        weights = (*channel.half_table()[:0:-1], *channel.half_table(), *channel.fixed_table())
-        sums = list(accumulate(weights))
-        near = {s + d for s in (0, *sums) for d in (-1, 0, 1)}
-        words = sorted(word for word in near if 0 <= word < 1 << 64)
-        for x in range(size):
-            drawn = channel.encode(np.full(len(words), x), Stream(np.array(words, dtype=np.uint64)))
-            for word, output in zip(words, drawn.tolist(), strict=True):
-                which = bisect_right(sums, word)
-                noisy = min(max(x + which - (size - 1), 0), size - 1)
-                assert output == (noisy if which < 2 * size - 1 else which - (2 * size - 1))
-
-
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint32, np.int64, np.uint64])
-def test_cells_of_any_type_are_the_same_cells(dtype: type) -> None:
-    channel = bound(100, "0.2", "2")
-    cells = np.arange(100).repeat(5)
-    one = channel.encode(cells.astype(dtype), SeededBits(5))
-    np.testing.assert_array_equal(one, channel.encode(cells, SeededBits(5)))
-    assert one.dtype == np.uint8
-    assert len(channel.encode(np.zeros(0, dtype=dtype), SeededBits(5))) == 0
-
-
 # What is read
-
-
-def mean(row: list[int], total: int, values: np.ndarray[Any, Any]) -> Fraction:
-    pairs = zip(row, values.tolist(), strict=True)
-    return sum((word * Fraction(value) for word, value in pairs), Fraction(0)) / total
-
-
-@pytest.mark.parametrize("cap", ["0.01", "1/2", "3", "100"])
-@pytest.mark.parametrize("eps", EPSILONS)
-def test_means_and_second_moments_are_exact(eps: str, cap: str, seed: int) -> None:
-    """Sums over the integer table in rationals; what is left is the rounding of f itself."""
-    rng = np.random.default_rng(seed)
-    for size in (2, 3, 7, 16):
-        channel = bound(size, eps, cap)
-        rows, total = channel.words()
-        for w in (rng.normal(size=size), np.ones(size), np.eye(size)[0]):
-            f = channel.functional(w).coefficients
-            rounding = 16 * size * 2.0**-52 * np.abs(f).max() + 1e-12 * np.abs(w).max()
-            square = 2 * rounding * np.abs(f).max()
-            for x in range(size):
-                assert abs(float(mean(rows[x], total, f)) - w[x]) <= rounding
-                assert abs(float(mean(rows[x], total, f**2)) - channel.second_moment(w)[x]) < square
-
-
-def test_filters_are_the_likelihood_matrix(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    channel = bound(300, "0.2", "2")
-    law = channel.likelihood()
-    table, people = rng.normal(size=(3, 300)), rng.dirichlet(np.ones(300), size=3)
-    np.testing.assert_allclose(channel.expect(table), table @ law.T, rtol=0, atol=1e-13)
-    np.testing.assert_allclose(channel.mix(people), people @ law, rtol=0, atol=1e-15)
-    assert channel.fixed_law.sum() + channel.share == pytest.approx(1, abs=1e-14)
 
 
 @pytest.mark.parametrize(

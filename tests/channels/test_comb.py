@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from helpers_channels import TIGHT, Stream, all_words, exceeding_pair, is_tight
+from helpers_channels import Stream, all_words
 from numpy.typing import NDArray
 
 import sfumato as sf
@@ -24,9 +24,6 @@ from sfumato.randomness.bits import SeededBits
 from sfumato.study.choose import choose_uniform, comb_variance, hash_variance, kary_variance
 
 Floats = NDArray[np.float64]
-
-EPSILONS = tuple(Fraction(text) for text in ("1e-6", "0.01", "1/3", "1", "5", "20"))
-SHAPES = [(2,), (3,), (4,), (7,), (12,), (2, 2), (3, 5), (4, 6), (2, 3, 4), (3, 3, 3)]
 
 
 def bound(
@@ -47,24 +44,7 @@ def bound(
     )
 
 
-def table_of(channel: CombChannel) -> Floats:
-    """The law in floats, from its words and nothing else."""
-    rows, total = channel.words()
-    return np.array([[float(Fraction(word, total)) for word in row] for row in rows])
-
-
 # The guarantee
-
-
-@pytest.mark.parametrize("eps", EPSILONS, ids=str)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_no_pair_of_cells_is_told_apart_by_more(shape: tuple[int, ...], eps: Fraction) -> None:
-    channel = bound(shape, eps)
-    rows, total = channel.words()
-    assert all(sum(row) == total for row in rows)
-    assert exceeding_pair(rows, channel.metric) is None
-    assert channel.tightness == float(TIGHT)
-    assert is_tight(rows, channel.metric)
 
 
 def test_one_word_more_under_a_tooth_would_break_the_bound() -> None:
@@ -94,32 +74,6 @@ def test_every_pair_of_words_gives_the_law(shape: tuple[int, ...]) -> None:
 
 
 # The reading
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_readings_are_right_on_average(shape: tuple[int, ...]) -> None:
-    channel = bound(shape)
-    law = table_of(channel)
-    rng = np.random.default_rng(3)
-    weights = rng.normal(size=(4, channel.size))
-    weights[0] = 1.0
-    read = channel.coefficients(weights)
-    assert np.allclose(read @ law.T, weights, atol=1e-12)
-    assert np.allclose(read[0], 1.0, atol=1e-12)  # everybody is known to be somebody
-    assert np.allclose(channel.second_moment(weights), read**2 @ law.T, rtol=1e-10)
-    assert np.allclose(channel.functional(weights[1]).coefficients, read[1])
-
-
-@pytest.mark.parametrize("ordered", [True, False])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_transforms_equal_the_matrix(shape: tuple[int, ...], ordered: bool) -> None:
-    channel = bound(shape, 1, (ordered,) * len(shape))
-    law, rng = channel.likelihood(), np.random.default_rng(4)
-    assert np.allclose(law, table_of(channel), rtol=1e-12)
-    cells, outputs = rng.random((2, 3, channel.size)), rng.random((3, 2, channel.outputs))
-    assert np.allclose(channel.mix(cells), cells @ law)
-    assert np.allclose(channel.expect(outputs), outputs @ law.T)
-    assert np.allclose(channel.report_likelihood(np.arange(channel.outputs)), law.T)
 
 
 @pytest.mark.parametrize("shape", [(7,), (12,), (4, 4), (3, 6)], ids=str)

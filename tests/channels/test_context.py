@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_channels import TIGHT, Stream, all_words, exceeding_pair, planes, worst_odds
+from helpers_channels import TIGHT, Stream, exceeding_pair, planes, worst_odds
 from numpy.typing import NDArray
 
 import sfumato as sf
@@ -20,7 +20,6 @@ from sfumato.channels.hadamard_blocks import matrices_of
 from sfumato.channels.response import BinaryChannel, lies
 from sfumato.channels.transforms import scattered
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.estimation.distribution import cell_squares
 from sfumato.exact import at_most_exp
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import LineMetric
@@ -183,15 +182,6 @@ def test_binary_channels_keep_any_pair_of_bounds(precision: int) -> None:
     assert bound >= 4
 
 
-@pytest.mark.parametrize("marks", ["01", "10", "11", "00"])
-def test_binary_draws_every_word_as_its_table_says(marks: str) -> None:
-    channel = sf.Binary().bind(high_low(marks), precision=8)
-    rows, total = channel.words()
-    for x in range(2):
-        outputs = channel.encode(np.full(total, x), Stream(all_words(8, junk=-1)))
-        assert np.bincount(outputs, minlength=2).tolist() == rows[x]
-
-
 def test_binary_takes_two_cells_that_may_be_told_apart() -> None:
     assert "two cells, and there are 3" in str(sf.Binary().misfit(UniformMetric(ONE, 3)))
     for there, back in ((Fraction(0), ONE), (ONE, Fraction(0))):
@@ -270,19 +260,6 @@ def test_every_finite_pair_is_hidden_exactly_and_tightly(eps: Fraction) -> None:
                 if eps < 20:
                     assert not at_most_exp(Fraction(more, less), TIGHT * eps)
                     assert channel.tightness == float(TIGHT)
-
-
-@CONTEXTS
-def test_coarse_tables_keep_the_guarantee_or_are_refused(metric: CellMetric) -> None:
-    for precision in (2, 5, 9):
-        try:
-            channel = hadamard(metric, precision=precision)
-        except StudyError as error:
-            assert "too coarse" in str(error)  # noqa: PT017
-            continue
-        rows, total = channel.words()
-        assert all(sum(row) == total for row in rows)
-        assert exceeding_pair(rows, metric) is None
 
 
 def test_the_all_ones_row_would_say_nothing() -> None:
@@ -408,35 +385,6 @@ def test_people_in_many_chunks_are_each_told_by_their_own_cell(
 
 
 # Reading
-
-
-@CONTEXTS
-def test_fast_transforms_are_sums_over_the_table(metric: CellMetric) -> None:
-    channel, rng = hadamard(metric), np.random.default_rng(3)
-    table = table_of(channel)
-    np.testing.assert_allclose(channel.likelihood(), table, atol=1e-15)
-    w, g = rng.normal(size=(3, metric.size)), rng.normal(size=(2, 3, channel.outputs))
-    read = channel.coefficients(w)
-    np.testing.assert_allclose(read @ table.T, w, atol=1e-12)
-    np.testing.assert_allclose(channel.expect(g), g @ table.T, atol=1e-12)
-    np.testing.assert_allclose(channel.mix(w), w @ table, atol=1e-12)
-    np.testing.assert_allclose(channel.second_moment(w), read**2 @ table.T, rtol=1e-10)
-    cells = channel.coefficients(np.eye(metric.size))
-    np.testing.assert_allclose(channel.gather(g), g @ cells.T, atol=1e-12)
-    np.testing.assert_allclose(channel.cell_squares(g), g @ (cells**2).T, atol=1e-11)
-    np.testing.assert_allclose(cell_squares(channel, g), channel.cell_squares(g))
-
-
-@CONTEXTS
-def test_likelihoods_of_reports_are_columns_of_the_table(metric: CellMetric) -> None:
-    channel = hadamard(metric)
-    found, table = channel.report_likelihood(np.arange(channel.outputs)), table_of(channel).T
-    np.testing.assert_array_equal(found > 0, table > 0)
-    np.testing.assert_allclose(
-        found / found.max(axis=1, keepdims=True), table / table.max(axis=1, keepdims=True)
-    )
-    with pytest.raises(TypeError, match="symbols"):
-        channel.report_likelihood(sf.bitcolumns.BitColumns(np.zeros((1, 1), np.uint64), 3))
 
 
 @CONTEXTS

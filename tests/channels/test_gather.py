@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_channels import CASES, EPSILONS, Case
 from numpy.typing import NDArray
 
 import sfumato as sf
@@ -21,8 +20,6 @@ from sfumato.metrics.uniform import UniformMetric
 
 Floats = NDArray[np.float64]
 
-SIZES = (2, 5, 9)
-EPS = EPSILONS[-2:]
 MECHANISMS: tuple[Choice, ...] = (
     sf.Comb(),
     sf.HRR(),
@@ -47,68 +44,6 @@ def on_grid(choice: Choice, shape: tuple[int, ...], ordered: tuple[bool, ...]) -
 
 def name(choice: Choice) -> str:
     return f"{choice.id} {choice.options()}"
-
-
-def check(channel: Channel, seed: int) -> None:
-    """Every sum over a profile against the coefficients themselves."""
-    rng = np.random.default_rng(seed)
-    features = channel.layout.features
-    profile = rng.normal(size=(2, features))
-    many = np.concatenate([np.eye(channel.size), rng.normal(size=(4, channel.size))])
-    read = channel.coefficients(many)
-    # Sums of so many products, each rounded a few times by 2^-52 of the largest.
-    room = 64 * features * 2.0**-52 * np.abs(read).max() * np.abs(profile).max()
-    assert np.abs(channel.gather(profile) @ many.T - profile @ read.T).max() <= room
-    assert np.abs(channel.gather(profile[0]) - channel.gather(profile)[0]).max() <= room
-    for rows in (many[:1], many):  # fewer rows than profiles, and more
-        each = profile @ channel.coefficients(rows).T
-        assert np.abs(channel.sums(profile, rows) - each).max() <= room
-    room *= np.abs(read).max()
-    eye = np.eye(channel.size)
-    for w, v in ((many, many), (many, many[::-1]), (many, many[-1]), (eye, eye)):
-        each = profile @ channel.product_coefficients(w, v).T
-        assert np.abs(channel.products(profile, w, v) - each).max() <= room
-
-
-@pytest.mark.parametrize("eps", EPS, ids=str)
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_gathering_is_the_transpose_of_reading(
-    case: Case, size: int, eps: Fraction, seed: int
-) -> None:
-    check(case.channel(size, eps), seed)
-
-
-@pytest.mark.parametrize(("shape", "ordered"), GRIDS, ids=str)
-@pytest.mark.parametrize("choice", MECHANISMS, ids=name)
-def test_gathering_on_grids(
-    choice: Choice, shape: tuple[int, ...], ordered: tuple[bool, ...], seed: int
-) -> None:
-    check(on_grid(choice, shape, ordered), seed)
-
-
-@pytest.mark.parametrize("choice", [sf.Geometric(), sf.Thermometer()], ids=name)
-def test_gathering_behind_rounding(choice: Choice, seed: int) -> None:
-    protect = sf.Distance(1)
-    axis = sf.reals("x", 0, 6, bins=6, rounding="stochastic", protect=protect, channel=choice)
-    (channel,) = sf.Study("rounded", [axis]).channels
-    assert channel.rounds
-    check(channel, seed)
-
-
-def test_a_wrong_transpose_is_found(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """The twin: gathering that is off by a billionth at one cell does not pass."""
-    channel = on_grid(sf.HRR(), (4, 4), (True, True))
-    right = type(channel).gather
-
-    def wrong(self: Any, profile: Floats) -> Floats:
-        found = right(self, profile)
-        found[..., 3] += 1e-9
-        return found
-
-    monkeypatch.setattr(type(channel), "gather", wrong)
-    with pytest.raises(AssertionError):
-        check(channel, seed)
 
 
 @pytest.mark.parametrize(("shape", "ordered"), GRIDS, ids=str)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_channels import Stream, all_words, exceeding_pair, is_tight, planes
+from helpers_channels import Stream, all_words, exceeding_pair, planes
 from helpers_statistics import (
     PEOPLE,
     RUNS,
@@ -43,16 +43,6 @@ from sfumato.questions.language import weights as weights_of
 Floats = NDArray[np.float64]
 Choice = sf.Hierarchical | sf.HaarHRR
 
-# Shapes, and which axes have neighbours: sizes that are powers of the branching and others.
-GRIDS = [
-    ((2,), (True,)),
-    ((5,), (True,)),
-    ((9,), (True,)),
-    ((16,), (True,)),
-    ((3, 4), (True, True)),
-    ((4, 3), (True, False)),
-    ((2, 3, 2), (True, False, True)),
-]
 CHOICES: list[Choice] = [
     sf.HaarHRR(),
     sf.HaarHRR(levels="optimised"),
@@ -77,21 +67,6 @@ def name(choice: Any) -> str:
 
 
 # The guarantee
-
-
-@pytest.mark.parametrize(("shape", "ordered"), GRIDS, ids=str)
-@pytest.mark.parametrize("choice", CHOICES, ids=name)
-def test_the_level_and_the_report_together_keep_epsilon(
-    choice: Choice, shape: tuple[int, ...], ordered: tuple[bool, ...]
-) -> None:
-    for eps in ("1e-4", "1/3", "2"):
-        channel = bound(choice, shape, ordered, eps)
-        rows, total = channel.words()
-        assert all(sum(row) == total and min(row) > 0 for row in rows)
-        assert exceeding_pair(rows, channel.metric) is None
-        assert is_tight(rows, channel.metric)
-        worst = max(Fraction(max(column), min(column)) for column in zip(*rows, strict=True))
-        assert channel.worst_ratio() == worst
 
 
 def test_a_level_that_looks_at_the_cell_would_not() -> None:
@@ -121,36 +96,6 @@ def test_words_left_over_go_where_most_is_missing() -> None:
 
 
 # Readings
-
-
-def exact_mean(row: Sequence[int], total: int, values: Floats) -> float:
-    parts = zip(row, values.tolist(), strict=True)
-    return float(sum((word * Fraction(value) for word, value in parts), Fraction(0)) / total)
-
-
-@pytest.mark.parametrize(("shape", "ordered"), GRIDS, ids=str)
-@pytest.mark.parametrize("choice", CHOICES, ids=name)
-def test_readings_are_unbiased_and_structure_is_the_table(
-    choice: Choice, shape: tuple[int, ...], ordered: tuple[bool, ...], seed: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    channel = bound(choice, shape, ordered)
-    rows, total = channel.words()
-    likelihood = np.array([[float(Fraction(word, total)) for word in row] for row in rows])
-    many = rng.normal(size=(2, channel.size))
-    many[1] = np.arange(channel.size) < channel.size // 2
-    f = channel.coefficients(many)
-    means = np.array([[exact_mean(row, total, values) for row in rows] for values in f])
-    # Sums of up to `outputs` values, each rounded by 2^-52 of the largest.
-    room = channel.outputs * 2.0**-52 * np.abs(f).max()
-    assert np.abs(means - many).max() <= room
-    assert np.allclose(channel.likelihood(), likelihood, rtol=0, atol=2.0**-50)
-    assert np.allclose(channel.second_moment(many), f**2 @ likelihood.T, rtol=1e-12)
-    law, table = rng.dirichlet(np.ones(channel.size)), rng.normal(size=(2, channel.outputs))
-    assert np.allclose(channel.mix(law), law @ likelihood, rtol=0, atol=1e-15)
-    assert np.allclose(channel.expect(table), table @ likelihood.T, rtol=0, atol=1e-14)
-    shares = channel.report_likelihood(np.arange(channel.outputs)) / likelihood.T
-    assert np.allclose(shares, shares[:, :1], rtol=1e-12), "one factor a report"
 
 
 def node_matrix(trees: Sequence[Tree], levels: Sequence[int]) -> Floats:

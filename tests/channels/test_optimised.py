@@ -7,12 +7,11 @@ import math
 import zlib
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers_channels import ANY_SETS, Stream, exceeding_pair
+from helpers_channels import ANY_SETS, exceeding_pair
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -115,16 +114,6 @@ class TestWords:
                 assert found is None or at_most_exp(Fraction(max(found[2]), min(found[2])), eps)
         assert uneven > 0
 
-    def test_words_on_both_sides_of_every_bound(self) -> None:
-        for size in (2, 5, 9):
-            channel = ANY_SETS.bind(uniform(size))
-            rows, _ = channel.words()
-            for x, row in enumerate(rows):
-                bounds = list(accumulate(row))[:-1]
-                words = sorted({w for b in bounds for w in (b - 1, b, b + 1)} | {0, (1 << 64) - 1})
-                drawn = channel.encode(np.full(len(words), x), Stream(np.array(words, np.uint64)))
-                assert list(drawn) == [sum(b <= word for b in bounds) for word in words]
-
     def test_good_sets_leave_almost_nothing_to_the_blank(self) -> None:
         sets = hierarchy(16, 2, math.e)
         channel = sf.Optimised(table=sets.to_text()).bind(uniform(16))
@@ -134,17 +123,6 @@ class TestWords:
         )
         members = channel.sets.members.T
         assert np.where(members, channel.high, channel.low).shape == (16, channel.outputs - 1)
-
-    @pytest.mark.parametrize("eps", ["0.000001", "0.1", "1", "6", "40"])
-    def test_means_and_squares_by_summation(self, eps: str) -> None:
-        for size in (2, 3, 8, 20):
-            channel = ANY_SETS.bind(uniform(size, eps))
-            law = channel.likelihood()
-            w = np.sin(np.arange(size)) + (np.arange(size) > size // 2)
-            f = channel.coefficients(w)
-            slack = 64 * np.finfo(float).eps * np.abs(f).max()
-            np.testing.assert_allclose(law @ f, w, rtol=0, atol=slack + 1e-9 * np.abs(w).max())
-            np.testing.assert_allclose(channel.second_moment(w), law @ f**2, rtol=1e-12)
 
 
 class TestDescent:

@@ -37,7 +37,6 @@ from sfumato.collect.statistics import BitReports, SymbolCounts, statistic_of
 from sfumato.estimation.decoding.mixture import SymbolMixture
 from sfumato.estimation.readings import grid_rows, product_rows, row_covariance
 from sfumato.exact import at_most_exp, exp_floor
-from sfumato.metrics.distance import LineMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.planning import compare as comparing
 from sfumato.randomness.tables import FlipTable
@@ -340,16 +339,6 @@ def test_too_many_cells_are_refused(choice: Choice, size: int, message: str) -> 
         bound(choice, size)
 
 
-@pytest.mark.parametrize("choice", CHOICES, ids=str)
-def test_other_metrics_and_rounding_are_refused(choice: Choice) -> None:
-    with pytest.raises(sf.StudyError, match=r"does not fit this axis: it needs protect=Uniform"):
-        choice.bind(LineMetric.equal(Fraction(1), 5))
-    with pytest.raises(sf.StudyError, match="stochastic rounding"):
-        choice.bind(UniformMetric(Fraction(1), 5), resolution=20)
-    with pytest.raises(sf.StudyError, match="too coarse"):
-        bound(choice, 50, Fraction(1, 1000), precision=5)
-
-
 # Transforms
 
 
@@ -420,22 +409,6 @@ def test_hashed_sums_by_matrix_are_those_by_transform(
         first, (channel.coefficients(w), channel.expect(table), channel.mix(w)), strict=True
     ):
         np.testing.assert_allclose(found, by_matrix, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("choice", CHOICES, ids=str)
-def test_reports_are_as_likely_as_the_table_says(choice: Choice) -> None:
-    """Up to a factor a report: rows in proportion to columns of the law."""
-    channel = bound(choice, 6)
-    law = table_of(channel).T
-    every: Any = np.arange(len(law))
-    if channel.layout.kind == "bits":
-        every = BitColumns.from_matrix(signs(6) > 0)
-    found = channel.report_likelihood(every)
-    scaled = found / found.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(scaled, law / law.sum(axis=1, keepdims=True), rtol=1e-12)
-    other: Any = np.zeros(1, int) if channel.layout.kind == "bits" else BitColumns(every[:0], 0)
-    with pytest.raises(TypeError, match="puts out"):
-        channel.report_likelihood(other)
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=str)

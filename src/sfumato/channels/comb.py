@@ -102,7 +102,7 @@ class Comb(Choice):
     def trials(cls) -> tuple[Trial, ...]:
         """Axes even and odd, at small and large ε, and grids."""
         return (
-            *uniform_trials(cls(), (2, 5, 8), (3, 2), (2, 4), (2, 3, 2)),
+            *uniform_trials(cls(), (2, 5, 8), (3, 2), (3, 4), (2, 3, 2)),
             *uniform_trials(cls(), (4,), epsilon="1/10"),
             *uniform_trials(cls(), (6,), epsilon="3"),
         )
