@@ -112,6 +112,7 @@ def test_the_architecture_names_every_package_and_module() -> None:
 # What is generated, shown and linked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", list(pages()), ids=lambda path: path.name)
 def test_generated_pages_are_current(path: Path) -> None:
     current = path.read_text(encoding="utf-8") if path.exists() else ""

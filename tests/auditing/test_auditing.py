@@ -109,6 +109,7 @@ def capped(cells: int, cap: Any, eps: Any = "1/2") -> sf.Study:
     return study_of(axis, sf.Geometric())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cells", [10, 20_000])
 def test_capped_noise_is_checked_for_far_pairs_too(cells: int) -> None:
     (found,) = audit(capped(cells, 2)).axes
@@ -187,6 +188,7 @@ def test_the_tightest_pair_is_the_one_that_brute_force_finds() -> None:
 # Broken channels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [

@@ -14,6 +14,7 @@ from sfumato import central
 from sfumato.noise.strategies import FIXED
 
 
+@pytest.mark.slow
 def test_the_exact_allocation_is_never_beaten_by_the_published_ones() -> None:
     study = STUDIES["matrix"]
     rows = sf.questions.Given(np.random.default_rng(3).uniform(size=(4, 4)).round(3))
@@ -35,6 +36,7 @@ def test_unless_told_otherwise_the_best_is_measured_where_cells_are_few() -> Non
     assert left_out.details()["strategy"] == "the questions themselves"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STUDIES)
 def test_one_range_is_measured_itself_since_nothing_is_better(name: str) -> None:
     space = central.Space(STUDIES[name])
@@ -54,6 +56,7 @@ def test_one_question_on_a_fine_lattice_may_be_read_from_coarser_rows() -> None:
     assert best.design.name == "prefix"
 
 
+@pytest.mark.slow
 def test_the_best_strategy_is_the_best_of_all() -> None:
     space = central.Space(one_axis(sf.Distance("1/2"), ordered=True), "1/4")
     errors = {
@@ -129,6 +132,7 @@ class TestWhatIsMeasured:
         assert prepared.details()["strategy"] == "the questions themselves"
         assert prepared.details()["measurements"] == 1
 
+    @pytest.mark.slow
     def test_many_questions_are_read_from_few_rows_beyond_the_first_limit_too(self) -> None:
         study = sf.Study("ages", [sf.integers("age", 0, 129, protect=sf.Distance("1/2"))])
         prepared = sf.central.Laplace("ranges of age").prepare(sf.central.Space(study), 100)

@@ -128,6 +128,7 @@ def test_many_candidates_fall_back_to_twice_the_largest(monkeypatch: pytest.Monk
     assert exact.rate / 2 <= rough.rate <= exact.rate
 
 
+@pytest.mark.slow
 def test_what_is_chosen_follows_the_law_and_opendp_chooses_otherwise() -> None:
     """OpenDP's noisy max is permute-and-flip: it is at least as good, and not this mechanism."""
     prepared = Exponential(["a", "b"], ["x=c0", "x=c1"]).prepare(flat(2, 2), 3)

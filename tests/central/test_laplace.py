@@ -81,6 +81,7 @@ def test_everyone_is_known_without_noise() -> None:
     assert answers.stderr.tolist() == [0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["two", "together"])
 def test_strategies_answer_without_bias_and_with_the_error_they_state(name: str) -> None:
     study, other = STUDIES[name], {"two": "mode=bus", "together": "x=1..2, y=1"}[name]
@@ -115,6 +116,7 @@ THOUSAND = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axes", THOUSAND.values(), ids=THOUSAND.keys())
 def test_intervals_hold_the_truth_as_often_as_they_say(axes: Any) -> None:
     study = sf.Study("many", axes)
@@ -251,6 +253,7 @@ def test_lattice_noise_keeps_every_distance_by_formula(space: Space, strategy: s
     assert max(spent) > 1 - Fraction(1, 10**6)  # all that may be spent is spent somewhere
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES.keys())
 def test_events_keep_every_distance_by_exact_sums(space: Space) -> None:
     """P(first ≥ s, second ≥ t, third ≥ u), summed in rationals, for all tables and thresholds."""

@@ -174,6 +174,7 @@ def asked(study: sf.Study) -> list[str]:
     return ["age=1..2, place=b", "place=a|c", "prefixes of age", "total"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("study", "spend"), CASES)
 @pytest.mark.parametrize("strategy", ["questions", "identity", "prefix", "hierarchical", "haar"])
 def test_noise_on_questions_keeps_every_distance(
@@ -185,6 +186,7 @@ def test_noise_on_questions_keeps_every_distance(
     assert found > Fraction(999, 1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("study", "spend"), CASES)
 @pytest.mark.parametrize("allocation", ["equal", "shared", "psa"])
 def test_published_allocations_keep_every_distance(
@@ -226,6 +228,7 @@ def test_choices_keep_every_distance(study: sf.Study, spend: Any) -> None:
     assert worst(study, spend, cost) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("study", "spend"), CASES)
 @pytest.mark.parametrize("variant", ["published", "replayed"])
 def test_rounds_and_check_together_keep_every_distance(

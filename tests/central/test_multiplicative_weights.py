@@ -83,6 +83,7 @@ def test_rounds_are_whole(rounds: Any) -> None:
         MWEM("identity", rounds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES.keys())
 @pytest.mark.parametrize("variant", ["published", "replayed"])
 def test_every_step_keeps_its_share_of_every_distance(space: Space, variant: Any) -> None:
@@ -203,6 +204,7 @@ def test_errors_stay_below_theorem_8_and_replaying_helps() -> None:
     assert max(errors["replayed"]) < min(errors["published"]) / 2
 
 
+@pytest.mark.slow
 def test_the_check_makes_an_honest_interval() -> None:
     """It holds for all questions at once as often as it says, and no less often than that."""
     space, counts, _ = ages()
@@ -339,6 +341,7 @@ def test_descriptions_say_what_was_done() -> None:
     assert dataclasses.is_dataclass(MWEM)
 
 
+@pytest.mark.slow
 def test_the_census_comparison_runs_in_small() -> None:
     """The code of reproduction/adult.py on made-up people; its figures are in results/soak."""
     rng = np.random.default_rng(1)

@@ -144,6 +144,7 @@ def test_sums_with_a_capped_part_add_cell_by_cell() -> None:
 # The guarantee, in integers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cap", CAPS)
 @pytest.mark.parametrize("eps", EPSILONS)
 def test_both_bounds_hold_for_every_pair_and_output(eps: str, cap: str) -> None:

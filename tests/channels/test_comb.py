@@ -163,6 +163,7 @@ def test_runs_of_turns_are_joined_for_decoding_alone() -> None:
     assert Runs.of(bound((8,))) is None  # few turns stand by themselves
 
 
+@pytest.mark.slow
 def test_joining_turns_loses_little() -> None:
     """Information about a range of 256 cells before and after, people spread evenly."""
     channel = bound((256,))
@@ -268,6 +269,7 @@ def test_the_least_epsilons_are_read_as_surely(size: int) -> None:
     assert np.allclose([float(mean) for mean in means], weights, atol=2e-2)
 
 
+@pytest.mark.slow
 def test_defaults_can_be_decoded_by_the_default_decoder() -> None:
     """Whatever ε: hashes and trees have no more kinds of reports than are decoded."""
     for eps in ("1/2", "1", "2", "3", "4", "6", "10"):

@@ -221,6 +221,7 @@ def candidates(outputs: int, steps: int, there: float, back: float) -> list[Floa
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("there", "back"), [("1", "1"), ("1/2", "2"), ("1", "inf"), ("inf", "1/2"), ("3", "1/3")]
 )
@@ -303,6 +304,7 @@ def test_no_range_hangs_on_a_few_columns(size: int) -> None:
         assert ours < 6 < 8 < printed
 
 
+@pytest.mark.slow
 def test_intervals_of_wide_ranges_hold_the_truth_with_few_people_a_column() -> None:
     """400 runs: 95 % ± 4·1.1 %. The stated error hardly varies, and is the predicted one."""
     study = sf.Study("s", [sf.integers("x", 0, 999, protect=sf.Uniform(1), channel=sf.Hadamard())])
@@ -339,6 +341,7 @@ def test_cells_that_need_no_hiding_are_told_as_they_are() -> None:
 # The sampler
 
 
+@pytest.mark.slow
 @CONTEXTS
 def test_symbols_over_all_words_are_the_table(metric: CellMetric) -> None:
     """Every column with every number behind the flips, each kind of flip by itself."""
@@ -595,6 +598,7 @@ def test_two_labels_get_the_binary_channel() -> None:
     assert abs(answer.value - 1_000) < 5 * answer.stderr
 
 
+@pytest.mark.slow
 def test_many_cells_without_order_are_decoded_whole() -> None:
     """Beyond 16,384 cells there are no neighbours to join; 17,000 cells, 170 blocks."""
     names = [f"c{k}" for k in range(17_000)]

@@ -245,6 +245,7 @@ RECORD_LAWS: tuple[Callable[[Case], None], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GRIDS)
 @pytest.mark.parametrize("law", RECORD_LAWS, ids=called)
 def test_whole_records_keep(law: Callable[[Case], None], name: str) -> None:
@@ -257,6 +258,7 @@ def test_mixed_blocks_keep(law: Callable[[Case], None], name: str) -> None:
     law(mixed(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", [case, mixed], ids=called)
 @pytest.mark.parametrize("name", SKEW.values())
 def test_likelihood_finds_whole_records(of: Callable[[str], Case], name: str) -> None:
@@ -392,6 +394,7 @@ def test_twin_that_is_off_by_one_of_all_words_is_caught(kind: str) -> None:
         laws.encodes_each_word_by_the_law(sound.with_fault("words", one_word))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", REGISTRY)
 def test_twin_that_is_off_by_one_of_few_words_is_caught(kind: str) -> None:
     with pytest.raises(AssertionError):
@@ -414,6 +417,7 @@ def test_twin_studies_are_caught(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", [case, mixed], ids=called)
 @pytest.mark.parametrize("name", SKEW.values())
 def test_twin_with_swapped_axes_is_caught(of: Callable[[str], Case], name: str) -> None:

@@ -101,6 +101,7 @@ def miss_chance(
     return float(stats.ncx2.cdf(limit, freedom, shift))
 
 
+@pytest.mark.slow
 def test_an_independent_discrete_laplace_clamps_to_the_geometric_channel() -> None:
     """OpenDP's exact integer Laplace noise of scale 2 is e^(−|z|/2): ε = 1/2 a step."""
     dp.enable_features("contrib")

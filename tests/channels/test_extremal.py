@@ -188,6 +188,7 @@ def all_rows(distance: Floats) -> Floats:
     return scaled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name for name in METRICS if name not in ("near", "far", "two far")]
 )
@@ -241,6 +242,7 @@ def test_two_cells_get_the_binary_optimum() -> None:
     assert found.value == pytest.approx(mean_square(law, np.eye(2) / 2), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_places_on_a_map_are_read_much_better_than_by_the_exponential_channel() -> None:
     grid = sf.Grid(south=55.9, west=-3.3, north=56.0, east=-3.1, rows=3, columns=4)
     protect = grid.points(epsilon=1, per="4 km")

@@ -129,6 +129,7 @@ def study_of(choice: Choice) -> sf.Study:
     return sf.Study("pair", axes, protect=sf.Uniform(1), channel=choice)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", MECHANISMS, ids=name)
 @pytest.mark.parametrize("population", [False, True])
 def test_many_grids_at_once_are_each_by_itself(choice: Choice, population: bool, seed: int) -> None:

@@ -253,6 +253,7 @@ class Counted:
     __radd__, __rmul__ = __add__, __mul__
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("branching", [2, 4])
 def test_constrained_inference_is_linear_in_the_cells(branching: int) -> None:
     """Operations counted one by one: 6 a node at most, and B/(B−1) nodes a cell at most."""
@@ -392,6 +393,7 @@ def test_the_spread_of_a_node_is_that_of_the_oracle(nodes: int, eps: str, seed: 
         assert channel.node_variance == pytest.approx(ratio.mean(), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [2, 4, 16, 64, 256])
 @pytest.mark.parametrize("eps", ["1/2", "2", "3", "5", "8"])
 def test_the_best_oracle_has_the_smallest_error_there(eps: str, nodes: int, seed: int) -> None:
@@ -484,6 +486,7 @@ def sign_draws(inner: Any) -> tuple[list[NDArray[np.uint64]], int]:
     return [packed, *flips], inner.order * lanes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("choice", "shape", "precision", "draws"),
     [
@@ -530,6 +533,7 @@ def test_studies_with_levels_are_saved_and_loaded(tmp_path: Any) -> None:
         assert again.fingerprint == study.fingerprint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", [sf.Hierarchical(), sf.HaarHRR()], ids=name)
 def test_intervals_hold_the_truth_as_often_as_they_say(choice: Choice) -> None:
     """The band from 93 % to 97 % and its twin are those of test_coverage."""

@@ -16,6 +16,7 @@ from sfumato.metrics.uniform import UniformMetric
 TIGHT = 1 - Fraction(1, 1 << 30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("published", [False, True])
 def test_thermometer_of_sixteen_cells_by_neighbours(published: bool) -> None:
     """E adds along the line, so that neighbours decide; here the first, middle and last.
@@ -37,6 +38,7 @@ def test_thermometer_of_sixteen_cells_by_neighbours(published: bool) -> None:
             assert not at_most_exp(Fraction(more, less), TIGHT * e)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eps", ["0.001", "0.1", "1", "3"])
 @pytest.mark.parametrize("size", [1_000, 100_000])
 def test_large_geometric_channels_by_structure(size: int, eps: str) -> None:
@@ -68,6 +70,7 @@ def test_the_structure_of_a_thousand_cells_is_that_of_its_rows() -> None:
     assert max(odds) <= channel.worst_ratio()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1_000, 20_000])
 def test_large_responses_and_thermometers_by_structure(size: int) -> None:
     kary = sf.KaryResponse().bind(UniformMetric(Fraction(1, 3), size))

@@ -113,6 +113,7 @@ def test_a_clamped_discrete_laplace_is_a_flip_of_half_its_variance(rate: float) 
 # The exact law
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("metric", "strategy"),
     [
@@ -210,6 +211,7 @@ def test_an_audit_by_structure_agrees_and_sees_a_single_word() -> None:
 # Strategies that are searched for
 
 
+@pytest.mark.slow
 def test_the_error_that_a_search_states_is_that_of_the_channel() -> None:
     metric = towns()
     found = search(Identity(7), metric, bits=True)

@@ -167,6 +167,7 @@ class TestDescent:
         nodes = sf.KaryResponse().bind(uniform(4)).likelihood()
         np.testing.assert_allclose(pairs, nodes[np.arange(8) // 2], rtol=1e-12)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("gram", [ranges_gram, prefixes_gram, cells_gram])
     @pytest.mark.parametrize(("size", "eps"), [(8, 0.5), (8, 3.0), (16, 1.0)])
     def test_is_never_worse_than_what_is_known(self, gram: object, size: int, eps: float) -> None:
@@ -181,6 +182,7 @@ class TestDescent:
         square = sf.SquareWave().bind(uniform(size, eps)).likelihood()
         assert reached <= objective(square, wanted) * (1 + 1e-6)
 
+    @pytest.mark.slow
     def test_ranges_of_sixteen_cells_have_little_over_half_the_known_square(self) -> None:
         """Hadamard response has 12.55 at ε = 1, hierarchies 17; descents found 7.3 to 7.6."""
         sets = fit(ranges_gram(16), math.e, 64)
@@ -239,6 +241,7 @@ class TestFiles:
         assert 'workload = "own"' in study.to_toml()
         assert sf.Study.from_toml(study.to_toml()).axes == study.axes
 
+    @pytest.mark.slow
     def test_a_workload_of_ones_own_leaves_every_question_open(self) -> None:
         """The halves are all that was asked for; single cells have an answer, with more noise."""
         halves = [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]]
@@ -308,6 +311,7 @@ class TestCache:
         assert first.fingerprint == second.fingerprint
         assert kept.read_text() == first.blocks[0].choice.options()["table"]
 
+    @pytest.mark.slow
     def test_other_questions_cells_odds_and_outputs_are_kept_apart(
         self, own_cache: Path, quick: list[int]
     ) -> None:
@@ -318,6 +322,7 @@ class TestCache:
         study_of(sf.Optimised(outputs=9))
         assert len(quick) == len(list(own_cache.iterdir())) == 5
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("text", ["", "junk", "AAAA", "é", "other cells"])
     def test_a_damaged_entry_is_found_anew(
         self, text: str, own_cache: Path, quick: list[int]

@@ -60,6 +60,7 @@ def table_of(channel: Channel) -> Floats:
 # The guarantee
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eps", EPSILONS, ids=str)
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
 def test_every_pair_spends_all_of_epsilon_and_no_more(choice: Choice, eps: Fraction) -> None:
@@ -602,6 +603,7 @@ def test_without_the_own_bits_spread_errors_would_be_too_small(
 # Studies
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
 def test_a_study_from_file_to_answers(choice: Choice, tmp_path: Path) -> None:
     """Categories with "no answer" beside an ordered axis: tally files, all answers, both ways."""
@@ -652,6 +654,7 @@ def test_they_are_compared_where_every_pair_is_protected_alike(
     assert rows["hrr"].stderr > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", [sf.OLH(), sf.OLH(g=5), sf.HRR()], ids=str)
 def test_sixty_five_thousand_cells(choice: Choice) -> None:
     """One cell and a range, right within their exact error, which is itself right within its own.
@@ -692,6 +695,7 @@ def kurtosis(choice: Choice, size: int, low: int, high: int) -> float:
     return float(np.mean(read**4) / np.mean(read**2) ** 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [100, 256, 1_000, 4_096, 65_536])
 @pytest.mark.parametrize("choice", [sf.HRR(), sf.OLH(), sf.OLH(g=2), sf.OLH(g=7)], ids=str)
 def test_no_range_hangs_on_a_few_columns_or_hashes(
@@ -705,6 +709,7 @@ def test_no_range_hangs_on_a_few_columns_or_hashes(
     assert max(ours) < 6 < 8 < min(printed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scattered", [True, False])
 @pytest.mark.parametrize(("choice", "last"), [(sf.HRR(), 510), (sf.OLH(), 249)], ids=str)
 def test_intervals_of_wide_ranges_hold_the_truth_with_few_people_a_cell(

@@ -229,6 +229,7 @@ def test_tally_of_bit_reports_adds_up(run: Run) -> None:
     assert sf.Tally.load("t.parquet", study) == expected
 
 
+@pytest.mark.slow
 def test_ask_gives_the_answers_of_the_python_call(run: Run, folder: Path, study: sf.Study) -> None:
     estimate = sf.Tally.load("tally.parquet", study).estimate()
     questions = ["age=18..30, region=north|south", "age=65.."]
@@ -242,6 +243,7 @@ def test_ask_gives_the_answers_of_the_python_call(run: Run, folder: Path, study:
     assert "From 3,000 reports" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("population", [False, True])
 def test_ask_for_a_fraction_is_of_the_people_in_where(
     run: Run, folder: Path, study: sf.Study, population: bool
@@ -269,6 +271,7 @@ def test_ask_shows_notes(run: Run) -> None:
     assert "a bin of x is cut: its share is prorated" in result.stdout
 
 
+@pytest.mark.slow
 def test_histogram_gives_the_numbers_of_the_python_call(
     run: Run, folder: Path, study: sf.Study
 ) -> None:
@@ -291,6 +294,7 @@ def test_histogram_of_shares(run: Run, folder: Path, study: sf.Study) -> None:
     assert json.loads(run(*words).stdout)["values"] == found.values.tolist()
 
 
+@pytest.mark.slow
 def test_heatmap_is_a_table_of_numbers_where_there_is_room(
     run: Run, folder: Path, study: sf.Study
 ) -> None:
@@ -316,6 +320,7 @@ def test_heatmap_too_large_for_the_terminal_is_shown_in_grouped_shades(run: Run)
     assert "".join(shaded[1][1:]).index("▒▒") == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["png", "html"])
 def test_histogram_is_drawn_into_a_file(run: Run, folder: Path, suffix: str) -> None:
     name = f"age.{suffix}"

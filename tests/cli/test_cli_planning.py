@@ -47,6 +47,7 @@ def study(tmp_path: Path) -> sf.Study:
 PLAN = ("plan", "commute.toml", "--people", 5_000)
 
 
+@pytest.mark.slow
 def test_plan_prints_the_table_of_the_plan(run: Run, study: sf.Study) -> None:
     shown = run(*PLAN, "--ask", "age=2..4", "--level", 0.9).stdout
     plan = study.expected_error(5_000, ["age=2..4"], level=0.9)
@@ -56,6 +57,7 @@ def test_plan_prints_the_table_of_the_plan(run: Run, study: sf.Study) -> None:
     assert "people spread evenly; errors are exact" in shown
 
 
+@pytest.mark.slow
 def test_plan_as_json_is_the_plan(run: Run, study: sf.Study) -> None:
     document = json.loads(run(*PLAN, "--ask", "age=2..4", "--prior", "worst", "--json").stdout)
     expected = study.expected_error(5_000, ["age=2..4"], prior="worst").to_dict()
@@ -66,6 +68,7 @@ def test_plan_as_json_is_the_plan(run: Run, study: sf.Study) -> None:
     assert f"8 now; {best} would be best" in run(*PLAN).stdout
 
 
+@pytest.mark.slow
 def test_plan_reads_a_prior_from_a_file(run: Run, study: sf.Study) -> None:
     Path("counts.csv").write_text("age,income,count\n3,5,40\n7,95,60\n", encoding="utf-8")
     document = json.loads(run(*PLAN, "--prior", "counts.csv", "--json").stdout)
@@ -74,6 +77,7 @@ def test_plan_reads_a_prior_from_a_file(run: Run, study: sf.Study) -> None:
     assert document["rows"] == study.expected_error(5_000, prior=counts).to_dict()["rows"]
 
 
+@pytest.mark.slow
 def test_plan_says_what_a_wanted_error_takes(run: Run, study: sf.Study) -> None:
     words = (*PLAN, "--ask", "age=2..4", "--want", 0.01)
     line = json.loads(run(*words, "--json").stdout)["wanted"][0]
@@ -84,6 +88,7 @@ def test_plan_says_what_a_wanted_error_takes(run: Run, study: sf.Study) -> None:
     assert f"on age=2..4: {line['people']:,} people; or 5,000 people with every epsilon" in shown
 
 
+@pytest.mark.slow
 def test_plan_draws(run: Run, study: sf.Study) -> None:
     shown = run(*PLAN, "--plot", "plan.svg").stdout
     assert "Drawn in plan.svg." in shown

@@ -85,6 +85,7 @@ def test_a_study_of_one_axis_may_state_its_guarantee_for_all(run: Run) -> None:
     assert sf.Study.load("a.toml") == sf.Study("a", [axis])
 
 
+@pytest.mark.slow
 def test_whole_records_go_from_people_to_answers(run: Run) -> None:
     table = people()
     pa.csv.write_csv(pa.table(table), "people.csv")
@@ -114,6 +115,7 @@ def test_whole_records_go_from_people_to_answers(run: Run) -> None:
     assert json.loads(run(*simulated).stdout)["answers"][0]["value"] == answers[0]["value"]
 
 
+@pytest.mark.slow
 def test_whole_records_are_audited_planned_and_compared(run: Run) -> None:
     run("new", "trips.toml", *AXES, *WHOLE)
     (row,) = json.loads(run("audit", "trips.toml", "--json").stdout)["axes"]
@@ -256,6 +258,7 @@ class Seen:
         pass
 
 
+@pytest.mark.slow
 def test_a_search_for_a_channel_shows_how_far_it_is(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,6 +157,7 @@ CASES: list[tuple[tuple[str, ...], list[str]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "parts"), CASES, ids=[" ".join(case[0]) for case in CASES])
 def test_a_refusal_is_one_line_with_exit_code_2_and_no_file(
     folder: Path, words: tuple[str, ...], parts: list[str]
@@ -183,6 +184,7 @@ def test_json_is_for_flags_not_for_questions(folder: Path) -> None:
     assert "--axis" in json.loads(result.stdout)["error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["encode", "s.toml"], ["tell"], ["ask", "s.toml", "--lvl", "1"]])
 def test_wrong_usage_with_json_is_a_document_too(folder: Path, words: list[str]) -> None:
     result = CliRunner().invoke(app, [*words, "--json"])

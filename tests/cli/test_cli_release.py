@@ -54,6 +54,7 @@ RELEASE = ("release", "commute.toml", "people.csv", "--ledger", "commute.ledger"
 ASK = ("--ask", "age=2..4")
 
 
+@pytest.mark.slow
 def test_release_prints_answers_cost_and_what_is_left(run: Run) -> None:
     shown = run(*RELEASE, "--spend", "1/4", *ASK, "--ask", "age=5.., mode=car").stdout
     assert "age=2..4" in shown
@@ -104,6 +105,7 @@ def test_release_of_means_and_of_a_synthetic_table(run: Run) -> None:
     assert document["answers"]["stderr"] == [None] * 20
 
 
+@pytest.mark.slow
 def test_release_plan_spends_nothing(run: Run) -> None:
     options = ("--spend", "1/4", "--workload", "ranges of age", "--plan")
     shown = run("release", "commute.toml", "people.csv", *options).stdout

@@ -43,6 +43,7 @@ def _counts(study: sf.Study) -> np.ndarray:
     return np.random.default_rng(11).integers(0, 60, study.shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STUDIES)
 @pytest.mark.parametrize("draw", [_draw_by_cell, _draw_by_person], ids=["by cell", "by person"])
 def test_both_ways_have_the_exact_mean_and_variance(name: str, draw: Any) -> None:

@@ -75,6 +75,7 @@ class TestSeeds:
 
 @kinds
 class TestMerging:
+    @pytest.mark.slow
     @settings(max_examples=40)
     @given(data=st.data())
     def test_parts_in_any_order_and_split_add_up_to_the_whole(

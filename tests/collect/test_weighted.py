@@ -382,6 +382,7 @@ def rounded_law(channel: Any, place: Fraction, steps: int) -> Floats:
     return law
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bins", [1, 2])
 @pytest.mark.parametrize("channel", [sf.Thermometer(), sf.Geometric()], ids=str)
 @pytest.mark.parametrize("places", [("0", "1"), ("1/2", "1/2"), ("1/8", "5/8"), ("1/3", "1")])

@@ -190,6 +190,7 @@ def test_an_empty_town_is_refused(tmp_path: Path) -> None:
         demo.run(tmp_path, people=0)
 
 
+@pytest.mark.slow
 def test_the_picture_is_small_and_repeatable(tmp_path: Path) -> None:
     for name in ("a.png", "b.png"):
         command.main(["--picture", str(tmp_path / name)])

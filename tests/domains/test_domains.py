@@ -398,6 +398,7 @@ def test_an_interval_takes_its_share_of_the_bins_it_cuts() -> None:
     assert INCOME.label_weights(200_000, axis="income")[-1] == 1.0
 
 
+@pytest.mark.slow
 @given(st.lists(st.fractions(0, 1000), min_size=2, max_size=5, unique=True))
 def test_adjacent_intervals_add_up_to_their_join(ends: list[Fraction]) -> None:
     ends.sort()

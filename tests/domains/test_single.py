@@ -127,6 +127,7 @@ def column_of_one(value: Any) -> Any:
     return np.asanyarray(value)[np.newaxis] if in_numpy else [value]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DOMAINS)
 @given(value=values, clip=st.booleans())
 @example(value=Decimal("0.7"), clip=False)

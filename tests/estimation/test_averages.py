@@ -40,6 +40,7 @@ def test_its_error_is_that_of_squared_distances_from_the_mean() -> None:
     assert est.variance("x").stderr == pytest.approx(float(linear.stderr[0]) / est.n, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_simulated_variances_spread_as_reported() -> None:
     counts = np.zeros((CELLS, 2), dtype=int)
     counts[2:9] = 300

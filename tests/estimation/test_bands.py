@@ -48,6 +48,7 @@ def _estimate(line: str, other: str) -> sf.Estimate:
     return study.simulate_counts(counts, seed=3).estimate(method="unbiased")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", LINE)
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("population", [False, True])
@@ -103,6 +104,7 @@ def _joint_coverage(
     return float(banded), float(pointwise)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("choice", "kind"), [(sf.Geometric(), "cdf"), (sf.Thermometer(), "histogram")]
 )
@@ -120,6 +122,7 @@ def test_bands_hold_jointly_and_pointwise_intervals_do_not(choice: Any, kind: st
     assert pointwise < 0.95 - 2 * off
 
 
+@pytest.mark.slow
 def test_likelihood_bands_hold_jointly() -> None:
     axis = sf.integers("a", 0, 11, protect=sf.Distance(1.0), channel=sf.Geometric())
     study, runs = sf.Study("s", [axis]), 50

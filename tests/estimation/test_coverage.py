@@ -73,6 +73,7 @@ def _people(study: sf.Study, rng: np.random.Generator) -> dict[str, Any]:
 CHOICES = [*((c, d) for c in LINES for d in (1, 2, 3)), *((c, d) for c in ORACLES for d in (1, 2))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("choice", "dimensions"), CHOICES, ids=lambda c: getattr(c, "id", c))
 def test_intervals_hold_the_truth_as_often_as_they_say(choice: Any, dimensions: int) -> None:
     study = _study(choice, dimensions)
@@ -93,6 +94,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(choice: Any, dimensions: 
     assert np.all(stderr[:, -1] == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", LINES, ids=lambda c: c.id)
 def test_intervals_of_a_population_hold_its_share(choice: Any) -> None:
     """People drawn afresh each time: population=True covers their share, without it too few do.

@@ -139,6 +139,7 @@ def _entries(answers: sf.Answers) -> Iterator[tuple[tuple[int, ...], sf.Answer]]
 
 
 class TestAllWaysAgree:
+    @pytest.mark.slow
     @mixes
     @settings(max_examples=25)
     @given(data=st.data())
@@ -152,6 +153,7 @@ class TestAllWaysAgree:
             for answer in answers[1:]:
                 _same(answer, answers[0])
 
+    @pytest.mark.slow
     @alike
     @settings(max_examples=25)
     @given(data=st.data())
@@ -167,6 +169,7 @@ class TestAllWaysAgree:
                 assert place[0] < len(asked)
                 _same(answer, estimate.count(question, population=population))
 
+    @pytest.mark.slow
     @alike
     @settings(max_examples=25)
     @given(data=st.data())
@@ -190,6 +193,7 @@ class TestAllWaysAgree:
             covariance = plus.stderr**2 - minus.stderr**2
             assert both > 0 or covariance == pytest.approx(0, abs=1e-9 * apart**2)
 
+    @pytest.mark.slow
     @alike
     @settings(max_examples=25)
     @given(data=st.data())
@@ -288,6 +292,7 @@ class TestTheTable:
 
 
 class TestManyAtOnce:
+    @pytest.mark.slow
     @pytest.mark.parametrize("mix", [mix for mix in MIXES if mix != "one rounded"])
     @pytest.mark.parametrize("population", [False, True])
     def test_histogram_entries_are_counts(self, mix: str, population: bool) -> None:
@@ -300,6 +305,7 @@ class TestManyAtOnce:
                     part = {axis.name: _cell(axis, cell)}
                     _same(answer, estimate.count(part, where=where, population=population))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("mix", [mix for mix in MIXES if mix != "one rounded"])
     def test_cdf_entries_are_counts(self, mix: str) -> None:
         estimate = _estimates(mix)["direct"]
@@ -324,6 +330,7 @@ class TestManyAtOnce:
                     upto = {axis.name: [_cell(axis, below) for below in range(cell + 1)]}
                     _same(answer, estimate.fraction(upto, where=base or None))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("mix", [mix for mix, axes in MIXES.items() if len(axes) > 1])
     def test_heatmap_entries_are_counts(self, mix: str) -> None:
         estimate = _estimates(mix)["direct"]
@@ -513,6 +520,7 @@ def _every_pair(name: str) -> tuple[dict[tuple[int, int], sf.Tally], np.ndarray]
 
 @pytest.mark.parametrize("name", TINY)
 class TestDenseOracle:
+    @pytest.mark.slow
     def test_all_outputs_of_two_people_have_the_exact_mean_and_variance(self, name: str) -> None:
         """Count and reported error over all pairs of reports, weighted by their probability."""
         study = _tiny(name)
@@ -544,6 +552,7 @@ class TestDenseOracle:
                 assert np.sum(chance * (values - mean) ** 2) == pytest.approx(variance, abs=1e-8)
                 assert np.sum(chance * reported) == pytest.approx(variance, abs=1e-8)
 
+    @pytest.mark.slow
     def test_people_drawn_at_random_add_their_own_variance(self, name: str) -> None:
         """E[reported] = (n − 1)·(E[f²] − E[f]²), by all outputs of n = 2 people drawn afresh.
 

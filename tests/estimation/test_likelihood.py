@@ -257,6 +257,7 @@ def distance(tally: sf.Tally, counts: NDArray[np.int64], smoothing: str) -> floa
     return sf.tv_error(sf.distribution(tally.estimate(smoothing=smoothing)), counts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("large", [False, True])
 def test_smoothing_does_no_harm_to_spiky_people_in_blocks(
     large: bool, monkeypatch: pytest.MonkeyPatch
@@ -275,6 +276,7 @@ def test_smoothing_does_no_harm_to_spiky_people_in_blocks(
     assert np.mean(ratios) <= 1.1
 
 
+@pytest.mark.slow
 def test_the_ratio_would_catch_a_fit_that_has_not_reached_its_top(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -314,6 +316,7 @@ def test_an_empty_tally_says_so() -> None:
         assert "no reports" in answers.notes
 
 
+@pytest.mark.slow
 def test_too_large_a_grid_is_refused_with_its_size_and_the_remedy() -> None:
     axes = [sf.integers(d, 0, 199, protect=sf.Distance(1.0), channel=sf.Geometric()) for d in "abc"]
     people = {d: np.arange(50) for d in "abc"}
@@ -380,6 +383,7 @@ def test_recorded_intervals_hold_the_truth_and_are_no_wider_than_unbiased_ones()
         assert max(row["width"] for row in rows) <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", TARGETS)
 @pytest.mark.parametrize("name", decoding.MAIN)
 def test_a_few_seeds_are_as_good_as_the_record(name: str, epsilon: float) -> None:

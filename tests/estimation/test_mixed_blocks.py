@@ -63,6 +63,7 @@ def expected(study: sf.Study, counts: Counts) -> Tally:
 
 
 class TestGuarantee:
+    @pytest.mark.slow
     @NAMED
     def test_no_report_reveals_more_than_e(self, channel: Any) -> None:
         """All pairs of records, all reports, in integers: E is the sum over blocks."""
@@ -205,6 +206,7 @@ class TestAnswers:
 METHODS = ["unbiased", pytest.param("likelihood", marks=pytest.mark.soak)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_intervals_contain_the_truth(method: str) -> None:
     """Coverage of 95 % intervals over 400 tallies, question by question.

@@ -73,6 +73,7 @@ def _hits(answers: sf.Answers, truth: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 class TestCoverage:
+    @pytest.mark.slow
     @by_channel
     def test_unbiased_intervals_hold_the_quantile(self, choice: Any) -> None:
         study = _line(8, 2.0, choice)
@@ -92,6 +93,7 @@ class TestCoverage:
         assert low < covered[2] < high
         assert np.mean(shrunk, axis=0)[2] < low
 
+    @pytest.mark.slow
     def test_likelihood_intervals_hold_the_quantile(self) -> None:
         """Seven boundaries in 80 runs: their tests are at different cells, nearly independent."""
         study, runs = _line(8, 2.0, sf.Geometric()), 80
@@ -108,6 +110,7 @@ class TestCoverage:
         assert np.mean(full) > low
         assert np.mean(shrunk) < low
 
+    @pytest.mark.slow
     def test_a_population_drawn_afresh_needs_the_wider_interval(self) -> None:
         """With almost no perturbation, the sampling of people is nearly all of the error.
 
@@ -135,6 +138,7 @@ class TestCoverage:
         assert np.mean(hits["shrunk"]) < low
         assert np.mean(hits["plain"]) < low
 
+    @pytest.mark.slow
     def test_a_condition_keeps_the_coverage(self) -> None:
         region = sf.categories("r", ["n", "s"], protect=sf.Uniform(3.0))
         axis = sf.integers("a", 0, 5, protect=sf.Distance(2.0), channel=sf.Geometric())
@@ -272,6 +276,7 @@ class TestShape:
             assert rising[k] == pytest.approx(min(max(exact, 0.0), 1.0), abs=1e-9)
         assert rising[-1] == 1.0
 
+    @pytest.mark.slow
     @by_method
     @pytest.mark.parametrize("epsilon", [0.1, 1.0])
     def test_rises_with_q_and_lies_in_its_interval(self, method: str, epsilon: float) -> None:

@@ -134,6 +134,7 @@ def _simulated(name: str) -> Simulated:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STUDIES)
 def test_simulated_answers_have_the_exact_mean_and_variance(name: str) -> None:
     run = _simulated(name)
@@ -272,6 +273,7 @@ class TestSameGuaranteeSmallerError:
         assert ratio >= 30
         assert {"uniform": 45, "zipf": 70}[spread] < ratio < {"uniform": 65, "zipf": 100}[spread]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("spread", ["uniform", "zipf"])
     def test_by_one_simulation(self, spread: str) -> None:
         counts, rows, asked = self._setting(spread)

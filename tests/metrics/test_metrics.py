@@ -98,6 +98,7 @@ def test_closure_is_idempotent_never_raises_and_keeps_the_triangle_inequality(va
             assert finite[i][j] <= finite[i][k] + finite[k][j]
 
 
+@pytest.mark.slow
 @given(whole_matrices())
 def test_closure_agrees_with_brute_force_and_says_whether_it_changed(values):
     closed, changed = closure(values)
@@ -145,6 +146,7 @@ def test_closure_refuses_what_is_no_matrix_of_bounds(values, words):
 # ---- cells -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(whole_matrices(), st.integers(1, 30))
 def test_a_table_is_the_exact_closure_of_its_entries(values, denominator):
     numerators = np.where(np.isinf(values), -1, values).astype(np.int64)
@@ -212,6 +214,7 @@ def test_a_table_cannot_be_written_to_and_compares_by_content():
         first.numerators[0, 1] = 0
 
 
+@pytest.mark.slow
 @given(st.lists(positive_fractions, min_size=1, max_size=6))
 def test_a_line_adds_its_steps(steps):
     line = LineMetric(tuple(steps))
@@ -469,6 +472,7 @@ def test_high_low_protects_sensitive_values_only_and_in_one_direction():
     assert is_closed(metric)
 
 
+@pytest.mark.slow
 @given(st.integers(2, 6), st.data())
 def test_a_sensitive_set_is_a_metric(size, data):
     sensitive = data.draw(st.sets(st.sampled_from(LETTERS[:size]), min_size=1))
@@ -599,6 +603,7 @@ def test_metrics_by_context_check_what_they_are_given():
 # ---- thresholds --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=2, max_size=8, unique=True
@@ -658,6 +663,7 @@ def test_a_threshold_on_an_axis_counts_its_own_units():
 # ---- policy graphs -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     st.integers(2, 7),
     st.data(),
@@ -767,6 +773,7 @@ def test_the_norm_of_points_can_be_chosen(norm, expected):
     assert expected - 2**-39 < metric.between(0, 1) <= expected * (1 + 2**-52)
 
 
+@pytest.mark.slow
 @given(
     coordinates.filter(any),
     st.sampled_from(["3", "4", "7", "3/2", "5/3"]),
@@ -808,6 +815,7 @@ def test_points_that_have_no_place_are_refused(options, words):
 # ---- matrices ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(whole_matrices(), st.randoms(use_true_random=False))
 def test_a_matrix_is_closed_and_follows_its_labels(values, random):
     size = len(values)
@@ -831,6 +839,7 @@ def test_entries_of_a_matrix_are_exact():
     assert metric.notes == ("closed: 3 of 6 pairs are nearer by way of another cell",)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_unlike_fractions_are_rounded_down_to_the_grid(data):
     third = st.fractions(Fraction(3), Fraction(6), max_denominator=10**9)
@@ -930,6 +939,7 @@ PARTS = [
 ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(PARTS), min_size=2, max_size=3))
 def test_sums_add_exactly(parts):
     domain = Integers(0, 4)
@@ -1060,6 +1070,7 @@ def test_a_statement_survives_a_file_exactly(statement):
     assert again.to_dict() == statement.to_dict()
 
 
+@pytest.mark.slow
 @given(positive_fractions, st.floats(1e-6, 1e6), st.floats(1e-6, 1e6))
 def test_any_number_survives_a_file_exactly(epsilon, per, no_answer):
     statement = Distance(epsilon, per, no_answer)

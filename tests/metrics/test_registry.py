@@ -192,6 +192,7 @@ def sfumato(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_command_line_imports_the_module_that_registers_a_metric(tmp_path: Path) -> None:
     (tmp_path / "flat_metric.py").write_text(MODULE)
     (tmp_path / "people.csv").write_text("mode\ncar\nbus\n")

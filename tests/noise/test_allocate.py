@@ -191,6 +191,7 @@ def test_a_few_pairs_are_generated_of_many() -> None:
     assert f"{found.constraints:,} of 44,850 pairs" in str(found)
 
 
+@pytest.mark.slow
 def test_many_cells_on_a_line_take_no_table() -> None:
     cells = 2000
     found = allocate(questions.Prefixes(cells), LineMetric.equal(Fraction(1, 100), cells))

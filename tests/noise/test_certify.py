@@ -55,6 +55,7 @@ def test_every_pair_holds_in_rational_arithmetic(case: int) -> None:
                 assert spent(Q, found.rates, i, j) <= exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["list", "group", "table"])
 def test_an_excess_beyond_all_rounding_is_found(kind: str) -> None:
     rng = np.random.default_rng(4)
@@ -104,6 +105,7 @@ def test_answers_without_noise_must_be_the_same_for_all_that_are_near() -> None:
     assert check([[1, 0, 0]], LineMetric.equal(Fraction(1), 3), [0])
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(0, 2**40), min_size=1, max_size=4),
     st.lists(st.fractions(min_value=Fraction(1, 10**9), max_value=10**6), min_size=4, max_size=4),

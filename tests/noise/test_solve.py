@@ -193,6 +193,7 @@ def test_equal_and_shared_are_the_published_formulas() -> None:
     assert allocate(Q, d, method="shared").scales == pytest.approx(shared, rel=1e-8)
 
 
+@pytest.mark.slow
 def test_the_optimum_is_never_worse_than_psa_and_usually_a_tenth_better() -> None:
     ratios = []
     for case in range(20):

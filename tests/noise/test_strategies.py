@@ -55,6 +55,7 @@ def test_rows_that_are_the_same_for_all_cells_are_left_out() -> None:
         rows_of("prefixes", 5)
 
 
+@pytest.mark.slow
 def test_a_search_is_never_worse_than_what_it_starts_from() -> None:
     metric, asked = xiang.searches(8)["points in the plane, cells"]
     found = search(asked, metric, bits=True)

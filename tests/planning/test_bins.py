@@ -35,6 +35,7 @@ def brute_force_total(bins: int, law: Any, n: int, protect: sf.Distance) -> tupl
     return float(noise), float(np.mean(squares))
 
 
+@pytest.mark.slow
 def test_recommended_bins_are_the_best_by_brute_force() -> None:
     law = fine_laws([1, 2, 6, 12, 8, 4, 3, 9, 5, 1])[0][0]
     protect = sf.Distance(1.0, per=8)
@@ -52,6 +53,7 @@ def test_recommended_bins_are_the_best_by_brute_force() -> None:
     assert plan.bins not in (4, 64)
 
 
+@pytest.mark.slow
 def test_more_people_and_more_epsilon_ask_for_more_bins() -> None:
     weak = sf.plan_bins(0, 1, sf.Distance(1.0, per=0.1), 1_000).bins
     many = sf.plan_bins(0, 1, sf.Distance(1.0, per=0.1), 1_000_000).bins

@@ -53,6 +53,7 @@ RUNS = 3_600
 PEOPLE = 128
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in STUDIES if name != "published"])
 def test_predicted_error_is_within_five_percent_of_the_simulated_one(name: str, seed: int) -> None:
     study = STUDIES[name]()
@@ -201,6 +202,7 @@ def test_worst_case_of_averages_counts_rounding_too() -> None:
     assert variance(flat, {(0,): terms}) == pytest.approx(bracket.mean())
 
 
+@pytest.mark.slow
 def test_many_cells_are_planned_without_squares_of_them() -> None:
     study = sf.Study("s", [sf.integers("a", 0, 199_999, protect=sf.Distance(0.5))])
     row = study.expected_error(1_000, "a=1000..90000")["a=1000..90000"]
@@ -222,6 +224,7 @@ def test_terms_of_several_questions_stand_in_leading_axes() -> None:
 # Likelihood answers
 
 
+@pytest.mark.slow
 def test_likelihood_plan_says_what_is_simulated_and_what_reported() -> None:
     study = sf.Study("s", [line("a", 12, sf.Geometric())])
     law = choice.two_bumps(12) / choice.two_bumps(12).sum()
@@ -288,6 +291,7 @@ def test_likelihood_answers_about_one_block_are_planned_as_if_it_were_alone(name
         assert found[0].reported == pytest.approx(found[1].reported)
 
 
+@pytest.mark.slow
 def test_a_likelihood_plan_of_a_mixed_study_is_what_answers_report() -> None:
     study = STUDIES["mixed"]()
     law = histogram(study, people_of(study, 2_000, 2))

@@ -21,6 +21,7 @@ ONE = Fraction(1)
 PEOPLE, RUNS = 20_000, 240
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CONTEXTS)
 def test_simulated_distance_is_the_predicted_one_and_below_the_bound(kind: str) -> None:
     """The mean of 240 runs, whose standard error is read from them: 5 % is 4 of it or more."""

@@ -125,6 +125,7 @@ def test_a_day_on_the_clock_ends_at_24(estimate: sf.Estimate) -> None:
     assert described["layout"]["xaxis"]["ticktext"][-1] == "24:00"
 
 
+@pytest.mark.slow
 def test_categories_are_bars_with_their_labels(estimate: sf.Estimate) -> None:
     answers = estimate.histogram("region", fraction=True)
     truth = np.full(5, 0.2)
@@ -143,6 +144,7 @@ def test_categories_are_bars_with_their_labels(estimate: sf.Estimate) -> None:
     assert axes.yaxis_inverted()
 
 
+@pytest.mark.slow
 def test_labels_never_overlap_however_many(estimate: sf.Estimate) -> None:
     few = estimate.histogram("region")
     count = 300
@@ -228,6 +230,7 @@ def test_linear_answers_are_points_with_whiskers() -> None:
     assert drawn.axes[0].get_xlabel() == "question"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "ask",
     [
@@ -265,6 +268,7 @@ def test_no_state_of_pyplot_is_touched(estimate: sf.Estimate, tmp_path: Path) ->
     assert dict(matplotlib.rcParams) == before
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_the_figure(estimate: sf.Estimate) -> None:
     drawn = still.figure(estimate.histogram("age"))
     assert drawn._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
@@ -410,6 +414,7 @@ def test_pictures_are_written_whole_or_refused(tmp_path: Path) -> None:
 # Files and refusals
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "start"), [("a.png", b"\x89PNG"), ("a.SVG", b"<?xml"), ("a.pdf", b"%PDF")]
 )

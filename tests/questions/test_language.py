@@ -269,6 +269,7 @@ ASKED = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(ASKED)
 def test_the_text_of_a_question_asks_for_the_same_weights(asked: dict[str, Any]) -> None:
     question = weights(AXES, asked)
@@ -277,6 +278,7 @@ def test_the_text_of_a_question_asks_for_the_same_weights(asked: dict[str, Any])
         assert found is None or (found.min() >= 0 and found.max() <= 1)
 
 
+@pytest.mark.slow
 @given(st.text(min_size=1, max_size=8), st.text(min_size=1, max_size=8), st.text(max_size=8))
 def test_names_and_labels_of_any_letters_survive_the_text(
     name: str, label: str, other: str
@@ -288,6 +290,7 @@ def test_names_and_labels_of_any_letters_survive_the_text(
     assert same(question, weights([axis], question.text))
 
 
+@pytest.mark.slow
 @given(st.lists(_interval(st.fractions(0, 400)), min_size=1, max_size=5))
 def test_a_union_of_intervals_weighs_its_measure(spans: list[tuple[Fraction, Fraction]]) -> None:
     spans = [(low, high) for low, high in spans if low < high]

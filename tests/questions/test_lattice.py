@@ -60,6 +60,7 @@ def test_units_are_greatest_common_divisors() -> None:
     assert held.shape == (5, 3)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.lists(st.fractions(-5, 5, max_denominator=60), min_size=3, max_size=3),
@@ -143,6 +144,7 @@ def test_prorated_questions_are_near_what_they_say() -> None:
 # Size
 
 
+@pytest.mark.slow
 def test_a_matrix_of_zeros_and_ones_is_quick() -> None:
     workload = Ranges(300)  # 45,150 questions, 13.5 million entries
     begin = time.process_time()
@@ -165,6 +167,7 @@ def test_few_entries_of_many_stay_sparse() -> None:
     assert np.flatnonzero(chosen.row(1)).tolist() == [5]
 
 
+@pytest.mark.slow
 def test_sparse_and_dense_agree() -> None:
     rng = np.random.default_rng(4)
     dense = np.zeros((3000, 1500))

@@ -151,6 +151,7 @@ def test_a_known_total_is_worth_a_row_without_noise() -> None:
     assert with_total < total_error(W, A, variances)
 
 
+@pytest.mark.slow
 def test_the_gram_matrix_is_enough_for_the_total() -> None:
     ranges, strategy = Ranges(600), Hierarchy(600, 4)
     variances = RNG(2).uniform(1, 3, strategy.questions)

@@ -20,6 +20,7 @@ GRID_SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256)
 GRID_CURVES = (0.02, 0.1, 0.3, 0.7, 1.2, 1.5, 1.8, 2.2, 3.0, 6.0, 20.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", GRID_SIZES)
 def test_unbiased_choice_is_within_a_tenth_of_the_best(size: int) -> None:
     # n is a common factor of unbiased errors, so one stands for all.
@@ -70,6 +71,7 @@ def test_a_choice_that_ignores_the_number_of_people_would_not_be() -> None:
     assert not near_the_best(recorded(measured_at(12, 0.4, 100_000)), "geometric")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "curve", "n"), [(12, 0.4, 1_000), (8, 0.4, 10_000)])
 def test_recorded_ratios_of_likelihood_errors_are_reproduced(
     size: int, curve: float, n: int, record_property: Callable[[str, object], None]
@@ -99,6 +101,7 @@ def test_linear_theory_explains_the_measured_ratios() -> None:
     assert unexplained(10_000) > 0.15  # the number of people is what matters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [3, 4, 6, 8, 12, 16, 24, 32, 48])
 def test_the_choice_is_near_the_best_in_theory_beyond_what_was_measured(size: int) -> None:
     # The theory is off by up to a tenth itself, so 1.15 here; ignoring people costs more than 1.4.

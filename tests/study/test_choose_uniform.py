@@ -161,11 +161,13 @@ def within(method: str, way: str) -> list[bool]:
     ]
 
 
+@pytest.mark.slow
 def test_a_small_smooth_population_is_read_well() -> None:
     assert all(limit < 0.3 for limit in LIMITS.values())
     assert all(within(plain.DEFAULT, plain.LIKELIHOOD))
 
 
+@pytest.mark.slow
 def test_the_limits_would_catch_unbiased_answers() -> None:
     """The twin: the same reports read without bias, and the hierarchy's."""
     assert not all(within(plain.DEFAULT, plain.UNBIASED))

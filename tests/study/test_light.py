@@ -93,6 +93,7 @@ for path, record in json.loads(sys.stdin.read()):
 """
 
 
+@pytest.mark.slow
 def test_one_record_of_any_study_is_encoded_without_a_heavy_library(tmp_path: Path) -> None:
     jobs = []
     for name, (study, record) in made().items():

@@ -307,6 +307,7 @@ class TestFingerprint:
         own = sf.Study("s", [_distance(channel=sf.Thermometer(), outside="clip")])
         assert shared == own
 
+    @pytest.mark.slow
     def test_it_is_the_same_in_every_process(self) -> None:
         code = (
             "import sfumato as sf\n"
