@@ -18,7 +18,7 @@ Estimator:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -47,16 +47,12 @@ from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.edges import edges_of
 from sfumato.metrics.uniform import UniformMetric
-from sfumato.noise.allocate import check
-from sfumato.noise.search import search_gram
-from sfumato.noise.strategies import fit, rows_of, telling
-from sfumato.questions.lines import Identity
-from sfumato.questions.reconstruction import reconstruct
 
 STRATEGIES = ("searched", "identity", "prefix", "hierarchical")
 GIVEN = "given"  # the name of a strategy that was a matrix, once its rates are found
 MOST_SEARCHED_CELLS = 128
 
+_LIMB = 26  # binary digits of a rate that are summed at once
 _METHOD = 1  # raised when the search changes, so that no older result is taken from the cache
 
 
@@ -133,6 +129,8 @@ class MatrixResponse(SearchedChoice):
 
     def _search_key(self, metric: CellMetric) -> Iterator[bytes]:
         """Strategy, E by its edges, and the workload."""
+        # The search and its solvers need SciPy, which a device with a settled study does not have.
+
         edges, gram = edges_of(metric), gram_of(self._asked(metric), metric.size)
         yield f"{_METHOD} {edges.size} {self.strategy} {self.branching} ".encode()
         for part in (edges.first, edges.second, *(clique.marks for clique in edges.cliques)):
@@ -151,6 +149,12 @@ class MatrixResponse(SearchedChoice):
         Raises:
             StudyError: If a given strategy does not tell all cells apart.
         """
+        # The search and its solvers need SciPy, which a device with a settled study does not have.
+        from sfumato.noise.search import search_gram
+        from sfumato.noise.strategies import fit, rows_of, telling
+        from sfumato.questions.lines import Identity
+        from sfumato.questions.reconstruction import reconstruct
+
         edges, gram = edges_of(metric), gram_of(self._asked(metric), metric.size)
         if self.strategy == "searched":
             found = search_gram(gram, edges, bits=True, progress=progress).best
@@ -253,7 +257,7 @@ class MatrixResponseChannel(FlippedCode):
         refuse_overspending(self.code, self.metric)
         odds = [None if rate is None else exp_floor(rate) for rate in self.code.rates]
         self.set_flips(odds, "a larger epsilon")
-        self._reading  # noqa: B018 - refuses codes that do not tell all cells apart
+        refuse_confusing(self.code)
 
     @cached_property
     def tightness(self) -> float:  # type: ignore[override]
@@ -272,6 +276,9 @@ class MatrixResponseChannel(FlippedCode):
     @cached_property
     def _reading(self) -> Floats:
         """For a unit weight of each cell, the constant and then β of every bit, +1 or -1."""
+        from sfumato.questions.lines import Identity
+        from sfumato.questions.reconstruction import reconstruct
+
         code = np.where(self.code.members, 1.0, -1.0)
         found = reconstruct(Identity(self.size), code, self.noise, known_total=True)
         return np.roll(found, 1, axis=1)  # what the number of people says comes first
@@ -331,11 +338,9 @@ class MatrixResponseChannel(FlippedCode):
             if not within or 2 * flip > total:
                 found.problems.append(f"bit {bit} is flipped more seldom than its rate allows")
                 return
-        kept = check(self.code.members.astype(np.int64), edges_of(metric), self.code.rates)
-        if not kept:
-            found.problems.append(
-                f"the bits that differ between cells {kept.pair} spend more than E"
-            )
+        pair = overspent_pair(self.code, metric)
+        if pair is not None:
+            found.problems.append(f"the bits that differ between cells {pair} spend more than E")
             return
         found.by_structure(metric.size * (metric.size - 1))
         odds = np.array(
@@ -363,9 +368,54 @@ def refuse_overspending(code: Code, metric: CellMetric) -> None:
         code: Bits and rates.
         metric: E between the cells.
     """
-    found = check(code.members.astype(np.int64), edges_of(metric), code.rates)
-    if not found:
+    pair = overspent_pair(code, metric)
+    if pair is not None:
         raise StudyError(
             "the table of this matrix response does not keep the metric: the bits of cells "
-            f"{found.pair} spend more than E between them; make the study anew"
+            f"{pair} spend more than E between them; make the study anew"
         )
+
+
+def overspent_pair(code: Code, metric: CellMetric) -> tuple[int, int] | None:
+    """Two cells that the bits tell apart by more than E, or None: exact, for all pairs.
+
+    Xiang et al. 2020, Proposition 2: Σ_k rate_k·|b_k(x) − b_k(y)| ≤ E(x, y) for all cells x, y.
+
+    Args:
+        code: Bits and rates.
+        metric: E between the cells.
+    """
+    bare = np.array([rate is None for rate in code.rates])
+    rates = [Fraction(0) if rate is None else rate for rate in code.rates]
+    common = math.lcm(1, *(rate.denominator for rate in rates))
+    spent = _apart(code.members, [int(rate * common) for rate in rates])
+    allowed, denominator = metric.integers()
+    # A bit without noise may tell apart only cells that need not be hidden from each other.
+    over = spent * denominator > allowed * common
+    over |= _apart(code.members[bare], [1] * int(bare.sum())) > 0
+    pairs = np.argwhere((allowed >= 0) & over)
+    return (int(pairs[0, 0]), int(pairs[0, 1])) if len(pairs) else None
+
+
+def refuse_confusing(code: Code) -> None:
+    """Refuse a code in which the counts of some cells cannot be found from the bits."""
+    rows = np.vstack([np.ones(code.members.shape[1]), code.members.astype(np.float64)])
+    if np.linalg.matrix_rank(rows) < code.members.shape[1]:
+        raise StudyError(
+            "the bits of this matrix response do not tell all cells apart; make the study anew"
+        )
+
+
+def _apart(members: NDArray[np.bool_], rates: Sequence[int]) -> NDArray[Any]:
+    """Σ_k rate_k·|b_k(x) − b_k(y)| for all cells x and y, as Python integers.
+
+    Rates are cut into pieces of 26 binary digits, for which sums of up to 2^27 products are exact
+    in doubles.
+    """
+    ones = members.astype(np.float64)
+    total: NDArray[Any] = np.zeros((members.shape[1],) * 2, dtype=object)
+    for place in range(0, max((rate.bit_length() for rate in rates), default=0), _LIMB):
+        piece = np.array([(rate >> place) & ((1 << _LIMB) - 1) for rate in rates], dtype=np.float64)
+        half = (ones.T * piece) @ (1 - ones)
+        total += (half + half.T).astype(np.int64).astype(object) * (1 << place)
+    return total
