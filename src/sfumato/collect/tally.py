@@ -31,6 +31,10 @@ from sfumato.verbs import SomeReports, TallyVerbs
 class Tally(TallyVerbs):
     """Reports of one study, reduced to a statistic from which answers are computed.
 
+    Args:
+        study: The study.
+        statistic: Counts of symbols, or the reports themselves if some are bits.
+
     Example:
         >>> import sfumato as sf
         >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])

@@ -44,6 +44,20 @@ class Answer:
     `stderr` covers the perturbation alone, unless the question said population=True. Sums,
     differences and ratios of answers from one estimate take their covariance into account.
 
+    Args:
+        value: The estimate.
+        stderr: Its standard error; NaN for a quantile.
+        n: Number of reports, or of people (see `counted`).
+        level: Confidence level of the interval from `low` to `high`.
+        method: The estimator, such as "unbiased" or "likelihood".
+        notes: What to know about the answer, such as a prorated bin.
+        question: The question in words.
+        combination: The linear combination of questions answered, for covariances; None for a
+            ratio.
+        bounds: The interval where it is not value ± z·stderr, as for a quantile.
+        written: Value, low and high as the axis writes them, where they are dates or times.
+        counted: What `n` counts: "reports", or "people" for a release in the central model.
+
     Example:
         >>> print(Answer(value=12_343.2, stderr=211.7, n=100_000))
         12,340 ± 210
@@ -56,13 +70,9 @@ class Answer:
     method: str = "unbiased"
     notes: tuple[str, ...] = ()
     question: str = ""
-    #: The linear combination of questions answered, for covariances; None for a ratio.
     combination: Combination | None = field(default=None, repr=False, compare=False)
-    #: The interval where it is not value ± z·stderr, as for a quantile; `stderr` is NaN then.
     bounds: tuple[float, float] | None = None
-    #: Value, low and high as the axis writes them, where they are dates or times.
     written: tuple[str, ...] | None = None
-    #: What `n` counts: "reports", or "people" for a release in the central model.
     counted: str = "reports"
 
     @property
@@ -320,6 +330,25 @@ class Answers(AnswersVerbs):
 
     `values`, `stderr`, `low` and `high` have the same shape; `labels` and `edges` have one entry
     per axis of that shape (for one axis, the entry itself).
+
+    Args:
+        values: The estimates.
+        stderr: Their standard errors; NaN for quantiles.
+        n: Number of reports, or of people (see `counted`).
+        kind: "histogram", "cdf", "heatmap", "linear" or "quantile".
+        axes: Name of every axis of the arrays.
+        all_labels: For each axis, the names of its cells.
+        all_edges: For each axis, the edges of its cells for plotting; None if they have none.
+        level: Confidence level of the intervals from `low` to `high`.
+        method: The estimator, such as "unbiased" or "likelihood".
+        notes: What to know about the answers, such as a prorated bin.
+        unit: What values count: "people", "weight", "fraction", or the unit of the axis.
+        question: The condition in words.
+        units: For each axis, the unit of its values.
+        bounds: Intervals that are not value ± z·stderr: those of quantiles and bands.
+        errors: The joint errors, for `band`.
+        steps: Post-processing steps in order: see `sfumato.estimation.consistency`.
+        counted: What `n` counts: "reports", or "people" for a release in the central model.
     """
 
     values: Floats
@@ -335,13 +364,9 @@ class Answers(AnswersVerbs):
     unit: str = "people"
     question: str = ""
     units: tuple[str, ...] = ()
-    #: Intervals that are not value ± z·stderr: those of quantiles and bands.
     bounds: tuple[Floats, Floats] | None = field(default=None, repr=False)
-    #: The joint errors, for `band`.
     errors: JointErrors | None = field(default=None, repr=False)
-    #: Post-processing steps in order: see `sfumato.estimation.consistency`.
     steps: tuple[str, ...] = ()
-    #: What `n` counts: "reports", or "people" for a release in the central model.
     counted: str = "reports"
 
     @property

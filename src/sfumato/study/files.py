@@ -62,7 +62,17 @@ def _unrevised(data: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The content of a study file, as arguments for `Study`."""
+    """The content of a study file, as arguments for `Study`.
+
+    Args:
+        name: The study's name.
+        axes: The axes, in groups where they share a guarantee.
+        protect: The guarantee for all axes together, if the file states one.
+        channel: The channel of whole records, if the file states one.
+        people: About how many people will answer, if the file states it.
+        fingerprint: The fingerprint that the file states, if any.
+        entries: The entries that the fingerprint is a digest of.
+    """
 
     name: str
     axes: list[Axis | Together]
@@ -70,7 +80,6 @@ class Held:
     channel: Choice | None
     people: int | None
     fingerprint: str | None
-    #: The entries that its fingerprint is a digest of.
     entries: dict[str, Any]
 
 

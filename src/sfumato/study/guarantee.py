@@ -29,6 +29,11 @@ from sfumato.study.error_region import ErrorRegion
 class Guarantee:
     """E on records: the odds of any report change by at most e^E between two records.
 
+    Args:
+        axes: The axes of the study.
+        groups: For each group of axes under one guarantee, their positions in the study and E
+            between the cells of their grid.
+
     Example:
         >>> import sfumato as sf
         >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.2))])
@@ -37,7 +42,6 @@ class Guarantee:
     """
 
     axes: tuple[Axis, ...]
-    #: For each group: positions of its axes in the study, and E between the cells of their grid.
     groups: tuple[tuple[tuple[int, ...], CellMetric], ...]
 
     def between(self, x: Mapping[str, Any], y: Mapping[str, Any]) -> float:

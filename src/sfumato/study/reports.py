@@ -14,6 +14,12 @@ from sfumato.verbs import ReportsVerbs
 class Reports(ReportsVerbs):
     """Perturbed records of one study, with `len`, slices, `+`, Arrow tables and Parquet files.
 
+    Args:
+        fingerprint: The study's fingerprint.
+        names: Names of the columns, one per block.
+        layouts: How each block's output is written.
+        outputs: The outputs of each block: symbols, or packed bits.
+
     Example:
         >>> import sfumato as sf
         >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])

@@ -147,7 +147,12 @@ class Decoder:
 
 
 class PlainDecoder:
-    """Answers from maximum likelihood without smoothing; their error is the unbiased one."""
+    """Answers from maximum likelihood without smoothing; their error is the unbiased one.
+
+    Args:
+        mixture: The counts of outputs, and the channels.
+        decoded: The result of EM.
+    """
 
     def __init__(self, mixture: Mixture, decoded: Decoded) -> None:
         self.decoded = decoded
