@@ -151,7 +151,7 @@ class Together:
             for what, held in (("protect", axis.protect), ("channel", axis.channel)):
                 if held is not None:
                     raise StudyError(
-                        f"{self.words} stand under one guarantee, so axis {axis.name!r} must not "
+                        f"{self.words} share one guarantee, so axis {axis.name!r} must not "
                         f"name {what}=... of its own: leave out one of them"
                     )
             if axis.domain.rounding_bits:
