@@ -24,8 +24,7 @@ from scipy import stats
 
 from sfumato.bitcolumns import BitColumns
 from sfumato.channels.base import Channel, SymbolChannel, signs
-from sfumato.channels.choice import Trial
-from sfumato.channels.registry import REGISTRY
+from sfumato.channels.choice import REGISTRY, Trial
 from sfumato.errors import StudyError
 from sfumato.exact import at_most_exp
 from sfumato.metrics.cells import CellMetric, TableMetric

@@ -21,8 +21,7 @@ from helpers_contract import PEOPLE, Floats, Rows, Subject, codes_of, exceeding_
 
 import sfumato as sf
 from sfumato.bitcolumns import BitColumns
-from sfumato.channels.choice import Choice, Trial
-from sfumato.channels.registry import choice_from_dict, choice_to_dict
+from sfumato.channels.choice import Choice, Trial, choice_from_dict, choice_to_dict
 from sfumato.errors import MismatchError
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric

@@ -16,7 +16,7 @@ from regenerate_docs import DOCS, command_names, pages
 from typer.testing import CliRunner
 
 import sfumato as sf
-from sfumato.channels.registry import REGISTRY
+from sfumato.channels.choice import REGISTRY
 from sfumato.cli import app
 from sfumato.cli.language import FORMS
 from sfumato.metrics.base import Metric

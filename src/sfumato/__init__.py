@@ -3,6 +3,8 @@
 Start with `Study`; everything else follows from it.
 """
 
+from __future__ import annotations
+
 import lazy_loader
 
 __version__ = "0.1.0"

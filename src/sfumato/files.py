@@ -1,4 +1,4 @@
-"""Files written whole or not at all."""
+"""Files written whole or not at all, and results kept between runs."""
 
 from __future__ import annotations
 
@@ -40,3 +40,32 @@ def _umask() -> int:
     mask = os.umask(0o022)
     os.umask(mask)
     return mask
+
+
+def folder() -> Path:
+    """`$SFUMATO_CACHE`, or `sfumato` in `$XDG_CACHE_HOME`, by default `~/.cache`."""
+    own = os.environ.get("SFUMATO_CACHE")
+    if own:
+        return Path(own)
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path("~/.cache").expanduser()) / "sfumato"
+
+
+def read(name: str) -> str | None:
+    """A text kept earlier, or None; whoever reads it must check that it is whole."""
+    try:
+        return (folder() / name).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def keep(name: str, text: str) -> None:
+    """Keep a text, whole or not at all; where nothing can be written, nothing is kept.
+
+    Args:
+        name: Name of the file in the cache.
+        text: What to keep, in ASCII.
+    """
+    with contextlib.suppress(OSError, FormatError):
+        folder().mkdir(parents=True, exist_ok=True)
+        write_whole(folder() / name, lambda file: file.write_text(text, encoding="ascii"))

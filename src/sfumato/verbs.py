@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sfumato.study.reports import Reports
     from sfumato.study.study import Study
 
+
 SomeReports: TypeAlias = "Reports | pa.Table | Iterable[Reports | pa.Table]"
 Progress: TypeAlias = Callable[[float], None]
 #: Default number of simulated tallies per simulated error.

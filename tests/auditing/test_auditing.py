@@ -15,11 +15,10 @@ import pytest
 import sfumato as sf
 from sfumato.auditing.audit import Audit, audit
 from sfumato.channels.base import Channel
-from sfumato.channels.choice import Choice
+from sfumato.channels.choice import REGISTRY, Choice
 from sfumato.channels.exponential import ExponentialChannel
 from sfumato.channels.geometric import CappedGeometricChannel, GeometricChannel
 from sfumato.channels.least_squares import TableChannel
-from sfumato.channels.registry import REGISTRY
 from sfumato.channels.thermometer import ThermometerChannel
 from sfumato.exact import at_most_exp
 from sfumato.metrics.distance import LineMetric

@@ -24,8 +24,7 @@ from helpers_contract_study import Case
 
 import sfumato as sf
 from sfumato.channels.base import SymbolChannel
-from sfumato.channels.choice import Choice, Trial
-from sfumato.channels.registry import REGISTRY
+from sfumato.channels.choice import REGISTRY, Choice, Trial
 from sfumato.errors import SfumatoError, StudyError
 from sfumato.metrics.cells import TableMetric
 from sfumato.metrics.distance import LineMetric

@@ -28,12 +28,11 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.arrays import most_outputs
-from sfumato.channels.registry import choice_from_dict, choice_to_dict
-from sfumato.channels.trees.boxes import best_oracle
+from sfumato.channels.choice import choice_from_dict, choice_to_dict
 from sfumato.channels.trees.chances import best_chances, question_energies, range_energies, words_of
 from sfumato.channels.trees.haar import HaarChannel
 from sfumato.channels.trees.hierarchy import HierarchicalChannel
-from sfumato.channels.trees.levels import LevelsChannel
+from sfumato.channels.trees.levels import LevelsChannel, best_oracle
 from sfumato.channels.trees.tree import Tree, least_grid_parts, least_parts, plain_parts
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.distance import LineMetric

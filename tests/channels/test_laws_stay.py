@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 import sfumato as sf
-from sfumato.channels.registry import REGISTRY
+from sfumato.channels.choice import REGISTRY
 
 EVEN = sf.Uniform(1)
 NEAR = sf.Distance(0.5)

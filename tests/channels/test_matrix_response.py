@@ -32,12 +32,8 @@ from sfumato.metrics.distance import LineMetric  # noqa: E402
 from sfumato.metrics.labelled import BlockMetric  # noqa: E402
 from sfumato.metrics.uniform import UniformMetric  # noqa: E402
 from sfumato.noise.search import search  # noqa: E402
-from sfumato.noise.strategies import (  # noqa: E402
-    variances,
-)
-from sfumato.questions.lines import (  # noqa: E402
-    Identity,
-)
+from sfumato.noise.strategies import variances  # noqa: E402
+from sfumato.questions.lines import Identity  # noqa: E402
 
 HALF = Fraction(1, 2)
 BLOCKS = BlockMetric(Fraction(1), np.array([0, 0, 0, 1, 1]))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato import cache
+from sfumato import files as cache
 from sfumato.channels.searched import descent, optimised
 from sfumato.channels.searched.codec import Sets
 from sfumato.channels.searched.descent import fit, hierarchy, known, objective

@@ -14,8 +14,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.cli import people
-from sfumato.domains import table_files
-from sfumato.domains.table_files import read_batches
+from sfumato.domains import tables as table_files
+from sfumato.domains.tables import read_batches
 from sfumato.errors import DataError
 from sfumato.study.study import Study
 

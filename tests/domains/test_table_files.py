@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sfumato.domains import table_files
-from sfumato.domains.table_files import read_table
+from sfumato.domains import tables as table_files
+from sfumato.domains.tables import read_table
 from sfumato.errors import DataError
 
 

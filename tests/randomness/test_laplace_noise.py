@@ -21,11 +21,7 @@ from scipy import stats
 from sfumato.errors import QuestionError, StudyError
 from sfumato.randomness import laplace as sampling
 from sfumato.randomness.bits import SeededBits
-from sfumato.randomness.laplace import (
-    _Chance,
-    laplace_variance,
-    sum_quantile,
-)
+from sfumato.randomness.laplace import _Chance, laplace_variance, sum_quantile
 
 EXPONENTS = tuple(Fraction(text) for text in ("1e-9", "1/1000", "0.3", "1", "7/3", "44", "1000"))
 RATES = tuple(Fraction(text) for text in ("1e-3", "1/7", "1", "2.5", "60"))

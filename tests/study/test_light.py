@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import sfumato as sf
-from sfumato.channels.registry import REGISTRY
+from sfumato.channels.choice import REGISTRY
 
 HEAVY = ["scipy", "pyarrow", "pandas", "polars", "matplotlib", "plotly", "rich", "typer"]
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.channels.registry import REGISTRY
+from sfumato.channels.choice import REGISTRY
 from sfumato.channels.response import KaryResponse
 
 REGIONS = ["north", "south", "east"]

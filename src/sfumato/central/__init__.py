@@ -5,6 +5,8 @@ such as `Laplace` answers questions, and `release` makes sure of the order: ever
 and the cost is entered before the data are touched.
 """
 
+from __future__ import annotations
+
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

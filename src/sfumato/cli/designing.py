@@ -11,8 +11,7 @@ import typer
 from rich.text import Text
 
 from sfumato.auditing.audit import audit as audit_study
-from sfumato.channels.choice import Choice
-from sfumato.channels.registry import choice_to_dict
+from sfumato.channels.choice import Choice, choice_to_dict
 from sfumato.cli import interview, showing
 from sfumato.cli.commands import CommandError
 from sfumato.cli.language import parse_axes, parse_choice, parse_protection

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import typer
 
-from sfumato.channels.registry import REGISTRY
+from sfumato.channels.choice import REGISTRY
 from sfumato.cli.language import FORMS, PUNCTUATION, parse_axes, parse_axis, parse_protection
 from sfumato.errors import SfumatoError, near
 from sfumato.metrics.uniform import Uniform

@@ -13,8 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sfumato.channels.choice import Choice
-from sfumato.channels.registry import REGISTRY, choice_from_dict
+from sfumato.channels.choice import REGISTRY, Choice, choice_from_dict
 from sfumato.cli.commands import CommandError
 from sfumato.domains.registry import domain_from_dict
 from sfumato.errors import StudyError, TooLargeError, near

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.cli.showing import Seen
 from sfumato.domains.columns import read_numbers
-from sfumato.domains.table_files import read_batches, read_table
+from sfumato.domains.tables import read_batches, read_table
 from sfumato.errors import DataError, TooLargeError, rows
 from sfumato.randomness.bits import BitSource
 from sfumato.study.axis import Axis

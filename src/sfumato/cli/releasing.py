@@ -13,7 +13,7 @@ from sfumato.cli import showing
 from sfumato.cli.asking import check_plot, draw_answers
 from sfumato.cli.commands import CommandError
 from sfumato.cli.options import AsJson, Force, Level, Plot, StudyFile, load_study, suffix, target
-from sfumato.domains.table_files import read_table
+from sfumato.domains.tables import read_table
 from sfumato.errors import near
 from sfumato.questions.tokens import split, unquoted
 from sfumato.randomness.bits import SecureBits, SeededBits

@@ -12,14 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domains.base import NO_ANSWER, Span, check_size, one_cell
-from sfumato.domains.columns import (
-    Single,
-    flatten,
-    is_missing,
-    is_text,
-    refuse_rows,
-    refuse_type,
-)
+from sfumato.domains.columns import Single, flatten, is_missing, is_text, refuse_rows, refuse_type
 from sfumato.errors import DataError, QuestionError, StudyError, near
 
 

@@ -27,9 +27,8 @@ from sfumato.geography.earth import exact_places, metres
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import refuse_large_table
 from sfumato.metrics.labelled import Blocks
-from sfumato.metrics.labels import some
 from sfumato.metrics.points import Points
-from sfumato.metrics.quantities import Number
+from sfumato.metrics.words import Number, some
 from sfumato.study.axis import Axis, categories
 
 _SIDES = ("south", "west", "north", "east")

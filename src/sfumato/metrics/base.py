@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from sfumato.domains.base import Domain
 from sfumato.errors import StudyError
 from sfumato.metrics.cells import CellMetric, add_cells
-from sfumato.metrics.labels import cell_names
+from sfumato.metrics.words import cell_names
 
 
 class Metric(ABC):

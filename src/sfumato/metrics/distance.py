@@ -17,9 +17,17 @@ from sfumato.errors import StudyError
 from sfumato.exact import positive, to_plain
 from sfumato.metrics.base import Metric, set_fields
 from sfumato.metrics.cells import CellMetric, check_cells, joined_notes, refuse_large_matrix, table
-from sfumato.metrics.labels import cell_names
 from sfumato.metrics.norms import distance_table, read_order, share_of_axis
-from sfumato.metrics.quantities import Number, Quantity, gap, length, plain, ratio, read_quantity
+from sfumato.metrics.words import (
+    Number,
+    Quantity,
+    cell_names,
+    gap,
+    length,
+    plain,
+    ratio,
+    read_quantity,
+)
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -17,7 +17,8 @@ from sfumato.exact import positive, rational, to_plain
 from sfumato.metrics.base import Metric, set_fields
 from sfumato.metrics.cells import TableMetric, fractions_table, table
 from sfumato.metrics.closure import close_integers
-from sfumato.metrics.labels import (
+from sfumato.metrics.words import (
+    Number,
     cell_names,
     cover,
     distinct,
@@ -27,7 +28,6 @@ from sfumato.metrics.labels import (
     read_labels,
     several,
 )
-from sfumato.metrics.quantities import Number
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)

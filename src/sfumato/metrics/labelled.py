@@ -17,7 +17,8 @@ from sfumato.errors import StudyError
 from sfumato.exact import positive, to_plain
 from sfumato.metrics.base import Metric, set_fields
 from sfumato.metrics.cells import CellMetric, TableMetric, check_cells, refuse_large_matrix, table
-from sfumato.metrics.labels import (
+from sfumato.metrics.words import (
+    Number,
     cell_names,
     cover,
     distinct,
@@ -28,7 +29,6 @@ from sfumato.metrics.labels import (
     several,
     some,
 )
-from sfumato.metrics.quantities import Number
 
 
 class _MarkedMetric(CellMetric):

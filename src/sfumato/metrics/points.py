@@ -17,9 +17,21 @@ from sfumato.exact import positive, rational, to_plain
 from sfumato.metrics.base import Metric, set_fields
 from sfumato.metrics.cells import ROUNDED, TableMetric, table
 from sfumato.metrics.closure import close_integers
-from sfumato.metrics.labels import cell_names, cover, distinct, known, label_of, several
 from sfumato.metrics.norms import distance_table, read_order
-from sfumato.metrics.quantities import Number, Quantity, gap, length, plain, read_quantity
+from sfumato.metrics.words import (
+    Number,
+    Quantity,
+    cell_names,
+    cover,
+    distinct,
+    gap,
+    known,
+    label_of,
+    length,
+    plain,
+    read_quantity,
+    several,
+)
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)

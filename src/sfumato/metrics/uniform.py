@@ -14,8 +14,7 @@ from sfumato.domains.base import Domain
 from sfumato.exact import positive, to_plain
 from sfumato.metrics.base import Metric, set_fields
 from sfumato.metrics.cells import CellMetric, check_cells, joined_notes, refuse_large_matrix
-from sfumato.metrics.labels import label_of
-from sfumato.metrics.quantities import Number
+from sfumato.metrics.words import Number, label_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.channels.base import Channel
-from sfumato.channels.choice import Choice
-from sfumato.channels.registry import REGISTRY
+from sfumato.channels.choice import REGISTRY, Choice
 from sfumato.channels.searched.extremal import Extremal
 from sfumato.channels.searched.matrix_response import MatrixResponse
 from sfumato.errors import StudyError, TooLargeError

@@ -25,6 +25,7 @@ from sfumato.files import write_whole
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+
 STILL = (".png", ".svg", ".pdf")
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sfumato.channels.choice import Choice
-from sfumato.channels.registry import choice_from_dict
+from sfumato.channels.choice import Choice, choice_from_dict
 from sfumato.domains.registry import domain_from_dict
 from sfumato.errors import FormatError, SfumatoError
 from sfumato.metrics.base import Metric

@@ -19,8 +19,8 @@ from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import CappedLineMetric, Distance, LineMetric
 from sfumato.metrics.labelled import BlockMetric, Blocks, HighLow, HighLowMetric
-from sfumato.metrics.labels import label_of
 from sfumato.metrics.uniform import UniformMetric
+from sfumato.metrics.words import label_of
 from sfumato.study.axis import Axis
 from sfumato.study.error_region import ErrorRegion
 

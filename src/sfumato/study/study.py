@@ -12,8 +12,7 @@ import numpy as np
 
 from sfumato.arrays import Layout
 from sfumato.channels.base import Channel
-from sfumato.channels.choice import Choice
-from sfumato.channels.registry import choice_to_dict
+from sfumato.channels.choice import Choice, choice_to_dict
 from sfumato.domains.tables import columns
 from sfumato.errors import MismatchError, StudyError
 from sfumato.files import write_whole

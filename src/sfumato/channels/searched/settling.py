@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato import cache
+from sfumato import files as cache
 from sfumato.arrays import Floats
 from sfumato.channels.choice import Choice
 from sfumato.channels.searched.codec import Table

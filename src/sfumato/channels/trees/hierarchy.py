@@ -32,7 +32,6 @@ from sfumato.channels.choice import Choice, Trial, uniform_trials
 from sfumato.channels.hashing import OLH
 from sfumato.channels.hrr import HRR
 from sfumato.channels.response import KaryResponse
-from sfumato.channels.trees.boxes import BoxLevel, Oracle, best_oracle, kinds_of_level, nodes_of
 from sfumato.channels.trees.chances import (
     best_chances,
     checked_chances,
@@ -43,10 +42,15 @@ from sfumato.channels.trees.chances import (
     written_chances,
 )
 from sfumato.channels.trees.levels import (
+    BoxLevel,
     LevelsChannel,
     LevelsChoice,
+    Oracle,
+    best_oracle,
     checked_tuples,
+    kinds_of_level,
     level_words,
+    nodes_of,
     refuse_outputs,
 )
 from sfumato.channels.trees.tree import (
