@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.bitcolumns import LANES, BitColumns
+from sfumato.arrays import LANES, BitColumns
 from sfumato.channels.base import Channel
 from sfumato.channels.choice import Choice
 from sfumato.channels.searched.codec import Sets

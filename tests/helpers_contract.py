@@ -22,7 +22,7 @@ from helpers_channels import Stream, patterns, worst_odds
 from numpy.typing import NDArray
 from scipy import stats
 
-from sfumato.bitcolumns import BitColumns
+from sfumato.arrays import BitColumns
 from sfumato.channels.base import Channel, SymbolChannel, signs
 from sfumato.channels.choice import REGISTRY, Trial
 from sfumato.errors import StudyError

@@ -20,7 +20,7 @@ import pytest
 from helpers_contract import PEOPLE, Floats, Rows, Subject, codes_of, exceeding_pair, passes_for
 
 import sfumato as sf
-from sfumato.bitcolumns import BitColumns
+from sfumato.arrays import BitColumns
 from sfumato.channels.choice import Choice, Trial, choice_from_dict, choice_to_dict
 from sfumato.errors import MismatchError
 from sfumato.metrics.cells import CellMetric, TableMetric

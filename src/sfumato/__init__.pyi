@@ -68,7 +68,7 @@ from .study.axis import integers as integers
 from .study.axis import reals as reals
 from .study.axis import times as times
 from .study.axis import together as together
-from .study.error_region import ErrorRegion as ErrorRegion
+from .study.guarantee import ErrorRegion as ErrorRegion
 from .study.guarantee import Guarantee as Guarantee
 from .study.reports import Reports as Reports
 from .study.study import Study as Study

@@ -15,14 +15,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import ArrayLike
 
-    from sfumato.collect.tally import Tally
-    from sfumato.collect.weighted import WeightedTally
+    from sfumato.collect.tally import Tally, WeightedTally
     from sfumato.estimation.answers import Answers
     from sfumato.estimation.estimate import Estimate
-    from sfumato.estimation.weighted import WeightedEstimate
+    from sfumato.estimation.unbiased import WeightedEstimate
     from sfumato.planning.compare import Comparison
     from sfumato.planning.plan import Plan
-    from sfumato.study.error_region import ErrorRegion
+    from sfumato.study.guarantee import ErrorRegion
     from sfumato.study.reports import Reports
     from sfumato.study.study import Study
 
@@ -58,7 +57,7 @@ class StudyVerbs:
             DataError: If weights are negative, not finite, or not one per report; rows are named.
         """
         if weights is not None:
-            from sfumato.collect.weighted import weighted_tally
+            from sfumato.collect.tally import weighted_tally
 
             return weighted_tally(cast("Study", self), reports, weights)
         from sfumato.collect.tally import tally_of
@@ -256,7 +255,7 @@ class WeightedTallyVerbs:
             method: Only "unbiased": likelihood decoding does not support weights.
             via: How sums are computed, as in `Tally.estimate`.
         """
-        from sfumato.estimation.weighted import weighted_estimate_of
+        from sfumato.estimation.unbiased import weighted_estimate_of
 
         return weighted_estimate_of(cast("WeightedTally", self), method, via)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import sfumato as sf
-from sfumato.bitcolumns import BitColumns
+from sfumato.arrays import BitColumns
 from sfumato.channels.base import Channel
 from sfumato.metrics.distance import LineMetric
 from sfumato.randomness.bits import BitSource

@@ -15,7 +15,7 @@ import pytest
 import sfumato as sf
 from sfumato.arrays import Floats
 from sfumato.channels.searched import extreme_rows
-from sfumato.channels.searched.codec import Rows
+from sfumato.channels.searched.codec import OutputRows
 from sfumato.channels.searched.extremal import ExtremalChannel
 from sfumato.channels.searched.extreme_rows import Found, exponential, fit, mean_square
 from sfumato.exact import at_most_exp
@@ -125,7 +125,7 @@ def test_the_blank_is_checked_too() -> None:
     """Two outputs within E whose sums differ leave a blank that is likelier from one cell."""
     metric = axis_of("two").metric()
     logs = np.array([[0, 0], [0, 4]], dtype=np.int32)  # in thousandths, nearly
-    even = Rows(logs * 0, 10, np.array([0.5, 0.499]), 0.0)
+    even = OutputRows(logs * 0, 10, np.array([0.5, 0.499]), 0.0)
     with pytest.raises(sf.StudyError, match="told apart"):  # private, and says nothing
         ExtremalChannel(metric=metric, rows=even)
     with pytest.raises(sf.StudyError, match="does not keep the metric"):
@@ -332,7 +332,7 @@ def test_a_study_holds_its_rows_and_needs_no_search_again(monkeypatch: pytest.Mo
 def test_text_holds_rows_exactly_and_damage_is_refused() -> None:
     rows = channel_of("uneven").rows
     text = rows.to_text()
-    read = Rows.from_text(text)
+    read = OutputRows.from_text(text)
     assert np.array_equal(read.logs, rows.logs)
     assert np.array_equal(read.shares, rows.shares)
     assert (read.unit, read.gap) == (rows.unit, rows.gap)
@@ -346,7 +346,7 @@ def test_text_holds_rows_exactly_and_damage_is_refused() -> None:
         {"logs": rows.logs * 0 + 2**30, "unit": 0},
     ):
         with pytest.raises(sf.StudyError, match="damaged"):
-            Rows.from_text(replace(rows, **change).to_text())
+            OutputRows.from_text(replace(rows, **change).to_text())
 
 
 def test_workloads_are_named_or_given() -> None:

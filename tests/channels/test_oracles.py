@@ -23,7 +23,7 @@ from helpers_statistics import LIMIT
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.bitcolumns import BitColumns
+from sfumato.arrays import BitColumns
 from sfumato.channels import hashing as hashing_file
 from sfumato.channels import hrr as hadamard_file
 from sfumato.channels.base import Channel, signs

@@ -11,7 +11,7 @@ from helpers_channels import Stream, all_words, patterns, planes, worst_odds
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.bitcolumns import BitColumns
+from sfumato.arrays import BitColumns
 from sfumato.channels.base import Channel, signs
 from sfumato.channels.choice import Choice
 from sfumato.exact import at_most_exp

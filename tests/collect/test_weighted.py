@@ -15,11 +15,10 @@ import pytest
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.arrays import Outputs
-from sfumato.bitcolumns import BitColumns
+from sfumato.arrays import BitColumns, Outputs
 from sfumato.channels.choice import Choice
 from sfumato.channels.thermometer import ThermometerChannel
-from sfumato.collect.weighted import WeightedTally
+from sfumato.collect.tally import WeightedTally
 from sfumato.errors import DataError, MismatchError, QuestionError, StudyError
 from sfumato.estimation.unbiased import UnbiasedEstimate
 from sfumato.questions.language import weights as ask

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.bitcolumns import BitColumns
+from sfumato.arrays import BitColumns
 from sfumato.errors import QuestionError
 from sfumato.estimation.answers import Answers
 from sfumato.estimation.estimate import Estimate

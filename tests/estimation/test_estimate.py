@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.bitcolumns import BitColumns
+from sfumato.arrays import BitColumns
 from sfumato.channels.base import signs
 from sfumato.channels.response import KaryResponse
-from sfumato.collect.grids import PrefixGrid
+from sfumato.collect.sums import PrefixSums
 from sfumato.questions.language import weights
 from sfumato.questions.workload import Workload
 from sfumato.study.reports import Reports
@@ -235,8 +235,8 @@ class TestTheTable:
         self, channel: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # As if a look-up cost nothing to prepare: on so small a grid no table would pay otherwise.
-        monkeypatch.setattr("sfumato.estimation.sums.LOOK_UP_COST", 0.0)
-        monkeypatch.setattr("sfumato.collect.grids.LOOK_UP_COST", 0.0)
+        monkeypatch.setattr("sfumato.collect.sums.LOOK_UP_COST", 0.0)
+        monkeypatch.setattr("sfumato.collect.sums.LOOK_UP_COST", 0.0)
         axes = [_line("a", 90, 0.8, channel), _line("b", 40, 0.8, channel)]
         rng = np.random.default_rng(3)
         people = {"a": rng.integers(0, 90, 600), "b": rng.integers(0, 40, 600)}
@@ -251,7 +251,7 @@ class TestTheTable:
                 break
         assert not built[0]  # one question does not pay for a table
         assert built[-1]
-        assert isinstance(estimate._sums._prefix, PrefixGrid)
+        assert isinstance(estimate._sums._prefix, PrefixSums)
         # Built once what was spent reached its price, and not before.
         assert estimate._sums._spent >= estimate._sums._build_cost()
         assert direct._sums._prefix is None
@@ -264,7 +264,7 @@ class TestTheTable:
         assert estimate._sums._prefix is None
 
     def test_auto_never_builds_what_is_too_large(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("sfumato.estimation.sums.MOST_GRID", 8)
+        monkeypatch.setattr("sfumato.collect.sums.MOST_GRID", 8)
         estimate = _tally("geometric × response").estimate("unbiased")
         for _ in range(300):
             estimate.count(a=(2, 5))

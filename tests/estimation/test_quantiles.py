@@ -22,7 +22,7 @@ from scipy.special import ndtr, ndtri
 
 import sfumato as sf
 from sfumato.estimation import quantiles
-from sfumato.estimation.curves import Curve
+from sfumato.estimation.rows import Curve
 
 QuestionError = sf.QuestionError
 SHRUNK = float(2 * ndtr(0.7 * ndtri(0.975)) - 1)

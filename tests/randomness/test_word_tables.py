@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sfumato.bitcolumns import BitColumns
+from sfumato.arrays import BitColumns
 from sfumato.randomness.bits import BitSource, SeededBits
 from sfumato.randomness.tables import FlipTable, WordTable, leading
 

@@ -16,8 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.arrays import DENSE_CELLS, Cells, Floats, Layout, Outputs
-from sfumato.bitcolumns import BitColumns
+from sfumato.arrays import DENSE_CELLS, BitColumns, Cells, Floats, Layout, Outputs
 from sfumato.channels.odds import Bound, Findings, compare_all, compare_grid_points, row_problems
 from sfumato.channels.rounding import rounding_excess
 from sfumato.errors import TooLargeError

@@ -1,4 +1,7 @@
-"""Channels by name and options, before they meet their cells, and the open registry."""
+"""Channels by name and options, before they meet their cells, and the open registry.
+
+Built-in families are loaded when they are first used; a user's own are registered by `register`.
+"""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.arrays import Cells, Floats, Layout, Outputs
-from sfumato.bitcolumns import LANES, BitColumns, words_for
+from sfumato.arrays import LANES, BitColumns, Cells, Floats, Layout, Outputs, words_for
 from sfumato.channels.base import FEW_RATIOS, Channel, as_weights, claimed_tightness, signs
 from sfumato.channels.odds import Bound, Findings
 from sfumato.channels.rounding import grid_points

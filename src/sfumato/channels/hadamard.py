@@ -29,8 +29,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arrays import Cells, Floats, Outputs
-from sfumato.bitcolumns import words_for
+from sfumato.arrays import Cells, Floats, Outputs, words_for
 from sfumato.channels.base import SymbolChannel, as_symbols, claimed_tightness, refuse_dense
 from sfumato.channels.choice import Choice, Trial, uniform_trials
 from sfumato.channels.flips import flips_within

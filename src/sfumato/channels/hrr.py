@@ -23,8 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.arrays import Cells, Floats, Outputs
-from sfumato.bitcolumns import words_for
+from sfumato.arrays import Cells, Floats, Outputs, words_for
 from sfumato.channels.base import (
     SymbolChannel,
     as_symbols,

@@ -24,8 +24,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.arrays import Cells, Floats, Outputs
-from sfumato.bitcolumns import LANES, BitColumns, words_for
+from sfumato.arrays import LANES, BitColumns, Cells, Floats, Outputs, words_for
 from sfumato.channels.base import as_weights, signs, with_known_total
 from sfumato.channels.choice import Choice, Trial, needs_uniform, uniform_fitted, uniform_trials
 from sfumato.channels.flips import WORDS_AT_ONCE, BitChannel, UniformFlips, as_bits, pattern_words

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from sfumato.arrays import Layout, Outputs
-from sfumato.bitcolumns import BitColumns
+from sfumato.arrays import BitColumns, Layout, Outputs
 from sfumato.errors import FormatError
 from sfumato.files import write_whole
 from sfumato.study.reports import Reports

@@ -7,7 +7,7 @@ compute such sums; they differ in what they store and what a sum costs:
 
 - `SymbolCounts`: a sparse contingency table of distinct outputs, if every output is a symbol;
 - `BitReports`: the reports themselves as packed columns, if some outputs are bits;
-- `grids.Grid` and `grids.PrefixGrid`: dense tables made from either, if they are small enough.
+- `sums.CellSums` and `sums.PrefixSums`: dense tables made from either, if they are small enough.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arrays import Floats, Layout, Outputs, join_outputs
-from sfumato.bitcolumns import BitColumns, popcount, words_for
+from sfumato.arrays import BitColumns, Floats, Layout, Outputs, join_outputs, popcount, words_for
 from sfumato.errors import TooLargeError
 
 Vectors: TypeAlias = Sequence[Floats | None]

@@ -1,4 +1,15 @@
-"""Tallies: the collector's state. Tallies of one study can be added; others are refused."""
+"""Tallies: the collector's state. Tallies of one study can be added; others are refused.
+
+Reports may have public weights, which the collector knows.
+
+Estimator:
+    Σ_i w_i·f(y_i) is unbiased for the total weight of the people asked about, and its variance
+    given the data is Σ_i w_i²·(Π_b E[f_b² | x_b] − Π_b w_b(x_b)²): sums of the same kind with
+    squared weights. So a weighted tally keeps two statistics, one with the weights and one with
+    their squares, instead of one group per distinct weight as in Xiang et al. 2020, §4.3.2.
+
+A weight that must be hidden is a protected axis instead: see `Estimate.total`.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +19,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
 
-from sfumato.arrays import no_outputs
+from sfumato.arrays import Floats, no_outputs
 from sfumato.collect.parquet import (
     count_name,
     read_head,
@@ -21,10 +33,10 @@ from sfumato.collect.parquet import (
     write_parquet,
 )
 from sfumato.collect.statistics import BitReports, SymbolCounts, merged, statistic_of
-from sfumato.errors import DataError, FormatError, MismatchError
+from sfumato.errors import DataError, FormatError, MismatchError, rows
 from sfumato.study.reports import Reports
 from sfumato.study.study import Study
-from sfumato.verbs import SomeReports, TallyVerbs
+from sfumato.verbs import SomeReports, TallyVerbs, WeightedTallyVerbs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,3 +164,145 @@ def checked(study: Study, reports: SomeReports) -> Iterator[Reports]:
         if held.layouts != study.layouts:
             raise FormatError("these reports have damaged metadata; encode them anew")
         yield held
+
+
+# Within these bounds squares of weights, and sums of them, neither underflow nor overflow.
+LEAST_WEIGHT, MOST_WEIGHT = 1e-100, 1e100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightedTally(WeightedTallyVerbs):
+    """Reports of one study with public weights, reduced to two statistics.
+
+    Made by `Study.tally(reports, weights=...)`. Weighted tallies of one study can be added. They
+    have no file format: keep the reports and their weights.
+
+    Args:
+        study: The study.
+        statistic: Sums of weights.
+        squared: Sums of squared weights.
+
+    Example:
+        >>> import sfumato as sf
+        >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+        >>> reports = study.encode({"age": [31, 42, 77] * 1_000}, bits=sf.SeededBits(1))
+        >>> tally = study.tally(reports, weights=[2.0, 0.5, 1.5] * 1_000)
+        >>> tally.weight
+        4000.0
+        >>> print(tally.estimate().count(age=(30, 50)))
+        2,280 ± 130
+    """
+
+    study: Study
+    statistic: SymbolCounts | BitReports
+    squared: SymbolCounts | BitReports
+
+    @property
+    def n(self) -> int:
+        """Number of reports."""
+        return self.statistic.count
+
+    @property
+    def weight(self) -> float:
+        """The total weight of all reports."""
+        return self.statistic.sum([None] * len(self.study.blocks))
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return (
+            f"<weighted tally of {self.n:,} reports of study {self.study.name!r}, "
+            f"weight {self.weight:,.6g}>"
+        )
+
+    def __add__(self, other: WeightedTally) -> WeightedTally:
+        if not isinstance(other, WeightedTally):
+            return NotImplemented
+        self.study.refuse_other(other.study.fingerprint, "the other tally")
+        return WeightedTally(
+            self.study,
+            merged([self.statistic, other.statistic]),
+            merged([self.squared, other.squared]),
+        )
+
+    def __radd__(self, other: object) -> WeightedTally:
+        """Let `sum(tallies)` start from 0."""
+        return self if other == 0 else NotImplemented
+
+    def __eq__(self, other: object) -> bool:
+        """The same reports and weights; sums of weights are equal up to rounding."""
+        return (
+            isinstance(other, WeightedTally)
+            and self.study.fingerprint == other.study.fingerprint
+            and self.statistic == other.statistic
+            and self.squared == other.squared
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def weighted_tally(study: Study, reports: SomeReports, weights: ArrayLike) -> WeightedTally:
+    """Tally reports with one weight each.
+
+    Args:
+        study: The study that the reports belong to.
+        reports: Reports, their Arrow table, or several of these.
+        weights: One weight per report, in the order of the reports.
+    """
+    given = read_weights(weights)
+    nobody = statistic_of(study.layouts, no_outputs(study.layouts), np.zeros(0))
+    first, second = [nobody], [nobody]
+    seen = 0
+    for part in checked(study, reports):
+        share = given[seen : seen + len(part)]
+        seen += len(part)
+        if len(share) == len(part):  # otherwise the lengths differ, which is reported below
+            first.append(statistic_of(study.layouts, part.outputs, share))
+            second.append(statistic_of(study.layouts, part.outputs, share**2))
+    if seen != len(given):
+        raise DataError(
+            f"weights must be one per report, got {len(given):,} weights for {seen:,} reports; "
+            "give them in the order of the reports"
+        )
+    return WeightedTally(study, merged(first), merged(second))
+
+
+def read_weights(weights: ArrayLike) -> Floats:
+    """Weights as floats; values that are not weights are refused by row number.
+
+    Example:
+        >>> read_weights([1, 2.5]).tolist()
+        [1.0, 2.5]
+    """
+    given = np.asarray(weights)
+    numeric = given.dtype.kind in "iuf" or not given.size
+    if given.dtype.kind == "O":
+        try:
+            given, numeric = given.astype(np.float64), True
+        except (TypeError, ValueError):
+            numeric = False
+    if given.ndim != 1 or not numeric:
+        raise DataError(
+            f"weights must be a list of numbers, one per report, got an array of {given.dtype} "
+            f"with {given.ndim} axes; convert them to numbers first"
+        )
+    found = given.astype(np.float64) + 0.0  # a copy of our own, without negative zeros
+    _refuse(~np.isfinite(found), "must be finite numbers", "leave these reports out, or weigh them")
+    _refuse(found < 0, "must not be negative", "tally such reports by themselves and subtract")
+    outside = (found > 0) & ((found < LEAST_WEIGHT) | (found > MOST_WEIGHT))
+    rule = f"must be 0 or lie between {LEAST_WEIGHT:g} and {MOST_WEIGHT:g}"
+    _refuse(outside, rule, "use other units")
+    return found
+
+
+def _refuse(bad: NDArray[np.bool_], rule: str, remedy: str) -> None:
+    """Refuse weights that break a rule, by row number."""
+    if bad.any():
+        found = (np.flatnonzero(bad) + 1).tolist()
+        raise DataError(
+            f"weights {rule}, and {len(found)} of {len(bad)} break this ({rows(found)}); {remedy}"
+        )

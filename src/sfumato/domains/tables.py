@@ -1,4 +1,11 @@
-"""People's tables as columns: dicts, data frames, Arrow tables, CSV and Parquet files."""
+"""People's tables as columns: dicts, lists of dicts, data frames, Arrow tables and files.
+
+Data frame libraries are never imported: a table is recognised by what it can do. A dict of scalars
+is one person, who is read without Arrow. Files are read a bounded number of rows at a time; cells
+of CSV stay text, for the domain to read, and only empty ones are missing. Errors name rows, row 1
+being the first person, and never quote a cell: what the readers beneath say is dropped, since
+theirs do.
+"""
 
 from __future__ import annotations
 

@@ -38,8 +38,7 @@ from sfumato.estimation.answers import (
     Answers,
     normal_quantile,
 )
-from sfumato.estimation.curves import Curve, Ruler
-from sfumato.estimation.rows import Rows
+from sfumato.estimation.rows import Curve, Rows, Ruler
 from sfumato.estimation.source import Ask, Source
 from sfumato.questions.language import Question
 from sfumato.study.axis import Axis

@@ -18,8 +18,7 @@ from sfumato.arrays import Floats
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.errors import QuestionError, near
 from sfumato.estimation.answers import PRORATED, Answer, Combination, Terms, normal_quantile
-from sfumato.estimation.curves import Curve
-from sfumato.estimation.rows import Rows
+from sfumato.estimation.rows import Curve, Rows
 from sfumato.questions.language import Question, weights
 from sfumato.questions.tokens import quoted
 from sfumato.study.axis import Axis

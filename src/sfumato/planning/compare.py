@@ -24,7 +24,7 @@ from sfumato.planning.expected_error import (
     typical_of,
 )
 from sfumato.planning.priors import Prior, prior_of
-from sfumato.planning.simulate import Expected, simulate
+from sfumato.planning.simulate import ExpectedError, simulate
 from sfumato.study.study import Study
 from sfumato.text import format_to, percent, text_table
 from sfumato.verbs import RUNS
@@ -251,7 +251,7 @@ def _row(option: _Option, method: str, n: int, runs: int, seed: int) -> Comparis
                 option.study, [asked.workloads], option.prior, n, runs=tries, seed=seed
             )[0]
     except TooLargeError:
-        error, note = Expected(math.nan, None, "simulated"), "too many reports to decode"
+        error, note = ExpectedError(math.nan, None, "simulated"), "too many reports to decode"
     return ComparisonRow(
         axis=" × ".join(axis.name for axis in option.study.axes),
         question=asked.text,

@@ -15,7 +15,7 @@ from sfumato.errors import StudyError
 from sfumato.estimation.answers import normal_quantile
 from sfumato.planning.plan import Plan, PlanRow
 from sfumato.planning.priors import Prior, prior_of
-from sfumato.planning.simulate import Expected, simulate
+from sfumato.planning.simulate import ExpectedError, simulate
 from sfumato.planning.variances import mean_variance
 from sfumato.questions.language import weights
 from sfumato.questions.typical import cells, deciles, ranges
@@ -161,7 +161,7 @@ def own(study: Study, questions: Questions | None) -> list[Planned]:
     return asked
 
 
-def exact_error(study: Study, asked: Planned, prior: Prior, n: int) -> Expected:
+def exact_error(study: Study, asked: Planned, prior: Prior, n: int) -> ExpectedError:
     """The standard error of unbiased answers; over many questions, the root mean square.
 
     Args:
@@ -171,7 +171,7 @@ def exact_error(study: Study, asked: Planned, prior: Prior, n: int) -> Expected:
         n: Number of people.
     """
     found = mean_variance(study.blocks, asked.workloads, prior)
-    return Expected(math.sqrt(n * max(found, 0.0)), None, "exact")
+    return ExpectedError(math.sqrt(n * max(found, 0.0)), None, "exact")
 
 
 def _sent_by(study: Study, asked: Planned) -> str:
@@ -231,12 +231,12 @@ def _by_simulation(
     runs: int,
     seed: int,
     progress: Progress | None,
-) -> list[Expected]:
+) -> list[ExpectedError]:
     """Errors of likelihood answers: questions about the same axes are decoded together."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for number, one in enumerate(asked):
         groups.setdefault(tuple(sorted(one.workloads)), []).append(number)
-    found: dict[int, Expected] = {}
+    found: dict[int, ExpectedError] = {}
     for place, members in enumerate(groups.values()):
 
         def seen(share: float, done: int = place) -> None:

@@ -35,7 +35,7 @@ _MOST_ENTRIES = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedError:
     """An expected standard error in people.
 
     Attributes:
@@ -58,7 +58,7 @@ def simulate(
     runs: int,
     seed: int,
     progress: Progress | None = None,
-) -> list[Expected]:
+) -> list[ExpectedError]:
     """The expected errors of likelihood answers to questions about the same axes.
 
     Args:
@@ -74,7 +74,7 @@ def simulate(
         StudyError: If there are too few runs.
     """
     if not asked[0]:
-        return [Expected(0.0, 0.0, "exact") for _ in asked]
+        return [ExpectedError(0.0, 0.0, "exact") for _ in asked]
     part, axes = _part(study, asked[0])
     law = prior.over(axes)
     bits = any(block.channel.layout.kind == "bits" for block in part.blocks)
@@ -84,7 +84,7 @@ def simulate(
             f"{' from reports of many bits' if bits else ''}, got runs={runs}"
         )
     rng = np.random.Generator(np.random.PCG64(seed))
-    rows = [Rows.of(part, axes, one, rng) for one in asked]
+    rows = [QuestionRows.of(part, axes, one, rng) for one in asked]
     plain = [
         n * row_variances([block.channel for block in part.blocks], law, row.by_block)
         for row in rows
@@ -111,11 +111,11 @@ def simulate(
     errors = squares / runs if runs else told
     how = "simulated" if runs else "reported"
     pairs = zip(errors.tolist(), told.tolist(), strict=True)
-    return [Expected(math.sqrt(e), math.sqrt(t), how) for e, t in pairs]
+    return [ExpectedError(math.sqrt(e), math.sqrt(t), how) for e, t in pairs]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class QuestionRows:
     """Questions as weights: many to measure errors with, and fewer for the errors stated.
 
     Attributes:
@@ -135,7 +135,7 @@ class Rows:
         axes: Sequence[int],
         asked: Mapping[int, Workload],
         rng: np.random.Generator,
-    ) -> Rows:
+    ) -> QuestionRows:
         """Lay out as many questions as there is room for.
 
         Args:
@@ -183,7 +183,7 @@ def _at_the_prior(study: Study, law: Floats, n: int) -> Decoder:
 
 
 def _reported(
-    decoder: Decoder | PlainDecoder, rows: Sequence[Rows], plain: Sequence[Floats]
+    decoder: Decoder | PlainDecoder, rows: Sequence[QuestionRows], plain: Sequence[Floats]
 ) -> Floats:
     """The mean variance that answers would state."""
     found = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.plots import style
 from sfumato.plots.style import ESTIMATE, FAINT, INK, TRUTH, Spec, safe
-from sfumato.study.error_region import ErrorRegion
+from sfumato.study.guarantee import ErrorRegion
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -131,7 +131,7 @@ class Sets(Table):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows(Table):
+class OutputRows(Table):
     """Outputs as rows with shares: P(y | x) is the share times e to the row's logarithm.
 
     Attributes:

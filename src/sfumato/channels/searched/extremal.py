@@ -29,7 +29,7 @@ from sfumato.channels.choice import Trial, uniform_trials
 from sfumato.channels.least_squares import LeastSquaresChannel, TableChannel
 from sfumato.channels.odds import Findings, compare_all
 from sfumato.channels.searched import extreme_rows
-from sfumato.channels.searched.codec import Rows
+from sfumato.channels.searched.codec import OutputRows
 from sfumato.channels.searched.settling import (
     OWN,
     Progress,
@@ -80,7 +80,7 @@ class Extremal(SearchedChoice):
     """
 
     id: ClassVar[str] = "extremal"
-    table_type: ClassVar[type[Rows]] = Rows
+    table_type: ClassVar[type[OutputRows]] = OutputRows
     workload: str | ArrayLike = "cells"
     table: str | None = field(default=None, repr=False)
 
@@ -88,7 +88,7 @@ class Extremal(SearchedChoice):
         """Check what can be checked before the axis is known."""
         object.__setattr__(self, "workload", checked_workload(self.workload, self.table))
         if self.table is not None:
-            Rows.from_text(self.table)
+            OutputRows.from_text(self.table)
 
     def misfit(self, metric: CellMetric) -> str | None:
         """It needs finite distances that are not too small, and few cells."""
@@ -111,11 +111,11 @@ class Extremal(SearchedChoice):
 
     def _too_large(self, size: int) -> str | None:
         """Beyond 64 cells the search for rows would take hours."""
-        if size <= Rows.MOST_CELLS:
+        if size <= OutputRows.MOST_CELLS:
             return None
         return (
             f"the search for its rows is too long for {size} cells; the limit is "
-            f"{Rows.MOST_CELLS}. Use Exponential(), or wider cells"
+            f"{OutputRows.MOST_CELLS}. Use Exponential(), or wider cells"
         )
 
     def _search_key(self, metric: CellMetric) -> Iterator[bytes]:
@@ -124,7 +124,7 @@ class Extremal(SearchedChoice):
         yield f"{_METHOD} {metric.size} ".encode()
         yield np.ascontiguousarray([distance, gram], dtype="<f8").tobytes()
 
-    def _search(self, metric: CellMetric, progress: Progress | None) -> Rows:
+    def _search(self, metric: CellMetric, progress: Progress | None) -> OutputRows:
         """Rows and shares by generating rows."""
         gram, distance = self._problem(metric)
         return _in_integers(extreme_rows.fit(gram, distance, progress=progress), distance)
@@ -153,7 +153,7 @@ class Extremal(SearchedChoice):
         self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> ExtremalChannel:
         """Find the rows if need be, count their words and check them."""
-        rows = Rows.from_text(self._table_for(metric, resolution))
+        rows = OutputRows.from_text(self._table_for(metric, resolution))
         return ExtremalChannel(metric=metric, rows=rows, precision=precision)
 
     def options(self) -> dict[str, Any]:
@@ -184,7 +184,7 @@ class ExtremalChannel(LeastSquaresChannel, TableChannel):
 
     id: ClassVar[str] = "extremal"
     metric: CellMetric
-    rows: Rows = field(repr=False)
+    rows: OutputRows = field(repr=False)
     precision: int = 64
     table: tuple[tuple[int, ...], ...] = field(init=False, repr=False)
 
@@ -212,17 +212,17 @@ class ExtremalChannel(LeastSquaresChannel, TableChannel):
         return self.rows.gap
 
 
-def _in_integers(found: extreme_rows.Found, distance: Floats) -> Rows:
+def _in_integers(found: extreme_rows.Found, distance: Floats) -> OutputRows:
     """Logarithms in units that are fine enough for the smallest E, and shares to match."""
     least = float(distance[~np.eye(len(distance), dtype=bool)].min())
     unit = max(0, math.ceil(_SLACK_BITS + 1 - math.log2(least)))
     logs = np.rint(np.ldexp(found.logs * (1 - 2.0**-_SLACK_BITS), unit)).astype(np.int32)
     exact = np.exp(np.ldexp(logs.astype(np.float64), -unit))
     gap = found.value / found.bound - 1 if found.bound else math.inf
-    return Rows(logs, unit, extreme_rows.level(exact, found.shares), gap)
+    return OutputRows(logs, unit, extreme_rows.level(exact, found.shares), gap)
 
 
-def _counted(rows: Rows, precision: int) -> list[list[int]] | None:
+def _counted(rows: OutputRows, precision: int) -> list[list[int]] | None:
     """Words of every cell, the blank last; None if they are more than there are."""
     law = rows.law
     floor = 2.0 ** -min(_FLOOR_BITS, precision // 3)

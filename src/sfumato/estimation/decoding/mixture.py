@@ -19,8 +19,14 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arrays import DENSE_CELLS, MOST_ROW_ENTRIES, Floats, most_outputs
-from sfumato.bitcolumns import BitColumns, take_people
+from sfumato.arrays import (
+    DENSE_CELLS,
+    MOST_ROW_ENTRIES,
+    BitColumns,
+    Floats,
+    most_outputs,
+    take_people,
+)
 from sfumato.channels.base import Channel, SymbolChannel
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.errors import TooLargeError

@@ -1,8 +1,14 @@
-"""Dense tables of a tally, from which sums over people are read.
+"""Sums of products over people, by the cheapest way.
 
-- `Grid`: the product of features for every combination, summed over people (Xiang et al. 2020,
-  Table 1, "single values");
-- `PrefixGrid`: a summed-area table of it, so that a range takes a handful of look-ups.
+Xiang et al. 2020 (Table 1) list three ways to keep reports, and `Sums` offers all of them:
+
+- directly over the tally;
+- `CellSums`: the product of features for every combination, summed over people ("single values");
+- `PrefixSums`: a summed-area table of it, so that a range takes a handful of look-ups.
+
+By default it works directly on the tally and builds the summed-area table once the work already
+done directly would have paid for it, so it costs at most twice as much as the better choice in
+hindsight.
 """
 
 from __future__ import annotations
@@ -14,13 +20,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.arrays import Floats, Layout
-from sfumato.collect.statistics import BitReports, SymbolCounts, Vectors
+from sfumato.collect.statistics import MOST_GRID, BitReports, Statistic, SymbolCounts, Vectors
+from sfumato.errors import StudyError
 
 LOOK_UP_COST = float(1 << 15)  # fixed cost of finding the places to look up, in memory accesses
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grid:
+class CellSums:
     """Sums over people of the product of features, one entry per combination of features.
 
     Args:
@@ -46,10 +53,10 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrefixGrid:
+class PrefixSums:
     """Summed-area table: a grid with running sums along its symbol axes.
 
-    A function that changes at k symbols costs k look-ups. The fields are those of `Grid`.
+    A function that changes at k symbols costs k look-ups. The fields are those of `CellSums`.
     """
 
     table: Floats
@@ -57,7 +64,7 @@ class PrefixGrid:
     bits: tuple[bool, ...]
 
     @classmethod
-    def of(cls, grid: Grid) -> PrefixGrid:
+    def of(cls, grid: CellSums) -> PrefixSums:
         """Build the running sums of a grid."""
         table = grid.table
         for axis, is_bits in enumerate(grid.bits):
@@ -89,16 +96,16 @@ class PrefixGrid:
         return changes
 
 
-def build_grid(statistic: SymbolCounts | BitReports) -> Grid:
+def build_cell_sums(statistic: SymbolCounts | BitReports) -> CellSums:
     """The grid of a tally; refused where it would be too large."""
     axes = range(len(statistic.layouts))
     table = statistic.profile(list(axes), [None] * len(statistic.layouts))
     bits = tuple(layout.kind == "bits" for layout in statistic.layouts)
-    return Grid(table, statistic.count, bits)
+    return CellSums(table, statistic.count, bits)
 
 
 def grid_size(layouts: Sequence[Layout]) -> int:
-    """Number of entries of the grid that `build_grid` makes."""
+    """Number of entries of the grid that `build_cell_sums` makes."""
     return math.prod(layout.features for layout in layouts)
 
 
@@ -114,3 +121,67 @@ def _unit(size: int, place: int) -> Floats:
     unit = np.zeros(size)
     unit[place] = 1.0
     return unit
+
+
+WAYS = ("auto", "direct", "cells", "prefix")
+
+
+class Sums:
+    """Sums of products over people, by the way asked for or the cheapest.
+
+    Args:
+        statistic: The reports.
+        via: "direct", "cells", "prefix" or "auto".
+    """
+
+    def __init__(self, statistic: SymbolCounts | BitReports, via: str) -> None:
+        if via not in WAYS:
+            raise StudyError(f"via must be one of {', '.join(WAYS)}; got via={via!r}")
+        self.statistic = statistic
+        self.via = via
+        self._grid: CellSums | None = None
+        self._prefix: PrefixSums | None = None
+        self._spent = 0.0
+
+    def sum(self, vectors: Vectors) -> float:
+        """Sum over people of the product over axes."""
+        return self._choose(vectors).sum(vectors)
+
+    def _choose(self, vectors: Vectors) -> Statistic:
+        """The statistic or table from which to compute this sum."""
+        if self.via == "cells":
+            return self._cells()
+        if self.via == "prefix":
+            return self._summed()
+        if self.via == "direct":
+            return self.statistic
+        direct = self.statistic.cost(vectors)
+        if self._prefix is None:
+            self._spent += direct
+            if not self._affordable() or self._spent < self._build_cost():
+                return self.statistic
+        if direct <= LOOK_UP_COST:  # no table can be cheaper
+            return self.statistic
+        table = self._summed()
+        return table if table.cost(vectors) < direct else self.statistic
+
+    def _affordable(self) -> bool:
+        """Whether the table is small enough to be built."""
+        return grid_size(self.statistic.layouts) <= MOST_GRID // 4
+
+    def _build_cost(self) -> float:
+        """Memory accesses for building the summed-area table."""
+        axes = list(range(len(self.statistic.layouts)))
+        return self.statistic.profile_cost(axes) + 3.0 * grid_size(self.statistic.layouts)
+
+    def _cells(self) -> CellSums:
+        """The grid of single values, built once."""
+        if self._grid is None:
+            self._grid = build_cell_sums(self.statistic)
+        return self._grid
+
+    def _summed(self) -> PrefixSums:
+        """The summed-area table, built once."""
+        if self._prefix is None:
+            self._prefix = PrefixSums.of(self._cells())
+        return self._prefix
