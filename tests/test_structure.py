@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.imports import OWN, TABLE, cycles, edges, modules, read_imports
+from sfumato.cli.commands import COMMANDS
 
 # Libraries that are optional, or too slow to load for an import that may not need them.
 HEAVY = {"scipy", "pyarrow", "pandas", "matplotlib", "plotly", "rich", "typer"}
@@ -100,3 +101,64 @@ import sfumato as sf
 study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.2))])
 study.encode({"age": 31})""")
     assert found & HEAVY == set()
+
+
+# Docstrings
+
+
+def undocumented(source: str) -> list[str]:
+    """Public functions and methods with two or more parameters and no `Args:`."""
+    found = []
+
+    def visit(body: list[ast.stmt], prefix: str) -> None:
+        for node in body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                visit(node.body, f"{node.name}.")
+            if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
+                continue
+            every = node.args
+            names = [arg.arg for arg in (*every.posonlyargs, *every.args, *every.kwonlyargs)]
+            names += [arg.arg for arg in (every.vararg, every.kwarg) if arg is not None]
+            several = len([name for name in names if name not in ("self", "cls")]) > 1
+            stub = any("overload" in ast.unparse(held) for held in node.decorator_list)
+            if several and not stub and "Args:" not in (ast.get_docstring(node) or ""):
+                found.append(f"{prefix}{node.name}")
+
+    visit(ast.parse(source).body, "")
+    return found
+
+
+def test_functions_say_what_they_take() -> None:
+    # The docstring of a command is its help, and every option has help of its own.
+    missing = {
+        name: [
+            held
+            for held in undocumented(file.read_text(encoding="utf-8"))
+            if not (name.startswith("sfumato.cli.") and held in COMMANDS)
+        ]
+        for name, file in modules(OWN).items()
+    }
+    assert {name: held for name, held in missing.items() if held} == {}
+
+
+def test_a_function_without_args_would_be_found() -> None:
+    source = """
+class Channel:
+    def bind(self, metric, precision):
+        '''Bind it.'''
+
+    def encode(self, cells):
+        '''Encode.'''
+
+def _inner(a, b):
+    pass
+
+def told(a, *, b):
+    '''Told.
+
+    Args:
+        a: One.
+        b: Two.
+    '''
+"""
+    assert undocumented(source) == ["Channel.bind"]

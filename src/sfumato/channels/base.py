@@ -353,12 +353,23 @@ class SymbolChannel(Channel):
         return self.likelihood().T[as_symbols(outputs)]
 
     def product_coefficients(self, w: Floats, v: Floats) -> Floats:
-        """The product itself: it is a function of the symbol."""
+        """The product itself: it is a function of the symbol.
+
+        Args:
+            w: Weights on the cells, along the last axis.
+            v: Weights of the other factor.
+        """
         read = self.coefficients(w)
         return read * (read if v is w else self.coefficients(v))
 
     def products(self, profile: Floats, w: Floats, v: Floats) -> Floats:
-        """Squares row by row; a single row for all is a factor of the profile."""
+        """Squares row by row; a single row for all is a factor of the profile.
+
+        Args:
+            profile: Sums by feature along the last axis.
+            w: One row of weights per question.
+            v: The other factor: as many rows, or one row for all.
+        """
         if v.ndim == 1:
             return self.sums(profile * self.coefficients(v), w)
         if v is not w:

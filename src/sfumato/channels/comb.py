@@ -74,14 +74,26 @@ class Comb(Choice):
         return too_many((metric.size,))
 
     def bind(self, metric: CellMetric, *, precision: int = 64, resolution: int = 0) -> CombChannel:
-        """Combs along one ordered axis."""
+        """Combs along one ordered axis.
+
+        Args:
+            metric: E between the cells.
+            precision: How many bits of a random word take part.
+            resolution: Bits of a value's place between two cells; 0 without stochastic rounding.
+        """
         self.refuse_misfit(metric, resolution)
         return self._bound(metric, (metric.size,), (True,), precision)
 
     def bind_grid(
         self, metric: UniformMetric, shape: tuple[int, ...], ordered: tuple[bool, ...]
     ) -> CombChannel:
-        """Plane waves over the grid of several axes."""
+        """Plane waves over the grid of several axes.
+
+        Args:
+            metric: One ε for any two cells of the grid.
+            shape: Cells along every axis.
+            ordered: Which axes have neighbouring cells.
+        """
         return self._bound(metric, shape, ordered, 64)
 
     def _bound(
@@ -174,7 +186,12 @@ class CombChannel(SymbolChannel):
         return np.array(self._turns.weights, dtype=np.float64) / float(1 << self.precision)
 
     def encode(self, cells: Cells, bits: BitSource) -> Cells:
-        """Draw a comb, find the cell's phase, and turn the comb to be so far behind it."""
+        """Draw a comb, find the cell's phase, and turn the comb to be so far behind it.
+
+        Args:
+            cells: One cell per person.
+            bits: Where randomness comes from.
+        """
         out = np.empty(len(cells), dtype=self.symbol_type())
         for start in range(0, len(cells), PEOPLE_AT_ONCE):
             part = np.asarray(cells[start : start + PEOPLE_AT_ONCE], dtype=np.int64)
@@ -323,7 +340,13 @@ class CombChannel(SymbolChannel):
         return self._collected(table, self.chances[:, None] * self._harmonics / self.circle)
 
     def products(self, profile: Floats, w: Floats, v: Floats) -> Floats:
-        """Turned reports read what moved weights do: such rows all come from one transform."""
+        """Turned reports read what moved weights do: such rows all come from one transform.
+
+        Args:
+            profile: Sums by feature along the last axis.
+            w: One row of weights per question.
+            v: The other factor: as many rows, or one row for all.
+        """
         from scipy import fft
 
         moves = self._moves(w) if v is w else None

@@ -53,7 +53,13 @@ class Exponential(Choice):
     def bind(
         self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> ExponentialChannel:
-        """Build and check the integer table."""
+        """Build and check the integer table.
+
+        Args:
+            metric: E between the cells.
+            precision: How many bits of a random word take part.
+            resolution: Bits of a value's place between two cells; 0 without stochastic rounding.
+        """
         self.refuse_misfit(metric, resolution)
         return ExponentialChannel(metric=metric, precision=precision)
 

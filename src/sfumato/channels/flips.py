@@ -96,7 +96,12 @@ class UniformFlips(Channel):
         return Fraction((1 << self.precision) - self.flips, self.flips)
 
     def check_structure(self, metric: CellMetric, found: Findings) -> None:
-        """Any two cells are told apart by the truth against a flip, (1 − q)/q, and nothing else."""
+        """Any two cells are told apart by the truth against a flip, (1 − q)/q, and nothing else.
+
+        Args:
+            metric: E between the cells.
+            found: Where findings are added.
+        """
         if isinstance(metric, UniformMetric):
             check_alike((1 << self.precision) - self.flips, self.flips, metric, found)
         else:
@@ -186,7 +191,12 @@ class FlippedCode(BitChannel):
 
     @abstractmethod
     def ones(self, cells: Cells, bits: slice) -> NDArray[np.bool_]:
-        """Some bits of the codes of cells, one row per bit and one column per person."""
+        """Some bits of the codes of cells, one row per bit and one column per person.
+
+        Args:
+            cells: One cell per person.
+            bits: Which bits of the code.
+        """
 
     @abstractmethod
     def spread(self, weights: Floats) -> Floats:
@@ -212,7 +222,12 @@ class FlippedCode(BitChannel):
         )
 
     def encode(self, cells: Cells, bits: BitSource) -> BitColumns:
-        """Write each person's code and flip every bit by itself."""
+        """Write each person's code and flip every bit by itself.
+
+        Args:
+            cells: One cell per person.
+            bits: Where randomness comes from.
+        """
         cells = grid_points(cells, self.resolution, bits)
         count = len(cells)
         words = np.zeros((self.width, words_for(count)), dtype=np.uint64)
@@ -259,13 +274,24 @@ class FlippedCode(BitChannel):
         return np.array(rows)
 
     def product_coefficients(self, w: Floats, v: Floats) -> Floats:
-        """An unbiased reading of w·v, plus what the flips of shared bits add for everyone."""
+        """An unbiased reading of w·v, plus what the flips of shared bits add for everyone.
+
+        Args:
+            w: Weights on the cells, along the last axis.
+            v: Weights of the other factor.
+        """
         result = self.coefficients(w * v)
         result[..., 0] += (self.spread(w) * self.spread(v)) @ self.noise
         return result
 
     def products(self, profile: Floats, w: Floats, v: Floats) -> Floats:
-        """As `product_coefficients`, without writing them out."""
+        """As `product_coefficients`, without writing them out.
+
+        Args:
+            profile: Sums by feature along the last axis.
+            w: One row of weights per question.
+            v: The other factor: as many rows, or one row for all.
+        """
         there, everyone = self.gather(profile), profile[..., :1]
         found = np.empty((*profile.shape[:-1], len(w)))
         for rows in self.batches(len(w)):

@@ -80,7 +80,13 @@ class Geometric(Choice):
     def bind(
         self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> GeometricChannel | CappedGeometricChannel:
-        """Build the noise table for the metric's step."""
+        """Build the noise table for the metric's step.
+
+        Args:
+            metric: E between the cells.
+            precision: How many bits of a random word take part.
+            resolution: Bits of a value's place between two cells; 0 without stochastic rounding.
+        """
         self.refuse_misfit(metric)
         if not isinstance(metric, LineMetric | CappedLineMetric) or metric.equal_step is None:
             raise StudyError(f"Geometric does not fit this axis: {self.misfit(metric)}")
@@ -144,7 +150,12 @@ class GeometricChannel(SymbolChannel):
         return float(1 / self.odds)
 
     def encode(self, cells: Cells, bits: BitSource) -> Cells:
-        """Add noise to cells and clamp to the axis."""
+        """Add noise to cells and clamp to the axis.
+
+        Args:
+            cells: One cell per person.
+            bits: Where randomness comes from.
+        """
         cells = grid_points(cells, self.resolution, bits)
         reach = self.size - 1
         out = np.empty(len(cells), dtype=self.symbol_type())
@@ -192,7 +203,12 @@ class GeometricChannel(SymbolChannel):
         return worst_neighbours(self.half_table())
 
     def check_structure(self, metric: CellMetric, found: Findings) -> None:
-        """On equal steps neighbours decide, whose odds are those of neighbouring words."""
+        """On equal steps neighbours decide, whose odds are those of neighbouring words.
+
+        Args:
+            metric: E between the cells.
+            found: Where findings are added.
+        """
         if not isinstance(metric, LineMetric) or metric.equal_step is None:
             super().check_structure(metric, found)
             return
@@ -229,7 +245,12 @@ class CappedGeometricChannel(SymbolChannel):
         return float(1 / self.odds)
 
     def encode(self, cells: Cells, bits: BitSource) -> Cells:
-        """Add noise to cells and clamp to the axis, or put out what the word says by itself."""
+        """Add noise to cells and clamp to the axis, or put out what the word says by itself.
+
+        Args:
+            cells: One cell per person.
+            bits: Where randomness comes from.
+        """
         cells = grid_points(cells, self.resolution, bits)
         reach = self.size - 1
         out = np.empty(len(cells), dtype=self.symbol_type())
@@ -319,6 +340,10 @@ class CappedGeometricChannel(SymbolChannel):
         """Neighbours decide up to the cap; beyond, each output's likeliest and unlikeliest cell.
 
         Fixed words, the same for all cells, only lower odds: where the noise keeps E, so do both.
+
+        Args:
+            metric: E between the cells.
+            found: Where findings are added.
         """
         if not isinstance(metric, CappedLineMetric) or metric.equal_step is None:
             super().check_structure(metric, found)

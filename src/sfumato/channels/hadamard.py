@@ -89,7 +89,13 @@ class Hadamard(Choice):
     def bind(
         self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> HadamardChannel:
-        """Build the chance of a column without the cell's +1."""
+        """Build the chance of a column without the cell's +1.
+
+        Args:
+            metric: E between the cells.
+            precision: How many bits of a random word take part.
+            resolution: Bits of a value's place between two cells; 0 without stochastic rounding.
+        """
         self.refuse_misfit(metric, resolution)
         if not isinstance(metric, Context):
             raise StudyError(f"Hadamard does not fit this axis: {self.misfit(metric)}")
@@ -156,6 +162,10 @@ class HadamardChannel(SymbolChannel):
 
         Changing a bit that is set in the row's number changes the sign there and pairs columns up,
         so that every column of the wanted sign is equally likely.
+
+        Args:
+            cells: One cell per person.
+            bits: Where randomness comes from.
         """
         out = np.empty(len(cells), dtype=self.symbol_type())
         matrices = self.matrices
@@ -344,6 +354,10 @@ class HadamardChannel(SymbolChannel):
         """Cells that share a matrix are told apart by the sign of a column, all by the same odds.
 
         That only those share one that must be hidden from each other is in `sampler_problems`.
+
+        Args:
+            metric: E between the cells.
+            found: Where findings are added.
         """
         if not self.matrices.hides:  # all cells are told as they are, as E allows
             found.by_structure(2 * (metric.size - 1))

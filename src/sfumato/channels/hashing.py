@@ -125,7 +125,13 @@ class OLH(Choice):
         return None
 
     def bind(self, metric: CellMetric, *, precision: int = 64, resolution: int = 0) -> OLHChannel:
-        """Settle g, and build the chance of each wrong value."""
+        """Settle g, and build the chance of each wrong value.
+
+        Args:
+            metric: E between the cells.
+            precision: How many bits of a random word take part.
+            resolution: Bits of a value's place between two cells; 0 without stochastic rounding.
+        """
         held = uniform_fitted(self, metric, resolution)
         prime = best_prime(held.epsilon, held.size) if self.g is None else self.g
         return OLHChannel(metric=held, prime=prime, precision=precision)
@@ -221,7 +227,12 @@ class OLHChannel(SymbolChannel):
         return (g - 1) / (g * g) / (self.gap * self.gap) + own
 
     def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
-        """One word per person draws the hash, a second one the answer about its value."""
+        """One word per person draws the hash, a second one the answer about its value.
+
+        Args:
+            cells: One cell per person.
+            bits: Where randomness comes from.
+        """
         out = np.empty(len(cells), dtype=self.symbol_type())
         family = np.uint64(self.hashes)
         for start in range(0, len(cells), PEOPLE_AT_ONCE):
@@ -349,7 +360,12 @@ class OLHChannel(SymbolChannel):
         return self.response.worst_ratio()
 
     def check_structure(self, metric: CellMetric, found: Findings) -> None:
-        """The hash says nothing of the cell by itself: the response to its value decides."""
+        """The hash says nothing of the cell by itself: the response to its value decides.
+
+        Args:
+            metric: E between the cells.
+            found: Where findings are added.
+        """
         self.response.check_structure(metric, found)
 
     def _picks(self, table: Floats) -> Floats:

@@ -73,7 +73,13 @@ class HRR(Choice):
         return needs_uniform(metric)
 
     def bind(self, metric: CellMetric, *, precision: int = 64, resolution: int = 0) -> HRRChannel:
-        """Build the chance of a flip."""
+        """Build the chance of a flip.
+
+        Args:
+            metric: E between the cells.
+            precision: How many bits of a random word take part.
+            resolution: Bits of a value's place between two cells; 0 without stochastic rounding.
+        """
         return HRRChannel(metric=uniform_fitted(self, metric, resolution), precision=precision)
 
     @classmethod
@@ -121,7 +127,12 @@ class HRRChannel(UniformFlips, SymbolChannel):
         return self.scale * self.scale
 
     def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
-        """Columns from as many leading bits as they need, then packed flips of the signs."""
+        """Columns from as many leading bits as they need, then packed flips of the signs.
+
+        Args:
+            cells: One cell per person.
+            bits: Where randomness comes from.
+        """
         out = np.empty(len(cells), dtype=self.symbol_type())
         for start in range(0, len(cells), _PEOPLE_AT_ONCE):
             part = cells[start : start + _PEOPLE_AT_ONCE]

@@ -37,7 +37,12 @@ class TableChannel(SymbolChannel):
         return len(self.table[0])
 
     def encode(self, cells: Cells, bits: BitSource) -> Cells:
-        """Search each person's word in the row of their cell."""
+        """Search each person's word in the row of their cell.
+
+        Args:
+            cells: One cell per person.
+            bits: Where randomness comes from.
+        """
         out = np.empty(len(cells), dtype=self.symbol_type())
         for start in range(0, len(cells), PEOPLE_AT_ONCE):
             part = np.asarray(cells[start : start + PEOPLE_AT_ONCE], dtype=np.int64)

@@ -58,7 +58,13 @@ class KaryResponse(Choice):
     def bind(
         self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> KaryResponseChannel:
-        """Build the chance of each wrong value."""
+        """Build the chance of each wrong value.
+
+        Args:
+            metric: E between the cells.
+            precision: How many bits of a random word take part.
+            resolution: Bits of a value's place between two cells; 0 without stochastic rounding.
+        """
         return KaryResponseChannel(
             metric=uniform_fitted(self, metric, resolution), precision=precision
         )
@@ -122,7 +128,12 @@ class KaryResponseChannel(SymbolChannel):
         return 1 / (self.size * self.gap * self.gap)
 
     def encode(self, cells: Cells, bits: BitSource) -> Cells:
-        """The low words choose one of the other values, all others the truth."""
+        """The low words choose one of the other values, all others the truth.
+
+        Args:
+            cells: One cell per person.
+            bits: Where randomness comes from.
+        """
         out = np.empty(len(cells), dtype=self.symbol_type())
         others = np.uint64(self.size - 1)
         for start in range(0, len(cells), PEOPLE_AT_ONCE):
@@ -173,7 +184,12 @@ class KaryResponseChannel(SymbolChannel):
         return Fraction(self.right, self.wrong)
 
     def check_structure(self, metric: CellMetric, found: Findings) -> None:
-        """Every two cells are told apart by the truth against a wrong value."""
+        """Every two cells are told apart by the truth against a wrong value.
+
+        Args:
+            metric: E between the cells.
+            found: Where findings are added.
+        """
         if isinstance(metric, UniformMetric):
             check_alike(self.right, self.wrong, metric, found)
         else:
@@ -237,7 +253,13 @@ class Binary(Choice):
     def bind(
         self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> BinaryChannel:
-        """Build the two chances of a lie."""
+        """Build the two chances of a lie.
+
+        Args:
+            metric: E between the cells.
+            precision: How many bits of a random word take part.
+            resolution: Bits of a value's place between two cells; 0 without stochastic rounding.
+        """
         self.refuse_misfit(metric, resolution)
         return BinaryChannel(metric=metric, precision=precision)
 
@@ -285,7 +307,12 @@ class BinaryChannel(SymbolChannel):
         return [(Fraction(total - own, other), e) for own, other, e in bounds if e is not None]
 
     def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
-        """The low words lie."""
+        """The low words lie.
+
+        Args:
+            cells: One cell per person.
+            bits: Where randomness comes from.
+        """
         out = np.empty(len(cells), dtype=self.symbol_type())
         bound = np.array(self.lies, dtype=np.uint64)
         for start in range(0, len(cells), PEOPLE_AT_ONCE):

@@ -94,7 +94,13 @@ class SquareWave(Choice):
     def bind(
         self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> SquareWaveChannel:
-        """Settle b, and build the chance of each far place."""
+        """Settle b, and build the chance of each far place.
+
+        Args:
+            metric: E between the cells.
+            precision: How many bits of a random word take part.
+            resolution: Bits of a value's place between two cells; 0 without stochastic rounding.
+        """
         held = uniform_fitted(self, metric, resolution)
         width = recommended_width(held.epsilon, held.size) if self.width is None else self.width
         return SquareWaveChannel(metric=held, width=width, precision=precision)
@@ -185,7 +191,12 @@ class SquareWaveChannel(LeastSquaresChannel):
         return claimed_tightness(exp_floor(self.metric.epsilon), self.precision)
 
     def encode(self, cells: Cells, bits: BitSource) -> Cells:
-        """The low words choose a near place, first those with a word more; all others a far one."""
+        """The low words choose a near place, first those with a word more; all others a far one.
+
+        Args:
+            cells: One cell per person.
+            bits: Where randomness comes from.
+        """
         out = np.empty(len(cells), dtype=self.symbol_type())
         longer = np.uint64(self.spare * (self.near + 1))
         close = np.uint64((1 << self.precision) - (self.size - 1) * self.far)

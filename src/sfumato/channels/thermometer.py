@@ -71,7 +71,13 @@ class Thermometer(Choice):
     def bind(
         self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> ThermometerChannel:
-        """Build the flip chances for the metric's steps."""
+        """Build the flip chances for the metric's steps.
+
+        Args:
+            metric: E between the cells.
+            precision: How many bits of a random word take part.
+            resolution: Bits of a value's place between two cells; 0 without stochastic rounding.
+        """
         if not isinstance(metric, LineMetric) or self.misfit(metric):
             raise StudyError(f"Thermometer does not fit this axis: {self.misfit(metric)}")
         odds = [1 + step if resolution else exp_floor(step) for step in metric.steps]
@@ -127,7 +133,12 @@ class ThermometerChannel(FlippedCode):
         return 0.0 if self.rounds else claimed_tightness(max(self.odds), self.precision)
 
     def ones(self, cells: Cells, bits: slice) -> NDArray[np.bool_]:
-        """One for every threshold at or above the cell."""
+        """One for every threshold at or above the cell.
+
+        Args:
+            cells: One cell per person.
+            bits: Which bits of the code.
+        """
         thresholds = np.arange(bits.start, bits.stop, dtype=np.int32)
         below: NDArray[np.bool_] = cells <= thresholds[:, None]
         return below
@@ -188,7 +199,12 @@ class ThermometerChannel(FlippedCode):
         return max(Fraction(total - flip, flip) for flip in sent)
 
     def check_structure(self, metric: CellMetric, found: Findings) -> None:
-        """Between neighbours one bit changes its meaning, and along a line neighbours decide."""
+        """Between neighbours one bit changes its meaning, and along a line neighbours decide.
+
+        Args:
+            metric: E between the cells.
+            found: Where findings are added.
+        """
         if not isinstance(metric, LineMetric):
             super().check_structure(metric, found)
             return

@@ -65,7 +65,13 @@ class OUE(Choice):
         return needs_uniform(metric)
 
     def bind(self, metric: CellMetric, *, precision: int = 64, resolution: int = 0) -> OUEChannel:
-        """Build the chance of a one at any other cell than the own."""
+        """Build the chance of a one at any other cell than the own.
+
+        Args:
+            metric: E between the cells.
+            precision: How many bits of a random word take part.
+            resolution: Bits of a value's place between two cells; 0 without stochastic rounding.
+        """
         return OUEChannel(metric=uniform_fitted(self, metric, resolution), precision=precision)
 
     @classmethod
@@ -102,7 +108,12 @@ class OUEChannel(UniformFlips, BitChannel):
         return 4 * self.flips * (total - self.flips) / (total - 2 * self.flips) ** 2
 
     def encode(self, cells: Cells, bits: BitSource) -> BitColumns:
-        """Draw all bits with the chance of other cells, then the own ones by a fair coin."""
+        """Draw all bits with the chance of other cells, then the own ones by a fair coin.
+
+        Args:
+            cells: One cell per person.
+            bits: Where randomness comes from.
+        """
         count = len(cells)
         words = np.empty((self.size, words_for(count)), dtype=np.uint64)
         across = min(words.shape[1], WORDS_AT_ONCE) or 1
@@ -150,7 +161,13 @@ class OUEChannel(UniformFlips, BitChannel):
         return with_known_total(profile[..., 1:] / (2 * self.gap), profile[..., 0])
 
     def products(self, profile: Floats, w: Floats, v: Floats) -> Floats:
-        """As `product_coefficients`, without writing them out."""
+        """As `product_coefficients`, without writing them out.
+
+        Args:
+            profile: Sums by feature along the last axis.
+            w: One row of weights per question.
+            v: The other factor: as many rows, or one row for all.
+        """
         there, everyone = self.gather(profile), self.noise * profile[..., :1]
         found = np.empty((*profile.shape[:-1], len(w)))
         for rows in self.batches(len(w)):
@@ -160,7 +177,12 @@ class OUEChannel(UniformFlips, BitChannel):
         return found
 
     def product_coefficients(self, w: Floats, v: Floats) -> Floats:
-        """An unbiased reading of w·v, plus what the own bit adds, plus what all bits do."""
+        """An unbiased reading of w·v, plus what the own bit adds, plus what all bits do.
+
+        Args:
+            w: Weights on the cells, along the last axis.
+            v: Weights of the other factor.
+        """
         (_, w_off), (_, v_off) = _centred(w), _centred(v)
         result = self.coefficients(w * v + w_off * v_off)
         result[..., 0] += self.noise * np.sum(w_off * v_off, axis=-1)

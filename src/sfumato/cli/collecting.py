@@ -109,7 +109,12 @@ def tally(
 
 
 def add_up(study: Study, parts: Iterator[Tally]) -> Tally:
-    """The sum of tallies, merged in pairs of like size so that each is copied a few times only."""
+    """The sum of tallies, merged in pairs of like size so that each is copied a few times only.
+
+    Args:
+        study: Whose tallies they are.
+        parts: The tallies.
+    """
     held: list[Tally] = []
     for part in parts:
         held.append(part)
@@ -119,7 +124,12 @@ def add_up(study: Study, parts: Iterator[Tally]) -> Tally:
 
 
 def load_tally(path: Path, study: Study) -> Tally:
-    """The tally in a file."""
+    """The tally in a file.
+
+    Args:
+        path: The file.
+        study: Whose tally it must be.
+    """
     suffix(path, "tally", ".parquet")
     return Tally.load(path, study)
 

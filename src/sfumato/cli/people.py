@@ -55,6 +55,10 @@ def encode_file(study: Study, path: Path, bits: BitSource, seen: Seen) -> Iterat
 def in_chunks(pieces: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
     """The same rows in tables of exactly `size`, the last one excepted.
 
+    Args:
+        pieces: Record batches of any size.
+        size: Rows per table.
+
     Example:
         >>> pieces = [pa.record_batch({"age": [1, 2, 3]}), pa.record_batch({"age": [4, 5]})]
         >>> [table["age"].to_pylist() for table in in_chunks(iter(pieces), 2)]
@@ -75,7 +79,12 @@ def in_chunks(pieces: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Table]
 
 
 def shift_rows(message: str, by: int, names: Sequence[str]) -> str:
-    """A message about rows of a part, speaking of rows of the whole; names are left alone.
+    """A message about rows of a part, with the row numbers of the whole; names are left alone.
+
+    Args:
+        message: The message.
+        by: How many rows come before the part.
+        names: Names of axes, which may look like row numbers.
 
     Example:
         >>> shift_rows("axis 'row 1' has none (rows 3, 8 and 2 more)", 100, ["row 1"])

@@ -70,7 +70,12 @@ class Metric(ABC):
 
 
 def set_fields(statement: Metric, **fields: object) -> None:
-    """Fill a frozen statement while it is being made."""
+    """Fill a frozen statement while it is being made.
+
+    Args:
+        statement: The statement that is being made.
+        **fields: Its fields by name.
+    """
     for name, value in fields.items():
         object.__setattr__(statement, name, value)
 

@@ -152,7 +152,13 @@ class Extremal(SearchedChoice):
     def bind(
         self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> ExtremalChannel:
-        """Find the rows if need be, count their words and check them."""
+        """Find the rows if need be, count their words and check them.
+
+        Args:
+            metric: E between the cells.
+            precision: How many bits of a random word take part.
+            resolution: Bits of a value's place between two cells; 0 without stochastic rounding.
+        """
         rows = OutputRows.from_text(self._table_for(metric, resolution))
         return ExtremalChannel(metric=metric, rows=rows, precision=precision)
 

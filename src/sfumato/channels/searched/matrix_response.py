@@ -189,7 +189,13 @@ class MatrixResponse(SearchedChoice):
     def bind(
         self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> MatrixResponseChannel:
-        """Find the code if need be, and check it against E."""
+        """Find the code if need be, and check it against E.
+
+        Args:
+            metric: E between the cells.
+            precision: How many bits of a random word take part.
+            resolution: Bits of a value's place between two cells; 0 without stochastic rounding.
+        """
         code = Code.from_text(self._table_for(metric, resolution))
         return MatrixResponseChannel(metric=metric, code=code, precision=precision)
 
@@ -284,7 +290,12 @@ class MatrixResponseChannel(FlippedCode):
         return np.roll(found, 1, axis=1)  # what the number of people says comes first
 
     def ones(self, cells: Cells, bits: slice) -> NDArray[np.bool_]:
-        """Columns of the code."""
+        """Columns of the code.
+
+        Args:
+            cells: One cell per person.
+            bits: Which bits of the code.
+        """
         return self.code.members[bits].take(cells, axis=1)
 
     def code_of(self, cell: int) -> list[bool]:
@@ -331,7 +342,12 @@ class MatrixResponseChannel(FlippedCode):
             yield from super().sampler_problems()
 
     def check_structure(self, metric: CellMetric, found: Findings) -> None:
-        """Every bit is within its rate, and the rates of all bits that differ are within E."""
+        """Every bit is within its rate, and the rates of all bits that differ are within E.
+
+        Args:
+            metric: E between the cells.
+            found: Where findings are added.
+        """
         total = 1 << self.precision
         for bit, (rate, flip) in enumerate(zip(self.code.rates, self.flip_words, strict=True)):
             within = flip == 0 if rate is None else Bound(rate).allows(total - flip, flip)

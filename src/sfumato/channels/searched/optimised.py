@@ -149,7 +149,13 @@ class Optimised(SearchedChoice):
     def bind(
         self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> OptimisedChannel:
-        """Find the sets if need be, and count their words."""
+        """Find the sets if need be, and count their words.
+
+        Args:
+            metric: E between the cells.
+            precision: How many bits of a random word take part.
+            resolution: Bits of a value's place between two cells; 0 without stochastic rounding.
+        """
         sets = Sets.from_text(self._table_for(metric, resolution))
         held = uniform_fitted(self, metric, resolution)
         return OptimisedChannel(metric=held, sets=sets, precision=precision)

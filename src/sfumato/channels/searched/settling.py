@@ -148,6 +148,10 @@ class SearchedChoice(Choice):
     ) -> Self:
         """The choice with its table: found now, or earlier on this machine.
 
+        Args:
+            metric: E between the cells.
+            progress: Called with the share done.
+
         Raises:
             TooLargeError: If there are too many cells to search.
         """

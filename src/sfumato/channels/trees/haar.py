@@ -89,7 +89,14 @@ class HaarHRR(LevelsChoice):
         *,
         precision: int = 64,
     ) -> HaarChannel:
-        """Products of the axes' bases: some level on every axis."""
+        """Products of the axes' bases: some level on every axis.
+
+        Args:
+            metric: One ε for any two cells of the grid.
+            shape: Cells along every axis.
+            ordered: Which axes have neighbouring cells.
+            precision: How many bits of a random word take part.
+        """
         self._check_grid(metric, shape, ordered)
         trees = grid_trees(shape, ordered, 2)
         axes = tuple(HaarAxis(tree, halves) for tree, halves in zip(trees, ordered, strict=True))
@@ -280,7 +287,12 @@ class HaarLevel(Level):
         return node, turned
 
     def encode(self, cells: NDArray[np.int64], bits: BitSource) -> Cells:
-        """The node's symbol, its last bit being the sign."""
+        """The node's symbol, its last bit being the sign.
+
+        Args:
+            cells: One cell per person.
+            bits: Where randomness comes from.
+        """
         node, turned = self.places(cells)
         return self.inner.encode(node, bits).astype(np.int64) ^ turned
 

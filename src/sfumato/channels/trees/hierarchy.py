@@ -132,7 +132,14 @@ class Hierarchical(LevelsChoice):
         *,
         precision: int = 64,
     ) -> HierarchicalChannel:
-        """Nodes are boxes: some level on every axis, roots and single cells only without order."""
+        """Nodes are boxes: some level on every axis, roots and single cells only without order.
+
+        Args:
+            metric: One ε for any two cells of the grid.
+            shape: Cells along every axis.
+            ordered: Which axes have neighbouring cells.
+            precision: How many bits of a random word take part.
+        """
         self._check_grid(metric, shape, ordered)
         trees = grid_trees(shape, ordered, self.branching)
         tuples = checked_tuples(trees)

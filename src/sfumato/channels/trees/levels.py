@@ -59,7 +59,13 @@ class LevelsChoice(Choice):
     def bind(
         self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
     ) -> LevelsChannel:
-        """The channel of one ordered axis."""
+        """The channel of one ordered axis.
+
+        Args:
+            metric: E between the cells.
+            precision: How many bits of a random word take part.
+            resolution: Bits of a value's place between two cells; 0 without stochastic rounding.
+        """
         if metric.size > MOST_CELLS:
             raise TooLargeError(self._too_large(metric.size))
         held = uniform_fitted(self, metric, resolution)
@@ -74,7 +80,14 @@ class LevelsChoice(Choice):
         *,
         precision: int = 64,
     ) -> LevelsChannel:
-        """Build the channel of every level, and the chances of levels."""
+        """Build the channel of every level, and the chances of levels.
+
+        Args:
+            metric: One ε for any two cells of the grid.
+            shape: Cells along every axis.
+            ordered: Which axes have neighbouring cells.
+            precision: How many bits of a random word take part.
+        """
 
     def _check_grid(
         self, metric: UniformMetric, shape: Sequence[int], ordered: Sequence[bool]
@@ -111,7 +124,12 @@ class Level(ABC):
 
     @abstractmethod
     def encode(self, cells: NDArray[np.int64], bits: BitSource) -> Cells:
-        """Symbols, counted from this level's first."""
+        """Symbols, counted from this level's first.
+
+        Args:
+            cells: One cell per person.
+            bits: Where randomness comes from.
+        """
 
     @abstractmethod
     def mix(self, law: Floats) -> Floats:
@@ -183,12 +201,22 @@ class LevelsChannel(SymbolChannel):
         return None if None in ratios else max(ratio for ratio in ratios if ratio is not None)
 
     def check_structure(self, metric: CellMetric, found: Findings) -> None:
-        """The chance of a level is the same for all cells: its own odds are those of the report."""
+        """The chance of a level is the same for all cells: its own odds are those of the report.
+
+        Args:
+            metric: E between the cells.
+            found: Where findings are added.
+        """
         for part in self.parts:
             part.inner.check_structure(metric, found)
 
     def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
-        """One word per person draws the level; then each level's people by their own channel."""
+        """One word per person draws the level; then each level's people by their own channel.
+
+        Args:
+            cells: One cell per person.
+            bits: Where randomness comes from.
+        """
         out = np.empty(len(cells), dtype=self.symbol_type())
         for start in range(0, len(cells), _PEOPLE_AT_ONCE):
             held = np.asarray(cells[start : start + _PEOPLE_AT_ONCE], dtype=np.int64)
@@ -406,7 +434,12 @@ class BoxLevel(Level):
         return result
 
     def encode(self, cells: NDArray[np.int64], bits: BitSource) -> Cells:
-        """The oracle's symbol for the box."""
+        """The oracle's symbol for the box.
+
+        Args:
+            cells: One cell per person.
+            bits: Where randomness comes from.
+        """
         found = self.inner.encode(self.nodes(cells), bits)
         if not isinstance(found, np.ndarray):
             raise TypeError("an oracle of a hierarchy puts out symbols")
