@@ -26,7 +26,7 @@ from benchmarks import choice
 from sfumato.estimation.unbiased import UnbiasedEstimate
 from sfumato.planning.expected_error import own, typical_of
 from sfumato.planning.priors import Prior, prior_of
-from sfumato.planning.simulate import Rows, simulate
+from sfumato.planning.simulate import QuestionRows, simulate
 from sfumato.planning.variances import Terms, combined, variance
 from sfumato.questions.language import weights
 from sfumato.questions.lines import Ranges
@@ -264,7 +264,7 @@ def test_likelihood_plan_covers_bits_and_two_axes() -> None:
 def test_questions_laid_out_by_block_are_those_on_the_whole_grid(name: str) -> None:
     study = STUDIES[name]()
     (asked,) = own(study, QUESTIONS[name])
-    rows = Rows.of(study, range(len(study.axes)), asked.workloads, np.random.default_rng(1))
+    rows = QuestionRows.of(study, range(len(study.axes)), asked.workloads, np.random.default_rng(1))
     weighed = weights(study.axes, QUESTIONS[name]).weights
     grid = np.ones(())
     for size, w in zip(study.shape, weighed, strict=True):
