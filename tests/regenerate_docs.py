@@ -89,7 +89,7 @@ of your own are known after `sfumato --import MODULE`.
 
 A channel may have options, joined by spaces: `channel hierarchical branching=2 oracle=hrr`. Values
 of a list are joined by `|`, as in `levels=1/2|1/4|1/4`; true and false are written so.
-`--mechanism` takes the same words without `channel`. With `--protect "uniform EPSILON"`, one
+`--channel` takes the same words without `channel`. With `--protect "uniform EPSILON"`, one
 guarantee for whole records, axes have neither protection nor channel.
 """
 
