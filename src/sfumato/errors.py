@@ -50,14 +50,17 @@ def near(name: str, options: Iterable[str]) -> str:
 
     Example:
         >>> near("regoin", ["age", "region"])
-        "did you mean 'region'? There is: 'age', 'region'"
+        "did you mean 'region'? Available are 'age', 'region'"
+        >>> near("sex", ["age", "region"])
+        "available are 'age', 'region'"
     """
     known = [str(option) for option in options]
     close = get_close_matches(str(name), known, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    start = f"did you mean {close[0]!r}? Available" if close else "available"
+    verb = "is" if len(known) == 1 else "are"
     shown = ", ".join(repr(option) for option in known[:12])
     more = f" and {len(known) - 12} more" if len(known) > 12 else ""
-    return f"{hint}There is: {shown}{more}"
+    return f"{start} {verb} {shown}{more}"
 
 
 def rows(numbers: Sequence[int], *, most: int = 5) -> str:

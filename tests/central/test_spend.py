@@ -125,7 +125,7 @@ def test_a_spend_that_makes_no_sense_is_refused(
     [
         ({"x": "1/4"}, r"axis 'x' is together with others.*\{'x, y': '1/4'\}"),
         ({"x, y": sf.Distance(1)}, r"spend on axes 'x', 'y' together need protect=Uniform"),
-        ({"y, x": "1/4"}, "no axis 'y, x' to spend on: There is: 'x, y', 'age'"),
+        ({"y, x": "1/4"}, "no axis 'y, x' to spend on: available are 'x, y', 'age'"),
     ],
 )
 def test_axes_together_are_paid_for_together(spend: Any, words: str) -> None:

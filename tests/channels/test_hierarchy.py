@@ -589,7 +589,9 @@ def test_branching_must_be_two_or_more(branching: Any) -> None:
 def test_unknown_oracles_are_named_with_the_known_ones() -> None:
     with pytest.raises(StudyError, match="unknown oracle 'hr': did you mean 'hrr'"):
         sf.Hierarchical(oracle="hr")
-    with pytest.raises(StudyError, match=r"There is: 'olh', 'hrr', 'grr', 'best'.*'oue' is there"):
+    with pytest.raises(
+        StudyError, match=r"available are 'olh', 'hrr', 'grr', 'best'.*'oue' is there"
+    ):
         sf.Hierarchical(oracle="oue")
 
 

@@ -128,8 +128,8 @@ def test_new_by_question_and_answer_tries_a_refused_axis_again(run: Run, study: 
     result = run("new", "new.toml", input="\n".join(lines))
     assert sf.Study.load("new.toml") == study
     assert sf.Study.load("new.toml").people == 2_000
-    assert "'some' is no number of people" in result.stderr
-    assert "'0' is no number of people" in result.stderr
+    assert "'some' is not a number of people" in result.stderr
+    assert "'0' is not a number of people" in result.stderr
     assert "epsilon must be positive and finite" in result.stderr
     assert "did you mean 'integers'?" in result.stderr
     assert "names must differ" in result.stderr
@@ -368,13 +368,19 @@ def test_audit_that_fails_has_exit_code_1(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     axis = SimpleNamespace(
-        axis="age", channel="geometric", spent=1.25, tightest=1.25, method="exact", holds=False
+        axis="age",
+        channel="geometric",
+        spent=1.25,
+        tightest=("0", "1"),
+        method="exact",
+        holds=False,
     )
     found = SimpleNamespace(holds=False, axes=[axis], to_dict=lambda: {"holds": False})
     monkeypatch.setattr("sfumato.cli.designing.audit_study", lambda study: found)
     result = run("audit", "commute.toml", ok=False)
     assert result.exit_code == 1
     assert "does NOT hold" in result.stdout
+    assert "0 and 1" in result.stdout
     result = run("audit", "commute.toml", "--json", ok=False)
     assert (result.exit_code, json.loads(result.stdout)) == (1, {"holds": False})
 

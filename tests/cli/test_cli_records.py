@@ -309,7 +309,10 @@ REFUSED: list[tuple[tuple[str, ...], list[str]]] = [
     ((*AGE, "--channel", "hrr"), ["axis 'age'", "HRR", "does not fit"]),
     ((*AXES, "--together", "hour, zone"), ["NAME, NAME: uniform EPSILON"]),
     ((*AXES, "--together", "hour: uniform 1"), ["NAME, NAME: uniform EPSILON"]),
-    ((*AXES, "--together", "hour, zones: uniform 1"), ["no axis by 'zones'", "mean 'zone'?"]),
+    (
+        (*AXES, "--together", "hour, zones: uniform 1"),
+        ["'zones', which is not an axis", "mean 'zone'?"],
+    ),
     ((*AXES, "--together", "hour, hour: uniform 1"), ["'hour' once"]),
     ((*AXES, "--together", "hour, zone: distance 1"), ["'uniform EPSILON'"]),
     ((*AXES, "--together", "hour, zone: uniform 1, channel geometric"), ["does not fit"]),

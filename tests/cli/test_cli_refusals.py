@@ -131,7 +131,10 @@ CASES: list[tuple[tuple[str, ...], list[str]]] = [
     ((*ASK, "age=3", "--level", "1"), ["level must lie between 0 and 1"]),
     ((*ASK, "--mean", "region"), ["'region'", "no mean"]),
     ((*ASK, "--mean", "aeg"), ["did you mean 'age'?"]),
-    (("ask", "s.toml", "r.parquet", "age=3"), ["'r.parquet' holds a sfumato reports"]),
+    (
+        ("ask", "s.toml", "r.parquet", "age=3"),
+        ["'r.parquet' holds reports, but a tally must be given"],
+    ),
     (("ask", "s.toml", "ot.parquet", "age=3"), ["'ot.parquet' belongs to study"]),
     (("ask", "s.toml", "none.parquet", "age=3"), ["no file 'none.parquet'"]),
     (("ask", "s.toml", "p.csv", "age=3"), ["tally file must end in .parquet"]),

@@ -181,7 +181,7 @@ def test_a_value_out_of_bounds_is_refused_by_its_row_alone(run: Run) -> None:
 
 def test_a_ledger_is_made_and_shown(run: Run) -> None:
     shown = run("ledger", "new", "two.ledger", "commute.toml", "--total", "2").stdout
-    assert "Ledger of study 'commute': 2 times E in all." in shown
+    assert "Ledger of study 'commute': 2 times E may be spent in all." in shown
     assert "Written to two.ledger." in shown
     run(*RELEASE, "--spend", "1/4", *ASK)
     shown = run("ledger", "show", "commute.ledger").stdout

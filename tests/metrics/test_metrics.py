@@ -538,7 +538,7 @@ def test_an_optional_axis_must_be_told_where_no_answer_lies(statement):
     ],
 )
 def test_between_refuses_labels_that_the_statement_does_not_name(statement):
-    with pytest.raises(StudyError, match=r"got 'z'.*There is: 'a', 'b'"):
+    with pytest.raises(StudyError, match=r"got 'z'.*vailable are 'a', 'b'"):
         statement.between("a", "z")
 
 

@@ -181,7 +181,7 @@ def test_axes_may_be_called_like_parameters() -> None:
 @pytest.mark.parametrize(
     ("asked", "match"),
     [
-        ("agee=3", r"no axis 'agee': did you mean 'age'\? There is: 'age', 'income'"),
+        ("agee=3", r"no axis 'agee': did you mean 'age'\? Available are 'age', 'income'"),
         ("age>=18", r"no axis 'age>'"),
         ("age", "must have one =, got 'age'"),
         ("age=3,", "must have one =, got ''"),

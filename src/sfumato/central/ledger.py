@@ -272,7 +272,7 @@ class Ledger:
         )
 
     def __str__(self) -> str:
-        lines = [f"Ledger of study {self.schema.name!r}: {_times(self.total)} in all."]
+        lines = [f"Ledger of study {self.schema.name!r}: {_times(self.total)} may be spent in all."]
         for entry in self.entries:
             state = "" if entry.state == "released" else f" ({entry.state})"
             text = f"{entry.id}. {entry.time}  {entry.mechanism}; spent {entry.spend}{state}"
@@ -338,7 +338,7 @@ def _read(file: Path, known: Ledger | None = None) -> Ledger:
     except (OSError, ValueError):
         raise FormatError(f"{what} is not a readable ledger") from None
     if not isinstance(document, dict) or document.get("kind") != KIND:
-        raise FormatError(f"{what} is not a ledger")
+        raise FormatError(f"{what} is not a ledger; use a file that 'sfumato ledger new' wrote")
     version = document.get("format")
     if not isinstance(version, int) or version > FORMAT:
         raise FormatError(
@@ -357,7 +357,7 @@ def _refuse_present(file: Path) -> None:
     """Refuse to begin a ledger where there is a file already."""
     if os.path.exists(file):  # where it may not be looked for, the lock says so
         raise LedgerError(
-            f"there is a file {str(file)!r} already; load that ledger, or name another file: a "
+            f"there is already a file {str(file)!r}; load that ledger, or name another file: a "
             "second ledger for the same people would spend E twice"
         )
 

@@ -132,7 +132,8 @@ def audit(study: StudyFile, as_json: AsJson = False) -> None:
     else:
         made = showing.table("axis", "channel", "spent", "tightest", "method", "holds")
         for row in found.axes:
-            cells = (row.axis, row.channel, row.spent, row.tightest, row.method)
+            pair = "–" if row.tightest is None else " and ".join(row.tightest)
+            cells = (row.axis, row.channel, row.spent, pair, row.method)
             verdict = Text("yes", "green") if row.holds else Text("NO", "bold red")
             made.add_row(*(Text(_cell(cell)) for cell in cells), verdict)
         showing.stdout().print(made)

@@ -17,8 +17,8 @@ from sfumato.study.axis import Axis, Together
 _KINDS = {
     "integers": "whole numbers, such as ages",
     "reals": "numbers in bins, such as incomes",
-    "dates": "days, or runs of days",
-    "times": "times of day, or moments",
+    "dates": "days, or periods of several days",
+    "times": "times of day, or dates with times",
     "categories": "one of a list of labels",
 }
 
@@ -60,11 +60,13 @@ def ask_axes(scope: str = "each") -> list[Axis | Together]:
         if not name:
             break
         if name in lines:
-            _tell(f"  There is an axis {name!r} already; names must differ.")
+            _tell(f"  There is already an axis {name!r}; names must differ.")
             continue
         inside = scope == "whole" or (
             scope == "some"
-            and typer.confirm("  Is it one of those under one guarantee?", default=True, err=True)
+            and typer.confirm(
+                "  Does it belong to the axes under one guarantee?", default=True, err=True
+            )
         )
         line = f"{quoted(name, PUNCTUATION)}: {_ask_parts(inside)}"
         try:
@@ -87,13 +89,13 @@ def ask_axes(scope: str = "each") -> list[Axis | Together]:
 def ask_people() -> int | None:
     """About how many people will answer, or None; asked for until it is a number."""
     while True:
-        answer = _ask("\nAbout how many people will answer (empty if nobody knows)", default="")
+        answer = _ask("\nAbout how many people will answer (leave empty if unknown)", default="")
         if not answer:
             return None
         number = answer.replace(",", "")
         if number.isdecimal() and int(number):
             return int(number)
-        _tell(f"  {answer!r} is no number of people; write digits, such as 10000.")
+        _tell(f"  {answer!r} is not a number of people; write digits, such as 10000.")
 
 
 def _ask_parts(shared: bool) -> str:
@@ -102,7 +104,7 @@ def _ask_parts(shared: bool) -> str:
     parts = [f"{kind} {_ask_values(kind)}"]
     protection = "uniform"
     if kind != "categories" and not shared:
-        _tell("  distance: near values are hidden best. uniform: all values are hidden alike.")
+        _tell("  distance: near values are hidden best. uniform: all values are hidden equally.")
         protection = _choose("  Protection", ["distance", "uniform"], default="distance")
     if not shared:
         parts.append(_ask_protection(kind, protection))
@@ -135,7 +137,7 @@ def _ask_values(kind: str) -> str:
         return f"{low}..{high}"
     if kind == "reals":
         return f"{low}..{high} in {_ask('  Number of bins, such as 64')}"
-    step = _ask("  Step of a cell, such as " + ("1 week" if kind == "dates" else "15 min"))
+    step = _ask("  Length of a cell, such as " + ("1 week" if kind == "dates" else "15 min"))
     return f"{low}..{high} by {step}"
 
 
@@ -166,7 +168,7 @@ def _choose(question: str, options: Sequence[str], *, default: str) -> str:
         answer = _ask(f"{question} ({', '.join(options)})", default=default)
         if answer in options:
             return answer
-        _tell(f"  {answer!r} is not among them: {near(answer, options)}")
+        _tell(f"  {answer!r} is not one of the choices: {near(answer, options)}")
 
 
 def _ask(question: str, default: str | None = None) -> str:

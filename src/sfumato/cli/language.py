@@ -141,7 +141,9 @@ def parse_axes(
     known = [unquoted(split(text, ":", after_space=True)[0]) for text in texts]
     for name in grouped:
         if name not in known:
-            raise CommandError(f"--together names no axis by {name!r}: {near(name, known)}")
+            raise CommandError(
+                f"--together names {name!r}, which is not an axis: {near(name, known)}"
+            )
         if grouped.count(name) > 1:
             raise CommandError(f"--together may name axis {name!r} once, got it twice; drop one")
     axes: dict[str, Axis] = {}

@@ -119,7 +119,12 @@ def read_head(table: pa.Table, kind: Kind, what: str) -> dict[str, Any]:
             "update sfumato"
         )
     if head["kind"] != kind:
-        raise FormatError(f"{what} holds a sfumato {head['kind']}, where {kind} was expected")
+        found, needed, remedy = (
+            ("reports", "a tally", "make a tally of them with 'sfumato tally'")
+            if kind == "tally"
+            else ("a tally", "reports", "use a file that 'sfumato encode' wrote")
+        )
+        raise FormatError(f"{what} holds {found}, but {needed} must be given; {remedy}")
     return dict(head)
 
 

@@ -96,7 +96,7 @@ def require(wanted: Sequence[str], there: Sequence[Any], *, where: str = "the ta
     present = list(there)
     for name in wanted:
         if name not in present:
-            hint = near(name, map(str, present)) if present else "It has no columns"
+            hint = near(name, map(str, present)) if present else "it has no columns"
             raise DataError(f"{where} must have a column {name!r}, and has none: {hint}")
         if present.count(name) > 1:
             raise DataError(

@@ -73,7 +73,7 @@ class Axis:
         if self.optional and self.domain.rounding_bits:
             raise StudyError(
                 f"axis {self.name!r}: rounding='stochastic' and optional=True do not go together; "
-                "leave out one of them"
+                "remove one of the two"
             )
         if self.optional and NO_ANSWER in self.domain.labels():
             raise StudyError(
@@ -152,12 +152,12 @@ class Together:
                 if held is not None:
                     raise StudyError(
                         f"{self.words} share one guarantee, so axis {axis.name!r} must not "
-                        f"name {what}=... of its own: leave out one of them"
+                        f"name {what}=... of its own: remove one of the two"
                     )
             if axis.domain.rounding_bits:
                 raise StudyError(
                     f"axis {axis.name!r}: rounding='stochastic' needs protect=Distance(...) of its "
-                    "own; leave out one of them"
+                    "own; remove one of the two"
                 )
 
     @classmethod
@@ -206,7 +206,7 @@ class Together:
         if axis.domain.rounding_bits and not isinstance(metric, LineMetric | CappedLineMetric):
             raise StudyError(
                 f"{self.words}: rounding='stochastic' needs protect=Distance(...) alone; "
-                "leave out one of them"
+                "remove one of the two"
             )
         return metric
 

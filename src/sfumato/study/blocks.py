@@ -117,7 +117,10 @@ def bound(part: Together, choice: Choice, metric: CellMetric) -> Channel:
             return choice.bind_grid(metric, shape, ordered)
         problem = choice.misfit(metric)
         if problem:
-            raise StudyError(f"{type(choice).__name__} does not fit: {problem}")
+            raise StudyError(
+                f"{type(choice).__name__} does not fit: {problem} "
+                "(without a channel, one that fits is chosen)"
+            )
         return choice.bind(metric, resolution=part.axes[0].domain.rounding_bits)
     except (StudyError, TooLargeError) as error:
         raise type(error)(f"{part.words}: {error}") from None

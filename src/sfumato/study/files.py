@@ -208,18 +208,27 @@ def _axis_from_dict(data: Mapping[str, Any]) -> Axis:
     missing = sorted({"name", "domain"} - set(data))
     if unknown or missing:
         problem = f"unknown entries {unknown}" if unknown else f"no entry {missing[0]!r}"
-        raise FormatError(f"axis {data.get('name', '?')!r} has {problem}")
+        raise FormatError(
+            f"axis {data.get('name', '?')!r} has {problem}; an axis has a name and a domain, and "
+            "may have optional, outside, unit, protect and channel"
+        )
     if not isinstance(data.get("optional", False), bool):
         raise FormatError(f"'optional' of axis {data['name']!r} must be true or false")
     for part in ("domain", "protect", "channel"):
         kind = data[part].get("kind") if isinstance(data.get(part), Mapping) else None
         if part in data and not isinstance(kind, str):
             raise FormatError(f"{part!r} of axis {data['name']!r} must be a table with a kind")
+    try:
+        domain = domain_from_dict(data["domain"])
+        protect = metric_from_dict(data["protect"]) if "protect" in data else None
+        channel = choice_from_dict(data["channel"]) if "channel" in data else None
+    except SfumatoError as error:
+        raise FormatError(f"axis {data['name']!r}: {error}") from None
     return Axis(
         name=data["name"],
-        domain=domain_from_dict(data["domain"]),
-        protect=metric_from_dict(data["protect"]) if "protect" in data else None,
-        channel=choice_from_dict(data["channel"]) if "channel" in data else None,
+        domain=domain,
+        protect=protect,
+        channel=channel,
         optional=data.get("optional", False),
         outside=data.get("outside"),
         unit=str(data.get("unit", "")),

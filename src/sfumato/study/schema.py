@@ -185,7 +185,7 @@ def arrange(
     if stated:
         raise StudyError(
             f"the study states one {type(protect).__name__} guarantee for all axes, so axis "
-            f"{stated[0]!r} must not state its own: leave out one of them"
+            f"{stated[0]!r} must not state its own: remove one of the two"
         )
     if isinstance(protect, Uniform) and len(every) > 1:
         named = [part.channel for part in parts if part.channel is not None]
