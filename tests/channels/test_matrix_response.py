@@ -276,7 +276,7 @@ def test_damaged_tables_are_refused() -> None:
         ({"strategy": [[0.5, 1]]}, "matrix of zeros and ones"),
         ({"strategy": "given"}, "strategy must be one of these"),
         ({"workload": "range"}, "workload must be one of these"),
-        ({"branching": 1}, "branching must be a whole number from 2"),
+        ({"branching": 1}, "branching must be a whole number of 2 or more"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:

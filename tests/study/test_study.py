@@ -449,7 +449,7 @@ class TestWords:
         assert "differs by 1: a report is at most 1.2 times likelier" in text
         assert "differs by 5: a report is at most 2.7 times likelier" in text
         assert "their guarantees add" in text
-        assert "Answering again gives away as much again" in " ".join(text.split())
+        assert "Answering again reveals as much again" in " ".join(text.split())
         assert "because" in text  # the planner says why
         assert all(len(line) <= 100 for line in text.splitlines())
 

@@ -1,1 +1,1 @@
-"""The exact check that every channel keeps its promise."""
+"""Auditing: the exact check that every channel keeps its guarantee."""

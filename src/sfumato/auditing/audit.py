@@ -1,4 +1,4 @@
-"""The exact check that every channel of a study keeps its promise, whatever its builder believed.
+"""The exact audit: the tables of each channel in a study are checked against E.
 
 E is bound anew from each axis' statement, and every channel is asked to `check` the tables that its
 sampler really draws from against it.
@@ -86,7 +86,7 @@ def audit(study: Study) -> Audit:
 
     Channels of up to 2^21 odds (cells² × outputs), and every exponential channel, are checked pair
     by pair and output by output; larger ones by their structure: along a line E adds up, so
-    neighbours decide, and under a cap the likeliest and the unlikeliest cell of each output.
+    neighbours decide, and under a cap the most and the least likely cell of each output.
 
     Example:
         >>> import sfumato as sf

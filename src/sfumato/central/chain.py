@@ -1,4 +1,4 @@
-"""Append-only files: each event carries a digest of all before it; one writer at a time."""
+"""Append-only files: each event carries a digest of all earlier ones; one writer at a time."""
 
 from __future__ import annotations
 

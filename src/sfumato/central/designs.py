@@ -1,4 +1,4 @@
-"""Which rows to measure, with how much noise, and how questions are read from them.
+"""Designs: which rows to measure, with how much noise, and how questions are read from them.
 
 The rows are the questions themselves, those of a strategy, or questions bent so as to need less
 noise. Bent rows follow Kamalaruban et al. 2020, problem (6), which measures P = c ⊙ Q′ in the place

@@ -1,4 +1,4 @@
-"""The exponential mechanism: choose one of several candidates, the better the more likely.
+"""The exponential mechanism: choose one of several candidates, better ones more likely.
 
 It needs the largest rate at which scores may be used. A number that changes by at most Δ(i, j) when
 one person moves from cell i to cell j may be used at the rate min d(i, j)/Δ(i, j). Every Δ here
@@ -408,7 +408,7 @@ def least_rate(
 
 
 def _refuse_zero(i: int, j: int, cells: Sequence[str] | None) -> None:
-    """Refuse scores that tell apart what must look the same."""
+    """Refuse scores that differ between cells at distance 0."""
     names = [f"cell {cell}" if cells is None else repr(cells[cell]) for cell in (i, j)]
     raise StudyError(
         f"{names[0]} and {names[1]} are at distance 0, so nothing may tell them apart, but the "

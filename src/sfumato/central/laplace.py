@@ -1,4 +1,4 @@
-"""Laplace noise for any linear questions, as little as the distances between cells allow."""
+"""The Laplace mechanism: answers to linear questions, with the least noise that E allows."""
 
 from __future__ import annotations
 

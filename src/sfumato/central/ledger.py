@@ -354,7 +354,7 @@ def _read(file: Path, known: Ledger | None = None) -> Ledger:
 
 
 def _refuse_present(file: Path) -> None:
-    """Refuse to begin a ledger where there is a file already."""
+    """Refuse to begin a ledger where a file already exists."""
     if os.path.exists(file):  # where it may not be looked for, the lock says so
         raise LedgerError(
             f"there is already a file {str(file)!r}; load that ledger, or name another file: a "

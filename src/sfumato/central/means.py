@@ -1,4 +1,4 @@
-"""Averages over people of functions of one axis each; no histogram of all cells is needed.
+"""Averages over people of functions of single axes; no histogram of all cells is needed.
 
 Kamalaruban et al. 2020, Appendix C: a person who moves from u to v changes the average of q by
 (q(u) − q(v))/n. Guarantees of groups of axes add, so averages share E only with those of the same

@@ -1,4 +1,4 @@
-"""Rows of whole steps, summed over people exactly, with exact discrete Laplace noise on each.
+"""Exact measurements: integer sums over people, each with discrete Laplace noise.
 
 Half-widths of sums of such noise are exact for a few sums, which takes up to a third of a second
 each. For many at once, scales are rounded up to a grid of ratios, so that a sum's law depends on
@@ -113,7 +113,7 @@ class Measurements:
         return found
 
     def own_reaches(self, level: float) -> Floats:
-        """Half-widths that hold the noise of each row by itself."""
+        """Half-widths that hold the noise of each single row."""
         pairs = zip(self.rates, self.units.tolist(), strict=True)
         return np.array([u * sum_quantile([1.0], [rate or None], level) for rate, u in pairs])
 

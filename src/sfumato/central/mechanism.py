@@ -1,4 +1,4 @@
-"""What release mechanisms share: they prepare on public facts alone, then run on counts."""
+"""The protocol of mechanisms: prepare from public facts alone, then run on the counts."""
 
 from __future__ import annotations
 

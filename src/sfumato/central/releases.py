@@ -1,4 +1,4 @@
-"""One release: checked, entered in the ledger, drawn, and kept with its errors."""
+"""Releases: checked, entered in the ledger, computed, and stored with their errors."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class Release:
                 **{key: data[key] for key in _KEPT},
             )
         except (KeyError, TypeError, ValueError):
-            raise FormatError(f"{what} is damaged; make it anew") from None
+            raise FormatError(f"{what} is damaged; make the release again") from None
 
 
 def _error(answer: Answer) -> float:

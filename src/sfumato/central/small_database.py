@@ -1,4 +1,4 @@
-"""The small database mechanism: choose, among all tables of few records, one of small error."""
+"""The small database mechanism: choose, among all tables of few records, one with a small error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cells of a study under what one release may spend of its E."""
+"""The cells of a study, with the distances that one release may spend."""
 
 from __future__ import annotations
 

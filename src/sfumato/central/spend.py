@@ -36,7 +36,7 @@ Spending: TypeAlias = "Share | Mapping[str, Share | Metric] | Spend"
 def group_names(schema: Schema) -> tuple[str, ...]:
     """What each group of axes under one guarantee is called: an account of the ledger.
 
-    An axis by itself goes by its name, axes together by their names as in "x, y", and one group
+    A single axis goes by its name, axes together by their names as in "x, y", and one group
     over all of several axes is called "records".
 
     Example:

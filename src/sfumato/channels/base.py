@@ -301,11 +301,11 @@ class Channel(ABC):
         return found
 
     def sampler_problems(self) -> Iterator[str]:
-        """What `encode` looks up that is not what the channel shows, in words."""
+        """Differences between the tables that `encode` uses and those shown, in words."""
         return iter(())
 
     def law_problems(self, rows: Sequence[Sequence[int]]) -> Iterator[str]:
-        """Where the law that `words` shows is not the one that the sampler's table gives."""
+        """Differences between the law of `words` and that of the sampler's table, in words."""
         return iter(())
 
     def worst_ratio(self) -> Fraction | None:
@@ -389,7 +389,7 @@ class SymbolChannel(Channel):
         return result.reshape(w.shape)
 
     def joined(self) -> NDArray[np.intp] | None:
-        """Where runs of symbols begin that decoding may join at little loss; None: each by itself.
+        """The first symbols of runs that decoding may join at little loss; None: joins nothing.
 
         Joining is for speed alone: a run's likelihood is the sum of its symbols'.
         """
@@ -421,12 +421,12 @@ def as_weights(weights: ArrayLike, size: int) -> Floats:
 def as_symbols(outputs: Outputs) -> NDArray[np.int64]:
     """Outputs that must be symbols, as whole numbers."""
     if isinstance(outputs, BitColumns):
-        raise TypeError("this channel puts out symbols")
+        raise TypeError("the outputs of this channel are symbols")
     return np.asarray(outputs, dtype=np.int64)
 
 
 def with_known_total(sums: Floats, total: Floats) -> Floats:
-    """What cells get of a reading that leaves the mean of the weights to the number of people.
+    """Readings of cells, where the mean of the weights is read from the number of people.
 
     The transpose of f = c + g(w − c): all cells together count everybody, whatever g reads.
 

@@ -1,4 +1,4 @@
-"""Channels by name and options, before they meet their cells, and the open registry.
+"""Choices: channels by name and options, not yet bound to cells; and their open registry.
 
 Built-in families are loaded when they are first used; a user's own are registered by `register`.
 """
@@ -20,7 +20,7 @@ from sfumato.metrics.uniform import UniformMetric
 
 
 class Choice(ABC):
-    """A channel by name and options, before it meets an axis.
+    """A channel by name and options, not yet bound to an axis.
 
     A new one writes `misfit`, `bind` and, where it has options, `options`.
     """
@@ -154,7 +154,7 @@ def uniform_trials(
 
 
 def needs_uniform(metric: CellMetric) -> str | None:
-    """Why a channel that treats all pairs alike cannot serve a metric, or None if it can."""
+    """Why a channel that treats all pairs equally cannot serve a metric, or None if it can."""
     return None if isinstance(metric, UniformMetric) else "it needs protect=Uniform(...)"
 
 
@@ -171,7 +171,7 @@ def needs_grid(metric: CellMetric, shape: Sequence[int], ordered: Sequence[bool]
 
 
 def uniform_fitted(choice: Choice, metric: CellMetric, resolution: int) -> UniformMetric:
-    """The metric, if it treats all pairs alike and the choice can serve it; refused otherwise.
+    """The metric, if it treats all pairs equally and the choice can serve it; refused otherwise.
 
     Args:
         choice: What is to be bound.

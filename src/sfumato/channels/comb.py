@@ -1,4 +1,4 @@
-"""The comb: a random frequency per person, and a noisy phase of the cell at it.
+"""The comb channel: each person reports a noisy phase of their cell at a random frequency.
 
 A comb of k teeth has its teeth at equal distances around the axis, bent to a circle. The number of
 teeth is drawn without looking at the cell, as 1/k; then the comb is turned at random so that the
@@ -146,7 +146,7 @@ class CombChannel(SymbolChannel):
 
     @cached_property
     def moduli(self) -> tuple[int, ...]:
-        """How many steps each axis has around: its cells, or more where that keeps turns few."""
+        """Steps of a full turn along each axis: its cells, or more where that keeps turns few."""
         return moduli_of(self.shape)
 
     @property
@@ -172,7 +172,7 @@ class CombChannel(SymbolChannel):
 
     @property
     def tightness(self) -> float:  # type: ignore[override]
-        """Two cells that some comb tells apart spend all of ε but for rounding."""
+        """Two cells that some comb separates spend all of ε, except for rounding."""
         return claimed_tightness(exp_floor(self.metric.epsilon), self.precision)
 
     @cached_property
@@ -186,7 +186,7 @@ class CombChannel(SymbolChannel):
         return np.array(self._turns.weights, dtype=np.float64) / float(1 << self.precision)
 
     def encode(self, cells: Cells, bits: BitSource) -> Cells:
-        """Draw a comb, find the cell's phase, and turn the comb to be so far behind it.
+        """Draw a comb, find the cell's phase, and turn the comb a random distance behind it.
 
         Args:
             cells: One cell per person.
@@ -226,7 +226,7 @@ class CombChannel(SymbolChannel):
         return rows, 1 << 2 * self.precision
 
     def worst_ratio(self) -> Fraction:
-        """Under a tooth against not."""
+        """The odds of a phase under a tooth against one beside it."""
         return Fraction(max(self._turns.weights), min(self._turns.weights))
 
     def likelihood(self) -> Floats:
@@ -340,7 +340,7 @@ class CombChannel(SymbolChannel):
         return self._collected(table, self.chances[:, None] * self._harmonics / self.circle)
 
     def products(self, profile: Floats, w: Floats, v: Floats) -> Floats:
-        """Turned reports read what moved weights do: such rows all come from one transform.
+        """Rows that are shifted copies of the first are computed by one transform.
 
         Args:
             profile: Sums by feature along the last axis.
@@ -357,7 +357,7 @@ class CombChannel(SymbolChannel):
         return self._collected(profile, back)[..., moves]
 
     def second_moment(self, weights: ArrayLike) -> Floats:
-        """Rows that are one row moved have its second moment, moved."""
+        """Rows that are shifted copies of the first have its second moment, shifted."""
         w = as_weights(weights, self.size)
         moves = self._moves(w) if w.ndim > 1 else None
         if moves is None:
@@ -365,7 +365,7 @@ class CombChannel(SymbolChannel):
         return super().second_moment(w[0])[self._moved(moves)]
 
     def _moves(self, rows: Floats) -> NDArray[np.intp] | None:
-        """By how much rows are the first one moved around the grid, as cells; None if they are not.
+        """The shift of each row against the first, as cells; None if rows are not shifted copies.
 
         Only where every axis has as many steps around as cells: elsewhere the ends stay behind.
         """

@@ -1,4 +1,4 @@
-"""Which combs there are, how often each is drawn, and the words of its turns, all in integers."""
+"""Integer tables of the comb channel: the combs, how often each is drawn, and words per turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flipped bits: what channels share whose tables are chances of flips, rounded up to words."""
+"""Bit flips with exact probabilities: the base of all channels that flip bits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def flips_within(epsilon: Fraction, precision: int) -> int:
 
 
 def check_alike(right: int, wrong: int, metric: UniformMetric, found: Findings) -> None:
-    """Check a law in which the same two chances tell every two cells apart.
+    """Check a channel whose odds are the same for every two cells.
 
     Args:
         right: Words of the true answer.
@@ -62,7 +62,7 @@ def check_alike(right: int, wrong: int, metric: UniformMetric, found: Findings) 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UniformFlips(Channel):
-    """A channel whose law rests on one chance: `flips` of 2^precision words flip a bit.
+    """A channel with one flip probability: `flips` of 2^precision words flip a bit.
 
     Guarantee:
         With q the chance of a flip, the odds between any two cells are at most (1 − q)/q <= e^ε,
@@ -83,7 +83,7 @@ class UniformFlips(Channel):
 
     @property
     def tightness(self) -> float:  # type: ignore[override]
-        """Every pair is told apart by all of ε but for the rounding of one chance."""
+        """Every pair spends all of ε, except for the rounding of one probability."""
         return claimed_tightness(exp_floor(self.metric.epsilon), self.precision)
 
     def sampler_problems(self) -> Iterator[str]:
@@ -96,7 +96,7 @@ class UniformFlips(Channel):
         return Fraction((1 << self.precision) - self.flips, self.flips)
 
     def check_structure(self, metric: CellMetric, found: Findings) -> None:
-        """Any two cells are told apart by the truth against a flip, (1 − q)/q, and nothing else.
+        """The only odds between two cells are those of the truth against a flip, (1 − q)/q.
 
         Args:
             metric: E between the cells.
@@ -150,13 +150,13 @@ def pattern_words(ones: Sequence[int], total: int) -> list[int]:
 def as_bits(outputs: Outputs) -> NDArray[np.bool_]:
     """Outputs that must be bits, as one row per report and one column per bit."""
     if not isinstance(outputs, BitColumns):
-        raise TypeError("this channel puts out bits")
+        raise TypeError("the outputs of this channel are bits")
     return outputs.to_matrix()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FlippedCode(BitChannel):
-    """The bits of every cell's code, each flipped by itself in `flip_words` of 2^precision cases.
+    """The bits of each cell's code; each flips independently in `flip_words` of 2^precision cases.
 
     Estimator:
         With β the coefficients of the bits, +1 and −1, in the weights, and s_k = 1/(1 − 2·chance of
@@ -215,14 +215,14 @@ class FlippedCode(BitChannel):
 
     @cached_property
     def noise(self) -> Floats:
-        """s_k² − 1, the variance of s_k times a bit; without the difference of near numbers."""
+        """s_k² − 1, the variance of s_k times a bit; computed without cancellation."""
         total = 1 << self.precision
         return np.array(
             [4 * flip * (total - flip) / (total - 2 * flip) ** 2 for flip in self.flip_words]
         )
 
     def encode(self, cells: Cells, bits: BitSource) -> BitColumns:
-        """Write each person's code and flip every bit by itself.
+        """Write each person's code and flip every bit independently.
 
         Args:
             cells: One cell per person.
@@ -317,7 +317,7 @@ class FlippedCode(BitChannel):
 
     @abstractmethod
     def code_of(self, cell: int) -> list[bool]:
-        """The bits of a cell by definition, for the check: not by way of `ones`."""
+        """The bits of a cell's code by definition, without `ones`, for the check."""
 
     def law_problems(self, rows: Sequence[Sequence[int]]) -> Iterator[str]:
         """Every row must be the product of the chances of its bits."""

@@ -141,7 +141,7 @@ class GeometricChannel(SymbolChannel):
 
     @property
     def tightness(self) -> float:  # type: ignore[override]
-        """Neighbouring cells are told apart by all of E but for the table's rounding."""
+        """Neighbouring cells spend all of E, except for the table's rounding."""
         return 0.0 if self.rounds else claimed_tightness(self.odds, self.precision)
 
     @cached_property
@@ -203,7 +203,7 @@ class GeometricChannel(SymbolChannel):
         return worst_neighbours(self.half_table())
 
     def check_structure(self, metric: CellMetric, found: Findings) -> None:
-        """On equal steps neighbours decide, whose odds are those of neighbouring words.
+        """On equal steps neighbouring cells decide; their odds are those of neighbouring words.
 
         Args:
             metric: E between the cells.
@@ -245,7 +245,7 @@ class CappedGeometricChannel(SymbolChannel):
         return float(1 / self.odds)
 
     def encode(self, cells: Cells, bits: BitSource) -> Cells:
-        """Add noise to cells and clamp to the axis, or put out what the word says by itself.
+        """Add noise to cells and clamp to the axis, or output what the word alone determines.
 
         Args:
             cells: One cell per person.
@@ -271,7 +271,7 @@ class CappedGeometricChannel(SymbolChannel):
         return self.noise_table()[self.size - 1 :]
 
     def fixed_table(self) -> tuple[int, ...]:
-        """Words that put out 0, 1, …, size−1 whatever the cell."""
+        """Words whose output is 0, 1, …, size−1 whatever the cell."""
         return self._table.weights[2 * self.size - 1 :]
 
     def words(self) -> tuple[list[list[int]], int]:
@@ -303,7 +303,7 @@ class CappedGeometricChannel(SymbolChannel):
         return result
 
     def gather(self, profile: Floats) -> Floats:
-        """The geometric channel's, once the share of the fixed law has been taken off."""
+        """The geometric channel's `gather`, without the share of the fixed law."""
         everyone = np.sum(profile, axis=-1, keepdims=True)
         return gathered(profile - everyone * self.fixed_law, self.alpha) / self.share
 
@@ -337,7 +337,7 @@ class CappedGeometricChannel(SymbolChannel):
         return max(Fraction(most + fixed, least + fixed) for (most, least), fixed in ends)
 
     def check_structure(self, metric: CellMetric, found: Findings) -> None:
-        """Neighbours decide up to the cap; beyond, each output's likeliest and unlikeliest cell.
+        """Neighbours decide up to the cap; beyond, each output's most and least likely cell.
 
         Fixed words, the same for all cells, only lower odds: where the noise keeps E, so do both.
 
@@ -352,7 +352,7 @@ class CappedGeometricChannel(SymbolChannel):
         alone = Findings()
         check_neighbours(noise, Bound(metric.equal_step, linear=self.rounds), alone)
         found.problems += alone.problems
-        # The last weight is a tail; all before it must fall for the ends to be the unlikeliest.
+        # The last weight is a tail; all before it must fall for the ends to be the least likely.
         if any(a < b for a, b in pairwise(noise[last:-1])):
             found.problems.append("the noise does not fall with the distance")
         half = noise[last:]

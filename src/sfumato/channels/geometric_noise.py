@@ -1,4 +1,4 @@
-"""Two-sided geometric noise: its table in words, its blur along an axis and their inverses."""
+"""Two-sided geometric noise: its integer table, its filter along an axis, and the inverse."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sharpened(weights: Floats, alpha: float) -> Floats:
 
 
 def gathered(profile: Floats, alpha: float) -> Floats:
-    """The transpose of `sharpened`: outputs give what they take from neighbours.
+    """The transpose of `sharpened`, in O(cells).
 
     Args:
         profile: Sums by output along the last axis.

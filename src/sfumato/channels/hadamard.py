@@ -1,18 +1,18 @@
-"""Hadamard response: a random column of a Hadamard matrix, more often one with the cell's own +1.
+"""Hadamard response: a random column of a Hadamard matrix, more likely with +1 in the cell's row.
 
 For plain local privacy, within blocks, and for sensitive cells alone (Acharya et al. 2020).
 
 Guarantee:
     One ε for all pairs, or within blocks, or from sensitive cells, exact for the integer table and
-    tight. Between blocks, and from cells that are not sensitive, E is infinite: the block is told,
-    and so is often a cell that is not sensitive. A cell alone in its block is told as it is.
+    tight. Between blocks, and from cells that are not sensitive, E is infinite: reports reveal the
+    block, and often a cell that is not sensitive. A cell alone in its block is reported as it is.
 
 Estimator:
     With c = (e^ε + 1)/(e^ε − 1), a row H[x] of a matrix of order K for every cell of a block, and
     w̃ the weights less their mean m in the block, f(y) = m + c·Σ_x w̃[x]·H[x, y]. This is the
-    paper's reading (15), (16), (19) but for m, which it lacks: as the block is told, f is unbiased
+    paper's reading (15), (16), (19) but for m, which it lacks: as the block is known, f is unbiased
     with any m, and with the mean the block as a whole is read without error. With sensitive cells,
-    another cell that is told by its own symbol reads c·w − (c − 1)·m, m their mean weight.
+    another cell with a symbol of its own reads c·w − (c − 1)·m, m their mean weight.
 
 References:
     Acharya et al. 2020, (13)–(16) and (19), with the all-ones row of (13) left out and the others
@@ -46,7 +46,7 @@ from sfumato.randomness.tables import FlipTable
 
 Context = UniformMetric | BlockMetric | HighLowMetric
 
-MOST_CELLS = 1 << 30  # columns are told by four bytes
+MOST_CELLS = 1 << 30  # a column is sent in four bytes
 _PEOPLE_AT_ONCE = 1 << 16  # a multiple of 64
 _MOST_LISTED = 1 << 24  # entries of a matrix of cells by outputs
 
@@ -121,7 +121,7 @@ class Hadamard(Choice):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HadamardChannel(SymbolChannel):
-    """Columns of every block's matrix side by side, then one symbol for each cell without."""
+    """Outputs are the columns of every block's matrix, then a symbol for each cell without one."""
 
     id: ClassVar[str] = "hadamard"
     metric: Context
@@ -141,7 +141,7 @@ class HadamardChannel(SymbolChannel):
 
     @property
     def tightness(self) -> float:  # type: ignore[override]
-        """Pairs that must be hidden are told apart by all of ε but for the rounding of a chance."""
+        """Pairs with finite E spend all of ε, except for the rounding of a probability."""
         if not self.matrices.hides:
             return 0.0
         return claimed_tightness(exp_floor(self.metric.epsilon), self.precision)
@@ -327,7 +327,7 @@ class HadamardChannel(SymbolChannel):
         return found
 
     def sampler_problems(self) -> Iterator[str]:
-        """Rows must differ, columns be shared only with cells to hide among, and flips agree."""
+        """Rows must differ, columns be shared only by cells with finite E, and flips agree."""
         matrices, metric = self.matrices, self.metric
         chances = [self.flips, 2 * self.flips] if matrices.covered else [self.flips]
         if self._flips.chances(self.precision) != chances:
@@ -351,7 +351,7 @@ class HadamardChannel(SymbolChannel):
         return Fraction((1 << self.precision) - self.flips, self.flips) if self.flips else None
 
     def check_structure(self, metric: CellMetric, found: Findings) -> None:
-        """Cells that share a matrix are told apart by the sign of a column, all by the same odds.
+        """Cells that share a matrix differ in the signs of columns, always with the same odds.
 
         That only those share one that must be hidden from each other is in `sampler_problems`.
 

@@ -1,4 +1,4 @@
-"""Where the cells of each block find their row and their columns, all blocks side by side.
+"""Layout of Hadamard response: one matrix per block of cells, and each cell's row in it.
 
 Blocks of k cells have a matrix of order K = 2^⌈log2(k + 1)⌉. Row 0, all ones, is nobody's; of the
 others every cell has one. Neighbouring cells do not have neighbouring rows: rows in a row add up to

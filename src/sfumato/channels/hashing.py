@@ -1,4 +1,4 @@
-"""Optimised local hashing (OLH): a random hash of the cell, told by randomised response.
+"""Optimised local hashing (OLH): k-ary randomised response on a random hash of the cell.
 
 The family of hashes is finite and belongs to the study: g is a prime, every cell x has a place r(x)
 of its own, written with s digits in base g, s the fewest that suffice, and the hash of number a,
@@ -200,7 +200,7 @@ class OLHChannel(SymbolChannel):
 
     @property
     def tightness(self) -> float:  # type: ignore[override]
-        """Every pair is told apart by all of ε but for the rounding of one chance."""
+        """Every pair spends all of ε, except for the rounding of one probability."""
         return self.response.tightness
 
     @property
@@ -219,7 +219,7 @@ class OLHChannel(SymbolChannel):
 
         A cell's own people share its value with chance p, all others with chance 1/g, which adds
         (1 − 2/g)/(p − 1/g) over the number of cells: little if these are many, nearly all of σ² if
-        they are fewer than g. It is exact if no three cells hash alike more often than 1/g².
+        they are fewer than g. It is exact if no three cells collide more often than 1/g².
         Computed by divisions and products only, so that both ends find the same number.
         """
         g = self.prime
@@ -333,7 +333,7 @@ class OLHChannel(SymbolChannel):
 
     @property
     def gap(self) -> float:
-        """By how much likelier than by chance a hash value is the person's own, p − 1/g."""
+        """How much more likely the true hash value is than a random one, p − 1/g."""
         total = 1 << self.precision
         return (self.prime * self.response.right - total) / (self.prime * total)
 
@@ -360,7 +360,7 @@ class OLHChannel(SymbolChannel):
         return self.response.worst_ratio()
 
     def check_structure(self, metric: CellMetric, found: Findings) -> None:
-        """The hash says nothing of the cell by itself: the response to its value decides.
+        """The hash alone says nothing about the cell: the response to its value decides.
 
         Args:
             metric: E between the cells.

@@ -117,7 +117,7 @@ class HRRChannel(UniformFlips, SymbolChannel):
 
     @property
     def scale(self) -> float:
-        """By what a sign is multiplied: s = 1/(1 − 2·chance of a flip)."""
+        """The factor of a sign: s = 1/(1 − 2·chance of a flip)."""
         total = 1 << self.precision
         return total / (total - 2 * self.flips)
 
@@ -148,7 +148,7 @@ class HRRChannel(UniformFlips, SymbolChannel):
         return out
 
     def _rows(self, cells: Cells) -> NDArray[np.unsignedinteger[Any]]:
-        """The rows of people's cells, from a table if that takes less than to find each."""
+        """The rows of people's cells, from a table where that is cheaper than to compute each."""
         if len(cells) < self.size:
             found = scattered(cells.astype(np.int64, copy=False), np.array(self.order))
             return found.astype(self._lane)
@@ -166,7 +166,7 @@ class HRRChannel(UniformFlips, SymbolChannel):
         return np.dtype(f"<u{1 if needed <= 8 else 2 if needed <= 16 else 4}")
 
     def _columns(self, bits: BitSource, count: int) -> NDArray[np.unsignedinteger[Any]]:
-        """Uniform columns: the leading bits of a lane a person."""
+        """Uniform columns: the leading bits of one lane per person."""
         lane = self._lane
         spare = 8 * lane.itemsize - (self.order.bit_length() - 1)
         words = bits.words(-(-count * lane.itemsize // 8)).astype("<u8", copy=False)
@@ -208,7 +208,7 @@ class HRRChannel(UniformFlips, SymbolChannel):
         return self._both(centre, along)
 
     def gather(self, profile: Floats) -> Floats:
-        """The transform of what plus has more than minus; cells together count everybody."""
+        """The transform of plus less minus counts; all cells together count everybody."""
         along = self.scale * self.to_cells(profile[..., 0::2] - profile[..., 1::2])
         return with_known_total(along, profile.sum(axis=-1))
 

@@ -1,4 +1,4 @@
-"""Channels given by a table of words, and channels read by weighted least squares.
+"""Channels defined by a table of words, and channels decoded by weighted least squares.
 
 A channel with more outputs than cells leaves many functions f of the output with E[f | x] = w[x].
 With Q the likelihood and D the diagonal of its column means, the law of the output when all cells

@@ -1,4 +1,4 @@
-"""The exact check of a law against E: odds near their bound are decided in integers.
+"""The exact check of a channel's odds against E; close cases are decided in integers.
 
 Logarithms in floats only say which odds need a closer look. Whatever comes near its bound is
 decided in integers, against certified bounds of e^E, and the pair that spends most of its E is

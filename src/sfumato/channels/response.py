@@ -1,6 +1,6 @@
-"""Randomised response: the truth with some chance, else another value.
+"""Randomised response: the true value with some probability, otherwise another one.
 
-k-ary response treats all pairs alike; the binary channel is the best there is for two cells under
+k-ary response treats all pairs equally; the binary channel is the best there is for two cells under
 any metric, whatever is to be measured.
 
 Guarantee:
@@ -103,12 +103,12 @@ class KaryResponseChannel(SymbolChannel):
 
     @property
     def tightness(self) -> float:  # type: ignore[override]
-        """Every pair is told apart by all of ε but for the rounding of one chance."""
+        """Every pair spends all of ε, except for the rounding of one probability."""
         return claimed_tightness(exp_floor(self.metric.epsilon), self.precision)
 
     @property
     def right(self) -> int:
-        """Words that put out the true value."""
+        """Words whose output is the true value."""
         return (1 << self.precision) - (self.size - 1) * self.wrong
 
     @property
@@ -119,7 +119,7 @@ class KaryResponseChannel(SymbolChannel):
 
     @property
     def gap(self) -> float:
-        """By how much likelier the truth is, p − q, without the difference of near numbers."""
+        """How much more likely the truth is than another value, p − q, without cancellation."""
         return (self.right - self.wrong) / (1 << self.precision)
 
     @property
@@ -128,7 +128,7 @@ class KaryResponseChannel(SymbolChannel):
         return 1 / (self.size * self.gap * self.gap)
 
     def encode(self, cells: Cells, bits: BitSource) -> Cells:
-        """The low words choose one of the other values, all others the truth.
+        """The low words choose one of the other values, all other words the truth.
 
         Args:
             cells: One cell per person.
@@ -160,7 +160,7 @@ class KaryResponseChannel(SymbolChannel):
         return np.full((self.size, self.size), wrong) + np.eye(self.size) * self.gap
 
     def coefficients(self, weights: Floats) -> Floats:
-        """What differs from the mean, raised; the mean itself is known without noise."""
+        """Deviations from the mean, scaled up; the mean itself is known without noise."""
         centre = weights.mean(axis=-1, keepdims=True)
         result: Floats = centre + (weights - centre) / self.gap
         return result
@@ -184,7 +184,7 @@ class KaryResponseChannel(SymbolChannel):
         return Fraction(self.right, self.wrong)
 
     def check_structure(self, metric: CellMetric, found: Findings) -> None:
-        """Every two cells are told apart by the truth against a wrong value.
+        """The odds between two cells are those of the truth against a wrong value.
 
         Args:
             metric: E between the cells.
@@ -197,7 +197,7 @@ class KaryResponseChannel(SymbolChannel):
 
 
 def lies(there: Fraction | None, back: Fraction | None, precision: int) -> tuple[int, int]:
-    """Of 2^precision words, how many put out the other cell: for cell 0, and for cell 1.
+    """Of 2^precision words, how many output the other cell: for cell 0, and for cell 1.
 
     With odds a <= e^E(0,1) and b <= e^E(1,0) the least chances of a lie are (a − 1)/(ab − 1) and
     (b − 1)/(ab − 1). The first is rounded up; the second is what a then asks for, rounded up: a
@@ -265,7 +265,7 @@ class Binary(Choice):
 
     @classmethod
     def trials(cls) -> tuple[Trial, ...]:
-        """Both directions alike, unlike, and one or both of them free."""
+        """Equal directions, unequal ones, and one or both without a bound."""
         tables = ([[0, 1], [3, 0]], [[0, 2], [1, 0]], [[0, 1], [-1, 0]], [[0, -1], [-1, 0]])
         metrics: list[CellMetric] = [TableMetric(np.array(rows), 2, 2) for rows in tables]
         metrics += [UniformMetric(Fraction(1), 2), LineMetric.equal(Fraction(1, 10), 2)]
@@ -274,7 +274,7 @@ class Binary(Choice):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BinaryChannel(SymbolChannel):
-    """Each of two cells puts out the other with its own chance."""
+    """Binary response: each of two cells outputs the other with its own probability."""
 
     id: ClassVar[str] = "binary"
     metric: CellMetric
@@ -295,7 +295,7 @@ class BinaryChannel(SymbolChannel):
 
     @property
     def tightness(self) -> float:  # type: ignore[override]
-        """Both directions spend all of E but for the rounding of one chance."""
+        """Both directions spend all of E, except for the rounding of one probability."""
         shares = [log(odds) / float(e) for odds, e in self._spent()]
         return _TIGHT if max(shares, default=0.0) > 1 - 2.0**-32 else 0.0
 
@@ -307,7 +307,7 @@ class BinaryChannel(SymbolChannel):
         return [(Fraction(total - own, other), e) for own, other, e in bounds if e is not None]
 
     def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
-        """The low words lie.
+        """The low words choose the other cell.
 
         Args:
             cells: One cell per person.

@@ -1,4 +1,4 @@
-"""Square Wave: values near the true one have one chance, all others a smaller one.
+"""Square Wave: values near the true one are equally likely, and all others less likely.
 
 For m cells the outputs are the places −b .. m−1+b. A place within b of the true cell has e^ε times
 the chance of one further away. Reports stay near the truth, which suits a population that changes
@@ -182,12 +182,12 @@ class SquareWaveChannel(LeastSquaresChannel):
 
     @property
     def outputs(self) -> int:
-        """The cells, and as many places beyond each end as are near."""
+        """The cells, and b places beyond each end."""
         return self.size + 2 * self.width
 
     @property
     def tightness(self) -> float:  # type: ignore[override]
-        """Every pair is told apart by all of ε but for the rounding of the chances."""
+        """Every pair spends all of ε, except for the rounding of probabilities."""
         return claimed_tightness(exp_floor(self.metric.epsilon), self.precision)
 
     def encode(self, cells: Cells, bits: BitSource) -> Cells:
@@ -256,7 +256,7 @@ class SquareWaveChannel(LeastSquaresChannel):
         return _sums(padded[..., self.window - self.spare :], self.spare)
 
     def _weigh(self, everything: Floats, close: Floats, longer: Floats | float) -> Floats:
-        """Sums over all, the near and the slightly likelier of these, with their chances."""
+        """Sums over all, the near and the slightly more likely near entries, with their chances."""
         total = 2.0**self.precision
         gap = float(self.near - self.far)
         result: Floats = (float(self.far) * everything + gap * close + longer) / total

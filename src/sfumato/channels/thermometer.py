@@ -1,4 +1,4 @@
-"""The thermometer: one bit per threshold, each flipped by itself (Xiang et al. 2020, §4).
+"""The thermometer: one bit per threshold, each flipped independently (Xiang et al. 2020, §4).
 
 Guarantee:
     E(x, x') = Σ ε_k over the thresholds k between x and x', exact and tight; equal or unequal
@@ -129,7 +129,7 @@ class ThermometerChannel(FlippedCode):
 
     @property
     def tightness(self) -> float:  # type: ignore[override]
-        """Neighbouring cells are told apart by all of E but for the rounding of one chance."""
+        """Neighbouring cells spend all of E, except for the rounding of one probability."""
         return 0.0 if self.rounds else claimed_tightness(max(self.odds), self.precision)
 
     def ones(self, cells: Cells, bits: slice) -> NDArray[np.bool_]:
@@ -199,7 +199,7 @@ class ThermometerChannel(FlippedCode):
         return max(Fraction(total - flip, flip) for flip in sent)
 
     def check_structure(self, metric: CellMetric, found: Findings) -> None:
-        """Between neighbours one bit changes its meaning, and along a line neighbours decide.
+        """Neighbouring cells differ in one bit, and along a line neighbours decide.
 
         Args:
             metric: E between the cells.

@@ -1,4 +1,4 @@
-"""Fast sums over all cells at once, along the last axis; and rows scattered over cells.
+"""Fast transforms over all cells: Walsh-Hadamard, and sums over cells that share a hash value.
 
 Both transforms take the last binary or g-ary digit of a place, sum over it and put the new digit
 first. After as many stages as there are digits all are back in their order, and every stage reads
@@ -120,7 +120,7 @@ def _digits(size: int, base: int) -> int:
 
 
 def scattered(rank: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The row of a block's first cell, second and so on: each of 1..order − 1 once, in no order.
+    """The row of a block's first cell, second and so on: each of 1..order − 1 once, scattered.
 
     Each step can be undone on numbers below the next power of two, and leaves 0 where it is: high
     bits go into low ones, and an odd multiplier carries low bits into high ones. Where the order is

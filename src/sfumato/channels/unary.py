@@ -1,4 +1,4 @@
-"""Optimised unary encoding (OUE): one bit per cell, the person's own told by a fair coin.
+"""Optimised unary encoding (OUE): one noisy bit per cell, a fair coin for the person's own.
 
 Guarantee:
     E(x, x') = ε for every pair, exact for the integer table, and tight. The own bit is one with
@@ -65,7 +65,7 @@ class OUE(Choice):
         return needs_uniform(metric)
 
     def bind(self, metric: CellMetric, *, precision: int = 64, resolution: int = 0) -> OUEChannel:
-        """Build the chance of a one at any other cell than the own.
+        """Build the probability of a one at cells other than the person's own.
 
         Args:
             metric: E between the cells.
@@ -86,7 +86,7 @@ class OUE(Choice):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OUEChannel(UniformFlips, BitChannel):
-    """Independent bits: the own one fair, each other a one in `flips` of 2^precision cases."""
+    """Independent bits: the own one fair, the others one in `flips` of 2^precision cases."""
 
     id: ClassVar[str] = "oue"
 
@@ -97,7 +97,7 @@ class OUEChannel(UniformFlips, BitChannel):
 
     @property
     def gap(self) -> float:
-        """By how much likelier a one is at the own cell, p − q."""
+        """How much more likely a one is at the person's own cell than elsewhere, p − q."""
         total = 1 << self.precision
         return (total - 2 * self.flips) / (2 * total)
 
@@ -196,7 +196,7 @@ class OUEChannel(UniformFlips, BitChannel):
         return result
 
     def flip_spread(self, weights: Floats) -> Floats:
-        """Each bit's standard deviation in f, at any other cell than the own."""
+        """Each bit's standard deviation in f, at cells other than the person's own."""
         result: Floats = _centred(weights)[1] * math.sqrt(self.noise)
         return result
 

@@ -194,4 +194,4 @@ def _reports(study: Study, file: pq.ParquetFile, path: Path) -> Iterator[Reports
         for batch in file.iter_batches(_REPORTS_AT_ONCE):
             yield Reports.from_arrow(pa.Table.from_batches([batch], schema=schema), what=what)
     except (pa.ArrowException, OSError):
-        raise FormatError(f"{what} is damaged; encode it anew") from None
+        raise FormatError(f"{what} is damaged; encode it again") from None

@@ -1,4 +1,4 @@
-"""The commands: where each one is, what it does in a line, and examples that tell one story.
+"""The table of commands: the module, a one-line summary and examples of each.
 
 A command's module is loaded when the command runs or shows its own help. The list of all commands
 needs the table alone, which keeps `sfumato --help` fast.

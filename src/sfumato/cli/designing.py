@@ -145,7 +145,7 @@ def audit(study: StudyFile, as_json: AsJson = False) -> None:
 def _described(study: Study) -> dict[str, Any]:
     """A study for JSON.
 
-    An axis by itself states its guarantee and its channel, a group states them under "together",
+    A single axis states its guarantee and its channel, a group states them under "together",
     and whole records at the top.
     """
     said = {

@@ -1,4 +1,4 @@
-"""A study by question and answer: each axis becomes the line that a flag would hold."""
+"""The interview of `sfumato new`: each axis becomes the text that a flag would hold."""
 
 from __future__ import annotations
 

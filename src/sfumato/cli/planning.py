@@ -1,4 +1,4 @@
-"""Commands to look ahead with: plan, compare."""
+"""Commands that predict errors: plan, compare."""
 
 from __future__ import annotations
 

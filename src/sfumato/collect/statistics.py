@@ -1,4 +1,4 @@
-"""Statistics of many reports that a tally keeps, and sums over people computed from them.
+"""The statistics of reports that a tally keeps, and sums over people computed from them.
 
 Every answer is a sum over people of a product over blocks of a function of that block's output. The
 function is a vector of coefficients, called *features*: one per symbol, or for bits, read as +1 and

@@ -1,4 +1,4 @@
-"""Sums of products over people, by the cheapest way.
+"""Sums of products over people, computed in the cheapest way.
 
 Xiang et al. 2020 (Table 1) list three ways to keep reports, and `Sums` offers all of them:
 
@@ -127,7 +127,7 @@ WAYS = ("auto", "direct", "cells", "prefix")
 
 
 class Sums:
-    """Sums of products over people, by the way asked for or the cheapest.
+    """Sums of products over people, in the way asked for or the cheapest.
 
     Args:
         statistic: The reports.

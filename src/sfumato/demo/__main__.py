@@ -1,4 +1,4 @@
-"""`python -m sfumato.demo`: run the demo, or draw the picture of the read-me."""
+"""`python -m sfumato.demo`: run the demo, or draw the picture in the README."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a column, or one person's value, to NumPy values and a mask of the missing ones.
+"""Columns of values, or one person's value, as NumPy arrays and a mask of missing ones.
 
 A column is an Arrow array; one person's value is a `Single`, which is read to the same values and
 refused with the same errors without loading Arrow. What is refused is named by its row; no message

@@ -1,1 +1,1 @@
-"""E, the guarantee: what a study says about two values, and what follows for two cells."""
+"""Metrics: the guarantee E between two values, and what it means for two cells."""

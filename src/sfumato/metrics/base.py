@@ -1,4 +1,4 @@
-"""What every metric offers, and the sum of several."""
+"""The protocol of all metrics, and the sum of several."""
 
 from __future__ import annotations
 

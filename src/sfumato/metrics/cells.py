@@ -216,7 +216,7 @@ def fractions_table(
 def _rounded_table(
     entries: Sequence[Sequence[Fraction | None]], names: Sequence[str], notes: Sequence[str]
 ) -> TableMetric:
-    """A table from rationals, each rounded down to the grid by itself."""
+    """A table from rationals, each rounded down to the grid separately."""
     _refuse_zeros(np.array([[-1 if e is None else int(e > 0) for e in r] for r in entries]), names)
     floors = np.array(
         [[-1 if e is None else math.floor(e * GRID) for e in row] for row in entries], dtype=object

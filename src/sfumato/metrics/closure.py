@@ -1,4 +1,4 @@
-"""Shortest-path closure: what a matrix of bounds really promises.
+"""Shortest-path closure: the bounds that a matrix of bounds implies.
 
 A report that changes its odds by at most e^E(x, z) on the way to z and by at most e^E(z, y) from
 there changes them by at most the product, so every E may be replaced by its shortest paths.

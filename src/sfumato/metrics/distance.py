@@ -294,7 +294,7 @@ class Distance(Metric):
         return self._within_cap(self.epsilon * ratio(self.no_answer, self.per))
 
     def _within_cap(self, e: Fraction) -> float:
-        """E, or the cap if that is less."""
+        """The smaller of E and the cap."""
         return float(e if self.cap is None else min(e, self.cap))
 
     def bind(self, domain: Domain, *, optional: bool) -> CellMetric:

@@ -1,4 +1,4 @@
-"""The words of statements: labels of cells, and distances as people write them."""
+"""Labels and distances in metrics, read and checked as people write them."""
 
 from __future__ import annotations
 

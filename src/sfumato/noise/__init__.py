@@ -1,1 +1,1 @@
-"""How much noise for which rows: allocation under any metric, and the search for strategies."""
+"""Noise allocation: which rows to measure under a metric, and how much noise each needs."""

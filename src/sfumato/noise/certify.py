@@ -1,4 +1,4 @@
-"""Rational rates under which every pair keeps its distance, and the exact check of that.
+"""Certified rates: rational numbers under which every pair keeps its distance, checked exactly.
 
 The solver returns doubles. They become rationals, simple ones where the optimum has them, and
 Σ_k v_k·|steps_ki − steps_kj| ≤ d_ij is then verified for every pair: in doubles where the margin is

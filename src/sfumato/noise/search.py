@@ -1,4 +1,4 @@
-"""The search for a strategy: the best rows among many for some questions under a metric.
+"""The search for a strategy: the best rows to measure for given questions under a metric.
 
 Alternating between rates and reading (`strategies.turns`) drives the weight of useless rows to 0,
 so that it selects among many rows. The problem is not convex: it is started from several places,

@@ -1,4 +1,4 @@
-"""The least total variance under all pairs, by constraint generation; and published strategies.
+"""Solvers: the least total variance by constraint generation, and published strategies.
 
 The problem is scaled so that each query alone could have the rate 1: v_k = cap_k·x_k, and minimise
 Σ a_k/x_k² subject to G·x ≤ 1. Pairs are added to G until none is violated. The three strategies of

@@ -1,4 +1,4 @@
-"""Strategies: which rows to measure, and the noise and the reading that fit some questions.
+"""Strategies: which rows to measure, with the noise and the decoding that fit the questions.
 
 A strategy A is a set of linear rows. They are measured with noise, and the questions W = B·A are
 read from them. Fixed strategies have names. For given rows, `fit` alternates between the noise that

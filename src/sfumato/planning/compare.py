@@ -1,4 +1,4 @@
-"""Comparison of channels: every one that fits a block of axes, under every decoder."""
+"""Comparison of all channels that fit a block of axes, under each decoder."""
 
 from __future__ import annotations
 

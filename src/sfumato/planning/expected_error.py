@@ -1,4 +1,4 @@
-"""The expected error of typical questions, and of the user's own, before anybody is asked."""
+"""The expected error of typical questions and of the user's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan: the expected error of each question, before anybody is asked."""
+"""Plans: tables of the expected error of each question."""
 
 from __future__ import annotations
 

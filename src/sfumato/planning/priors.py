@@ -1,4 +1,4 @@
-"""Priors: the assumed distribution of people over cells, before anybody is asked."""
+"""Priors: the assumed distribution of people over cells."""
 
 from __future__ import annotations
 

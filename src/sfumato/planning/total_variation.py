@@ -1,4 +1,4 @@
-"""The expected error of a whole distribution, in total variation, before anybody is asked.
+"""The expected error of a whole distribution, in total variation.
 
 The prediction is exact except for one step: each cell's error has its exact variance and is assumed
 to be normal, so that its mean absolute value is √(2/π) standard deviations; with many people it is.
@@ -65,7 +65,7 @@ def expected_tv(
     """The expected error of all shares together.
 
     Args:
-        study: A study, or an axis by itself.
+        study: A study, or a single axis.
         n: Number of people.
         prior: Where people are expected to be.
         population: Whether the truth is that of the population from which people are drawn, as in
@@ -103,7 +103,7 @@ def people_for_tv(
     """How many people give a wanted total variation distance, on average.
 
     Args:
-        study: A study, or an axis by itself.
+        study: A study, or a single axis.
         wanted: The distance, between 0 and 1.
         prior: Where people are expected to be.
         population: Whether the truth is that of the population from which people are drawn.

@@ -180,7 +180,7 @@ def _over(law: Floats, terms: Sequence[Terms]) -> float:
 
 
 def _bracket(terms: Sequence[Terms], product: Callable[[Sequence[Floats]], Any]) -> Any:
-    """Second moment less squared mean, plus what rounding adds on each block by itself."""
+    """Second moment less squared mean, plus what rounding adds on each single block."""
     total = product([t.moment for t in terms]) - product([t.square for t in terms])
     for place, one in enumerate(terms):
         if one.excess.any():

@@ -1,4 +1,4 @@
-"""What all pictures share: wording, numbers, colours, the page around one, and writing files.
+"""The style of all pictures: wording, numbers, colours, pages, and how files are written.
 
 matplotlib and plotly come with the extra `plots` and are loaded only when a picture is drawn.
 """

@@ -1,4 +1,4 @@
-"""Workloads: many linear questions at once, as operators that never need to be written out.
+"""Questions: their language, and workloads of many linear questions as implicit operators.
 
 Rows are questions, columns are cells in C order of a study's axes. `parse` builds a workload from
 questions in a study's own words. The kinds of workload also serve as strategies.

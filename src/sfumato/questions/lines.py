@@ -100,7 +100,7 @@ class AxisWords(Words):
 
 
 class Identity(Workload):
-    """The identity workload: each cell by itself.
+    """The identity workload: one question per cell.
 
     Args:
         m: Number of cells.

@@ -49,7 +49,7 @@ def thinned(workload: Workload, most: int) -> Workload:
 
 
 def cells(values: int, size: int) -> Workload:
-    """Each cell that holds a value, by itself; on a long axis, evenly spaced ones.
+    """Single cells that hold a value; on a long axis, evenly spaced ones.
 
     Args:
         values: Number of cells that hold values.

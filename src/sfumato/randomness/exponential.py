@@ -1,4 +1,4 @@
-"""Exact sampling from the exponential law: an option with chance ∝ e^x.
+"""Exact sampling of one of several options with probability ∝ e^x.
 
 One random number of unlimited digits is laid on the line of the weights e^x. Integers bound where
 one option ends and the next begins; digits and bounds are refined until they tell.

@@ -126,7 +126,7 @@ class Axis:
 class Together:
     """Axes under one guarantee, perturbed by one channel; made by `together`.
 
-    An axis by itself is a group of one: `Together.alone(axis)`.
+    A single axis is a group of one: `Together.alone(axis)`.
 
     Args:
         axes: The axes, in the order of the study.
@@ -162,7 +162,7 @@ class Together:
 
     @classmethod
     def alone(cls, axis: Axis) -> Together:
-        """An axis by itself, with its own guarantee and channel."""
+        """A single axis, with its own guarantee and channel."""
         bare = replace(axis, protect=None, channel=None)
         return cls(axes=(bare,), protect=axis.protect, channel=axis.channel)
 

@@ -1,4 +1,4 @@
-"""The planner's choice: which channel serves an axis that names none.
+"""The automatic choice of a channel for axes that name none.
 
 Distance metrics. Under the geometric channel only people near an end of a range add noise to its
 count; under the thermometer everyone adds the same, smaller noise. Which is better depends on ε,

@@ -38,15 +38,15 @@ def explain(schema: Schema, blocks: Sequence[Block], reasons: Sequence[str]) -> 
         )
         out.append("")
     out += textwrap.wrap(
-        "The guarantee holds for each report by itself. Answering again gives away as much again: "
-        "E adds up over reports.",
+        "The guarantee holds for each single report. Answering again reveals as much again: E adds "
+        "up over reports.",
         96,
     )
     return out
 
 
 def _one_axis(axis: Axis, group: Group) -> list[str]:
-    """The guarantee of an axis by itself."""
+    """The guarantee of a single axis."""
     out = [f"{axis.name} ({axis.domain.kind}, {axis.size:,} cells)"]
     for line in explain_axis(axis, group.protect, group.metric):
         out += _indented(line)

@@ -1,6 +1,6 @@
 """The schema of a study: its axes and their guarantees, without channels.
 
-Axes form *groups*, each under one guarantee: an axis by itself, or several axes together. E between
+Axes form *groups*, each under one guarantee: a single axis, or several axes together. E between
 two records is the sum over groups. The central model uses the schema alone; a `Study` adds a
 channel to every group.
 """

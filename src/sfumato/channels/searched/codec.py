@@ -1,4 +1,4 @@
-"""Tables that were found by search, and the text in which a study file holds them.
+"""Tables found by search, and the text form in which a study file holds them.
 
 No two machines repeat a search bit for bit, so the study file holds what was found. The text is
 compressed and in base 64; reading it back checks everything that later steps rely on.
@@ -73,7 +73,7 @@ class Table(ABC):
         except (TypeError, ValueError, binascii.Error, zlib.error, struct.error):
             pass
         if found is None:
-            raise StudyError(f"the table of {cls.what} is damaged; make the study anew")
+            raise StudyError(f"the table of {cls.what} is damaged; make the study again")
         return found
 
 
@@ -162,7 +162,7 @@ class OutputRows(Table):
     def _to_bytes(self) -> bytes:
         """Shares as floats, then the logarithms, all first bytes, all second ones and so on."""
         head = _ROWS_HEAD.pack(_ROWS, len(self.logs), self.cells, self.unit, self.gap)
-        # Bytes of one weight side by side are alike, and pack well.
+        # Bytes of the same weight are similar, and compress well side by side.
         planes = self.logs.astype("<i4").view(np.uint8).reshape(-1, 4).T.tobytes()
         return head + self.shares.astype("<f8").tobytes() + planes
 
@@ -191,7 +191,7 @@ class OutputRows(Table):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Code(Table):
-    """The bits of every cell, and how far each bit may be told from its flip.
+    """The bits of every cell's code, and the rate of each bit: the E that it spends.
 
     Attributes:
         members: Whether the bit is a one: one row per bit, one column per cell.

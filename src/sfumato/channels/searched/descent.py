@@ -1,4 +1,4 @@
-"""The channel with the least error on a workload, by descent: sets of cells, and a weight for each.
+"""The search behind the optimised channel: descent over sets of cells and their weights.
 
 Under one ε for all pairs an output says "the cell is in S" and nothing more: P(y | x) is z times
 e^ε inside S and z outside. For given questions W, with G = WᵀW/rows and D the law of the output
@@ -47,7 +47,7 @@ def known(size: int, odds: float) -> Iterator[Sets]:
 
 
 def hierarchy(size: int, branching: int, odds: float) -> Sets:
-    """A level drawn at random, and its node told by k-ary response.
+    """One random level per person, and its node reported by k-ary response.
 
     Args:
         size: The number of cells.
@@ -120,7 +120,7 @@ def fit(
 
 
 def _starts(size: int) -> int:
-    """How many random starts: small problems have worse valleys, and cost nothing."""
+    """Number of random starts: small problems have worse local minima, and cost little."""
     return max(1, min(_MOST_STARTS, 64 // size))
 
 
@@ -238,7 +238,7 @@ def _loss(table: Floats, gram: Floats) -> tuple[float, Floats]:
 
 
 def _level(table: Floats, weights: Floats) -> Floats:
-    """The weights nearest to these, relatively, for which all rows have one sum, if there are."""
+    """The weights nearest to these, relatively, with equal row sums where that is possible."""
     weights = weights / (table @ weights).mean()
     for _ in range(20):
         short = 1 - table @ weights

@@ -1,4 +1,4 @@
-"""The extremal channel: rows and shares of least error, for any finite metric of few cells.
+"""The extremal channel: the least error on a workload, for any finite metric on a few cells.
 
 P(y | x) = θ_y·q_y(x), with rows q_y that are log-linear with slopes ±E. Which rows are best for a
 workload is found by a search (`searched/extreme_rows.py`), which no two machines repeat bit for
@@ -203,7 +203,7 @@ class ExtremalChannel(LeastSquaresChannel, TableChannel):
         if words is None or found.problems:
             raise StudyError(
                 "the table of this extremal channel does not keep the metric in words of "
-                f"{self.precision} bits; make the study anew, or use Exponential()"
+                f"{self.precision} bits; make the study again, or use Exponential()"
             )
         object.__setattr__(self, "table", tuple(tuple(row) for row in words))
         self._reading  # noqa: B018 - refuses rows that do not tell all cells apart

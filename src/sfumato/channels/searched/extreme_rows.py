@@ -1,4 +1,4 @@
-"""The channel with the least error on a workload under any finite metric, by generating rows.
+"""The search behind the extremal channel: column generation over the extreme rays of E's cone.
 
 An output y has a row q_y, one number per cell, and a share θ_y of all outputs when all cells are
 equally likely: P(y | x) = θ_y·q_y(x), with q_y of mean 1. E holds if q_y(x) <= e^E(x,x')·q_y(x'):

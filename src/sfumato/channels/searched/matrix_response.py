@@ -1,4 +1,4 @@
-"""Matrix response: the bits of any 0/1 code, each flipped by itself (Xiang et al. 2020, §3).
+"""Matrix response: the bits of any 0/1 code, each flipped independently (Xiang et al. 2020, §3).
 
 The paper adds Laplace noise to the entries of A·h_x. Where A has entries 0 and 1 the noisy entry,
 on the lattice of whole numbers and clamped to 0 and 1, is the bit flipped with odds e^u: clamping
@@ -103,7 +103,7 @@ class MatrixResponse(SearchedChoice):
             object.__setattr__(self, "workload", checked_workload(self.workload, self.table))
         branching = self.branching
         if isinstance(branching, bool) or not isinstance(branching, int) or branching < 2:
-            raise StudyError(f"branching must be a whole number from 2, got {branching=}")
+            raise StudyError(f"branching must be a whole number of 2 or more, got {branching=}")
         if self.table is not None:
             Code.from_text(self.table)
 
@@ -388,7 +388,7 @@ def refuse_overspending(code: Code, metric: CellMetric) -> None:
     if pair is not None:
         raise StudyError(
             "the table of this matrix response does not keep the metric: the bits of cells "
-            f"{pair} spend more than E between them; make the study anew"
+            f"{pair} spend more than E between them; make the study again"
         )
 
 
@@ -418,7 +418,7 @@ def refuse_confusing(code: Code) -> None:
     rows = np.vstack([np.ones(code.members.shape[1]), code.members.astype(np.float64)])
     if np.linalg.matrix_rank(rows) < code.members.shape[1]:
         raise StudyError(
-            "the bits of this matrix response do not tell all cells apart; make the study anew"
+            "the bits of this matrix response do not tell all cells apart; make the study again"
         )
 
 

@@ -220,7 +220,7 @@ class OptimisedChannel(LeastSquaresChannel, TableChannel):
 
     @property
     def tightness(self) -> float:  # type: ignore[override]
-        """Cells that some set parts are told apart by all of ε but for rounding."""
+        """Cells that some set separates spend all of ε, except for rounding."""
         if self.metric.epsilon > _MOST_EPSILON:
             return 0.0
         return claimed_tightness(exp_floor(self.metric.epsilon), self.precision)

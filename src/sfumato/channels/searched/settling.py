@@ -1,4 +1,4 @@
-"""What choices share whose tables are found by search: workloads, settling and the cache."""
+"""The base of all searched channels: workloads, running the search once, and the cache."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class SearchedChoice(Choice):
         if self.table is not None:
             cells = self.table_type.from_text(self.table).cells
             if cells != size:
-                return f"its table is for {cells} cells and the axis has {size}; make it anew"
+                return f"its table is for {cells} cells and the axis has {size}; make it again"
             return None
         for what, matrix in matrices.items():
             if isinstance(matrix, str | None):

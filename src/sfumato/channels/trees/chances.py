@@ -1,4 +1,4 @@
-"""The chance with which a person reports each level of a tree.
+"""The probabilities with which the levels of a tree are drawn.
 
 The chances are rational numbers, turned into words of which each level has its own: what is drawn
 is the law, and readings divide by it. They do not depend on a person's cell.

@@ -1,4 +1,4 @@
-"""Haar coefficients of one level, drawn at random, by Hadamard randomised response (HaarHRR).
+"""HaarHRR: Haar coefficients of one random level, reported by Hadamard randomised response.
 
 The cells of an axis are halved again and again. At every level a cell lies in one node, and in its
 left half (+1) or its right half (−1): that signed node is what people tell.

@@ -1,4 +1,4 @@
-"""Hierarchical histograms: the node of one level, drawn at random, by a frequency oracle.
+"""Hierarchical histograms: the node at one random level, reported by a frequency oracle.
 
 Guarantee:
     E(x, x') = ε for every pair, exact for the integer tables, and tight (see `levels`).
@@ -224,7 +224,7 @@ class Hierarchical(LevelsChoice):
         return replace(self, levels=tuple(best_chances(trees, energies, spreads)))
 
     def options(self) -> dict[str, Any]:
-        """The options that are not the usual ones."""
+        """The options that differ from their defaults."""
         found: dict[str, Any] = {}
         if self.branching != 4:
             found["branching"] = self.branching
@@ -319,7 +319,7 @@ class HierarchicalChannel(LevelsChannel):
         return self.consistency
 
     def gather(self, profile: Floats) -> Floats:
-        """Every level's nodes as its oracle counts them, made one by the same least squares.
+        """The nodes of all levels as their oracles count them, combined by least squares.
 
         The parts of w are b = τ·Au, where u solves a symmetric system for w; so cells get what the
         same system gives for the sum over all nodes of τ times what is gathered there.
@@ -349,7 +349,7 @@ class HierarchicalChannel(LevelsChannel):
         return result
 
     def _readings(self, weights: Floats) -> Iterator[Floats]:
-        """Each level's oracle reads its own parts, as often over as its chance is small."""
+        """Each level's oracle reads its own parts, divided by the level's probability."""
         centre, parts = self.node_parts(weights)
         means = {k: part.mean(axis=-1, keepdims=True) for k, part in parts.items()}
         everyone = centre + sum(means.values())

@@ -1,4 +1,4 @@
-"""Channels that report one level of detail per person, drawn at random, with all of ε.
+"""The base of tree channels: each person reports one random level, with all of ε.
 
 The cells are seen at several levels of detail. Each person draws a level, with chances that do not
 depend on their cell, and tells the node of their cell at that level by a channel of its own.
@@ -48,7 +48,7 @@ _PEOPLE_AT_ONCE = 1 << 17
 
 
 class LevelsChoice(Choice):
-    """A channel of levels before it meets an axis: it fits `Uniform`, on one axis or several."""
+    """A channel of levels, not yet bound to an axis: it fits `Uniform`, on one axis or several."""
 
     def misfit(self, metric: CellMetric) -> str | None:
         """It needs one ε for all pairs, and no more cells than can be read."""
@@ -107,7 +107,7 @@ class LevelsChoice(Choice):
 
 
 class Level(ABC):
-    """What is said about one level: a channel from all cells, by way of their nodes there.
+    """The channel of one level: from all cells, through their nodes at that level.
 
     Attributes:
         levels: The level on each axis.
@@ -183,7 +183,7 @@ class LevelsChannel(SymbolChannel):
 
     @property
     def tightness(self) -> float:  # type: ignore[override]
-        """Some pair is told apart by all that the sharpest level claims."""
+        """Some pair spends all that the sharpest level claims."""
         return max(part.inner.tightness for part in self.parts)
 
     def sampler_problems(self) -> Iterator[str]:
@@ -408,7 +408,7 @@ def kinds_of_level(nodes: int, cells: int, axes: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class BoxLevel(Level):
-    """The box at some level on each axis, told by an oracle."""
+    """The box at some level on each axis, reported by a frequency oracle."""
 
     levels: Levels
     trees: tuple[Tree, ...]
@@ -442,7 +442,7 @@ class BoxLevel(Level):
         """
         found = self.inner.encode(self.nodes(cells), bits)
         if not isinstance(found, np.ndarray):
-            raise TypeError("an oracle of a hierarchy puts out symbols")
+            raise TypeError("the outputs of a hierarchy's oracle must be symbols")
         return found
 
     def mix(self, law: Floats) -> Floats:

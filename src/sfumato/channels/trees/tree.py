@@ -1,4 +1,4 @@
-"""Trees over the cells of an axis, and weights spread over the nodes of all levels.
+"""Trees over the cells of an axis, and questions spread over the nodes of all levels.
 
 What people say about a node at one level says something about its ancestors and descendants too.
 Weights w over cells may be read from any parts b that add up to them, w(x) = c + Σ b(node of x), a
