@@ -139,9 +139,9 @@ def read_layouts(head: dict[str, Any], what: str) -> tuple[list[str], list[Layou
         names = [str(axis["name"]) for axis in head["axes"]]
         layouts = [Layout(axis["outputs"], int(axis["count"])) for axis in head["axes"]]
     except (KeyError, TypeError, ValueError):
-        raise FormatError(f"{what} has damaged metadata; write it anew") from None
+        raise FormatError(f"{what} has damaged metadata; write it again") from None
     if any(layout.kind not in ("symbols", "bits") or layout.count < 1 for layout in layouts):
-        raise FormatError(f"{what} has damaged metadata; write it anew")
+        raise FormatError(f"{what} has damaged metadata; write it again")
     return names, layouts
 
 
@@ -159,10 +159,10 @@ def read_outputs(
     outputs = []
     for name, layout in zip(names, layouts, strict=True):
         if name not in table.column_names:
-            raise FormatError(f"{what} lacks the column {name!r}; write it anew")
+            raise FormatError(f"{what} lacks the column {name!r}; write it again")
         column = table.column(name)
         if column.null_count:
-            raise FormatError(f"column {name!r} of {what} has empty cells; write it anew")
+            raise FormatError(f"column {name!r} of {what} has empty cells; write it again")
         outputs.append(_from_arrow(layout, column, f"column {name!r} of {what}"))
     return outputs
 

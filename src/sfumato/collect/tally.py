@@ -121,13 +121,13 @@ class Tally(TallyVerbs):
         study.refuse_other(head["study"], what)
         names, layouts = read_layouts(head, what)
         if tuple(layouts) != study.layouts:
-            raise FormatError(f"{what} has damaged metadata; write it anew")
+            raise FormatError(f"{what} has damaged metadata; write it again")
         columns = read_outputs(table, names, layouts, what)
         if any(layout.kind == "bits" for layout in layouts):
             return cls(study, BitReports(tuple(layouts), tuple(columns), table.num_rows))
         last = count_name(names)
         if last not in table.column_names or table.column(last).null_count:
-            raise FormatError(f"{what} lacks the column {last!r}; write it anew")
+            raise FormatError(f"{what} lacks the column {last!r}; write it again")
         people = table.column(last).to_numpy().astype(np.int64)
         if people.size and people.min() < 1:
             raise FormatError(f"column {last!r} of {what} must hold positive whole numbers")
@@ -160,9 +160,9 @@ def checked(study: Study, reports: SomeReports) -> Iterator[Reports]:
             raise DataError(
                 f"tally() takes Reports or their Arrow tables, got {type(held).__name__}"
             )
-        study.refuse_other(held.fingerprint, "these reports")
+        study.refuse_other(held.fingerprint, "this set of reports")
         if held.layouts != study.layouts:
-            raise FormatError("these reports have damaged metadata; encode them anew")
+            raise FormatError("these reports have damaged metadata; encode them again")
         yield held
 
 

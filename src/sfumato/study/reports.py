@@ -46,7 +46,8 @@ class Reports(ReportsVerbs):
         return Reports.join([self, other])
 
     def __repr__(self) -> str:
-        return f"<{len(self):,} reports of study {self.fingerprint[:12]}>"
+        noun = "report" if len(self) == 1 else "reports"
+        return f"<{len(self):,} {noun} of study {self.fingerprint[:12]}>"
 
     @classmethod
     def join(cls, parts: Iterable[Reports]) -> Reports:
