@@ -35,7 +35,7 @@ def study_of(axis: Axis, choice: Choice | None = None) -> sf.Study:
 def broken(study: sf.Study, *channels: Channel) -> sf.Study:
     """The study with other channels than it would bind itself."""
     pairs = zip(study.blocks, channels, strict=True)
-    study.blocks = tuple(replace(block, channel=channel) for block, channel in pairs)
+    study._blocks = tuple(replace(block, channel=channel) for block, channel in pairs)
     return study
 
 

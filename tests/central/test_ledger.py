@@ -341,3 +341,13 @@ def test_the_ledger_says_in_words_what_is_spent_and_left(ledger: central.Ledger)
     document = json.loads(json.dumps(ledger.to_dict()))
     assert document["used"] == {"age": 0.25, "mode": 0.75}
     assert document["entries"][1]["spend"] == {"axes": {"mode": 0.5}}
+
+
+def test_a_study_whose_accounts_would_share_a_name_gets_no_ledger(tmp_path: Path) -> None:
+    pair = sf.together(
+        [sf.integers("x", 0, 2), sf.integers("y", 0, 2)], protect=sf.Uniform(epsilon=1)
+    )
+    study = sf.Study("s", [pair, sf.integers("x, y", 0, 2, protect=sf.Uniform(epsilon=1))])
+    with pytest.raises(sf.StudyError, match="called like axes together"):
+        central.Ledger.create(tmp_path / "s.ledger", study)
+    assert list(tmp_path.iterdir()) == []

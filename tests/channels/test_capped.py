@@ -311,7 +311,7 @@ def test_the_audit_checks_both_bounds(cells: int) -> None:
 def tampered(study: sf.Study, weights: tuple[int, ...]) -> sf.Study:
     (channel,) = study.channels
     object.__setattr__(channel, "_table", WordTable(weights, 64))
-    study.blocks = (replace(study.blocks[0], channel=channel),)
+    study._blocks = (replace(study.blocks[0], channel=channel),)
     return study
 
 
@@ -350,7 +350,7 @@ def test_the_audit_sees_a_plain_channel_where_a_cap_was_promised() -> None:
         study = sf.Study("s", [ages(cells, epsilon="0.2", cap=3)])
         plain = sf.Geometric().bind(LineMetric.equal(Fraction(1, 5), cells))
         study.__dict__["channels"] = (plain,)
-        study.blocks = (replace(study.blocks[0], channel=plain),)
+        study._blocks = (replace(study.blocks[0], channel=plain),)
         assert not sf.audit(study).holds
 
 

@@ -366,3 +366,12 @@ def test_what_does_not_fit_is_refused() -> None:
         sf.Comb().bind(UniformMetric(Fraction(1), 5), resolution=20)
     with pytest.raises(StudyError, match="too coarse"):
         bound((100,), Fraction(1, 10**18))
+
+
+@pytest.mark.parametrize("table", ["_combs", "_turns"])
+def test_the_audit_sees_a_sampler_with_other_bounds(table: str) -> None:
+    study = sf.Study("s", [sf.integers("x", 0, 11, protect=sf.Uniform(1), channel=sf.Comb())])
+    assert sf.audit(study).holds
+    bounds = getattr(study.channels[0], table)._bounds
+    bounds[0] += 1
+    assert "bounds" in sf.audit(study).axes[0].problems[0]

@@ -274,6 +274,11 @@ class TestFiles:
         with pytest.raises(FormatError, match="fingerprint does not match"):
             schema_from_toml(changed)
 
+    def test_a_channel_of_whole_records_needs_their_guarantee(self) -> None:
+        stray = mixed().to_toml() + '\n[mechanism]\nkind = "comb"\n'
+        with pytest.raises(FormatError, match="'mechanism' perturbs whole records"):
+            sf.Study.from_toml(stray)
+
     @pytest.mark.parametrize(
         ("old", "new", "says"),
         [
@@ -315,6 +320,23 @@ class TestRefusals:
             mixed(sf.Geometric())
         with pytest.raises(StudyError, match="axis 'a': HRR does not fit"):
             sf.Study("s", [sf.integers("a", 0, 9, protect=sf.Distance(1), channel=sf.HRR())])
+
+    def test_one_axis_states_its_guarantee_and_channel_once(self) -> None:
+        axis = sf.integers("a", 0, 9, protect=sf.Distance(1), channel=sf.Geometric())
+        with pytest.raises(StudyError, match="'a' and together both name protect="):
+            sf.together([axis], protect=sf.Uniform(1))
+        with pytest.raises(StudyError, match="'a' and together both name channel="):
+            sf.together([axis], channel=sf.Thermometer())
+
+    def test_a_study_is_made_of_axes_and_groups(self) -> None:
+        with pytest.raises(StudyError, match=r"axes such as integers\(...\).*got int"):
+            sf.Study("s", [1])  # type: ignore[list-item]
+        with pytest.raises(StudyError, match="got NoneType"):
+            sf.together(None)  # type: ignore[arg-type]
+
+    def test_blocks_cannot_be_exchanged(self) -> None:
+        with pytest.raises(AttributeError):
+            mixed().blocks = ()  # type: ignore[misc]
 
     def test_groups_are_made_of_axes(self) -> None:
         with pytest.raises(StudyError, match="one or more axes"):

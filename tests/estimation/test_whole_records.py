@@ -79,7 +79,7 @@ def test_any_two_records_are_within_epsilon(make: Any, channel: Choice) -> None:
 def test_a_channel_that_reveals_too_much_is_caught() -> None:
     study = pair(sf.Comb())
     bold = sf.Comb().bind_grid(pair(eps=1.2).channels[0].metric, SHAPE, (True, True))
-    study.blocks = (replace(study.blocks[0], channel=bold),)
+    study._blocks = (replace(study.blocks[0], channel=bold),)
     assert not sf.audit(study).holds
 
 

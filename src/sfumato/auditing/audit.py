@@ -84,7 +84,7 @@ class Audit:
 def audit(study: Study) -> Audit:
     """Check exactly that no report of a study tells more than its guarantee allows.
 
-    Channels of up to 2^21 odds (cells² × outputs), and every exponential channel, are checked pair
+    Channels of up to `Channel.most_ratios` odds (cells² × outputs, 2^21 or more) are checked pair
     by pair and output by output; larger ones by their structure: along a line E adds up, so
     neighbours decide, and under a cap the most and the least likely cell of each output.
 

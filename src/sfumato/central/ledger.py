@@ -122,7 +122,7 @@ class Ledger:
             total: How many times its E all releases together may spend.
         """
         file = Path(path)
-        schema_of(study)
+        group_names(schema_of(study))  # refuses names that one account would stand for twice
         head: dict[str, Any] = {
             "kind": KIND,
             "format": FORMAT,

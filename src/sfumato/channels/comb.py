@@ -27,6 +27,7 @@ Why 1/k:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -224,6 +225,11 @@ class CombChannel(SymbolChannel):
             for row in phases
         ]
         return rows, 1 << 2 * self.precision
+
+    def sampler_problems(self) -> Iterator[str]:
+        """The sampler's tables of combs and turns must give every outcome its weight."""
+        yield from self._combs.problems()
+        yield from self._turns.problems()
 
     def worst_ratio(self) -> Fraction:
         """The odds of a phase under a tooth against one beside it."""

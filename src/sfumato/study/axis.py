@@ -239,11 +239,22 @@ def together(
         ... )
         2.0
     """
-    held = list(axes)
+    held = list(axes) if isinstance(axes, Sequence) else []
     if not held or not all(isinstance(axis, Axis) for axis in held):
-        raise StudyError("together needs one or more axes, such as integers(...)")
+        raise StudyError(
+            "together needs a list of one or more axes, such as integers(...), got "
+            f"{type(axes).__name__}"
+        )
     if len(held) == 1:
         (axis,) = held
+        for what, inner, outer in (
+            ("protect", axis.protect, protect),
+            ("channel", axis.channel, channel),
+        ):
+            if inner is not None and outer is not None:
+                raise StudyError(
+                    f"axis {axis.name!r} and together both name {what}=...: leave out one of them"
+                )
         return Together.alone(
             replace(axis, protect=protect or axis.protect, channel=channel or axis.channel)
         )

@@ -14,6 +14,7 @@ from sfumato.domains.registry import domain_from_dict
 from sfumato.errors import FormatError, SfumatoError
 from sfumato.metrics.base import Metric
 from sfumato.metrics.registry import metric_from_dict
+from sfumato.metrics.uniform import Uniform
 from sfumato.study.axis import Axis, Together
 from sfumato.study.schema import FORMAT, Schema, arrange, digest
 
@@ -115,7 +116,7 @@ def from_toml(text: str, what: str) -> Held:
     if unknown:
         raise FormatError(f"{what} has unknown entries: {', '.join(map(repr, unknown))}")
     with damaged(what):
-        return Held(
+        held = Held(
             name=data.get("name", ""),
             axes=_grouped(_axes_from_list(data.get("axes", [])), data.get("together", [])),
             protect=metric_from_dict(_table_of(data, "protect")) if "protect" in data else None,
@@ -126,6 +127,12 @@ def from_toml(text: str, what: str) -> Held:
             fingerprint=data.get("fingerprint"),
             entries={key: data[key] for key in data if key not in ("people", "fingerprint")},
         )
+        if held.channel is not None and not isinstance(held.protect, Uniform):
+            raise FormatError(
+                "'mechanism' perturbs whole records and needs one guarantee for them, a table "
+                "'protect' of kind 'uniform' beside it; leave it out, or give the axes a 'channel'"
+            )
+        return held
 
 
 @contextmanager

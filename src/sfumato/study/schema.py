@@ -168,6 +168,12 @@ def arrange(
         raise StudyError(
             "a study needs at least one axis, got none: add one, such as integers(...)"
         )
+    for axis in axes:
+        if not isinstance(axis, Axis | Together):
+            raise StudyError(
+                "axes must be axes such as integers(...), or groups made by together(...), got "
+                f"{type(axis).__name__}"
+            )
     if outside not in ("refuse", "clip"):
         raise StudyError(f"outside must be 'refuse' or 'clip', got outside={outside!r}")
     parts = [axis if isinstance(axis, Together) else Together.alone(axis) for axis in axes]

@@ -89,7 +89,7 @@ class Study(StudyVerbs):
             shape = tuple(axis.size for axis in part.axes)
             perturbing = bound(part, choice, group.metric)
             found.append(Block(group.axes, shape, choice, perturbing, column))
-        self.blocks: tuple[Block, ...] = tuple(found)
+        self._blocks: tuple[Block, ...] = tuple(found)
 
     @property
     def name(self) -> str:
@@ -112,6 +112,11 @@ class Study(StudyVerbs):
     def guarantee(self) -> Guarantee:
         """E between any two records."""
         return self.schema.guarantee
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """How records are perturbed: groups of axes, each with its channel."""
+        return self._blocks
 
     @property
     def channels(self) -> tuple[Channel, ...]:
