@@ -529,7 +529,7 @@ def reports_are_as_likely_as_the_law(subject: Subject) -> None:
     assert np.abs(scaled - expected).max() <= 1e-10
     symbols = subject.channel.layout.kind == "symbols"
     other: Any = BitColumns(np.zeros((1, 1), dtype=np.uint64), 1) if symbols else np.zeros(1, int)
-    with pytest.raises(TypeError, match="puts out"):
+    with pytest.raises(TypeError, match="outputs of this channel"):
         subject.channel.report_likelihood(other)
 
 
