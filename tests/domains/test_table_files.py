@@ -45,7 +45,7 @@ def file_refusal(file: Path, text: str | bytes, names: list[str]) -> str:
         read_table(file, names)
     assert caught.value.__context__ is None
     assert file.name in str(caught.value)
-    return str(caught.value)
+    return str(caught.value).replace(str(file), file.name)  # the folder's name may hold digits
 
 
 def test_ragged_rows_are_named_by_number_and_not_quoted(tmp_path: Path) -> None:
