@@ -35,8 +35,7 @@ def chosen_id(size: int, epsilon: float, method: str, people: int | None = None)
 
 def unbiased_regret(size: int, epsilon: float, axes: int, name: str) -> float:
     """Error of random ranges over all axes together, over the best of all mixes of channels."""
-    from sfumato.planning.priors import prior_of
-    from sfumato.planning.variances import Terms, variance
+    from sfumato.planning.variances import Terms, prior_of, variance
     from sfumato.questions.lines import Ranges
 
     def error(chosen: str) -> float:

@@ -53,9 +53,9 @@ from .noise.allocate import allocate as allocate
 from .planning.bins import BinPlan as BinPlan
 from .planning.bins import plan_bins as plan_bins
 from .planning.compare import Comparison as Comparison
+from .planning.expected_error import Plan as Plan
 from .planning.inverse import epsilon_for as epsilon_for
 from .planning.inverse import people_for as people_for
-from .planning.plan import Plan as Plan
 from .planning.total_variation import DistributionPlan as DistributionPlan
 from .planning.total_variation import expected_tv as expected_tv
 from .planning.total_variation import people_for_tv as people_for_tv

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sfumato.estimation.estimate import Estimate
     from sfumato.estimation.unbiased import WeightedEstimate
     from sfumato.planning.compare import Comparison
-    from sfumato.planning.plan import Plan
+    from sfumato.planning.expected_error import Plan
     from sfumato.study.guarantee import ErrorRegion
     from sfumato.study.reports import Reports
     from sfumato.study.study import Study

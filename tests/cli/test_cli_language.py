@@ -7,7 +7,7 @@ import pytest
 import sfumato as sf
 from sfumato.cli.language import PUNCTUATION, parse_axis
 from sfumato.errors import SfumatoError
-from sfumato.questions.tokens import quoted
+from sfumato.questions.language import quoted
 
 
 def week(**options: object) -> sf.Axis:

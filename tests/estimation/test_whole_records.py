@@ -15,8 +15,7 @@ import sfumato as sf
 from sfumato.channels.choice import Choice
 from sfumato.errors import DataError, FormatError, MismatchError, StudyError
 from sfumato.exact import at_most_exp
-from sfumato.planning.priors import prior_of
-from sfumato.planning.variances import mean_variance
+from sfumato.planning.variances import mean_variance, prior_of
 from sfumato.questions.workload import Given
 
 Counts = NDArray[np.int64]

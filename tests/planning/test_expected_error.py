@@ -25,9 +25,8 @@ import sfumato as sf
 from benchmarks import choice
 from sfumato.estimation.unbiased import UnbiasedEstimate
 from sfumato.planning.expected_error import own, typical_of
-from sfumato.planning.priors import Prior, prior_of
 from sfumato.planning.simulate import QuestionRows, simulate
-from sfumato.planning.variances import Terms, combined, variance
+from sfumato.planning.variances import Prior, Terms, combined, prior_of, variance
 from sfumato.questions.language import weights
 from sfumato.questions.lines import Ranges
 from sfumato.questions.typical import deciles

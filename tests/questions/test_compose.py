@@ -13,9 +13,9 @@ from scipy import sparse
 import sfumato as sf
 from sfumato.errors import QuestionError
 from sfumato.questions.compose import parse
+from sfumato.questions.language import quoted
 from sfumato.questions.lines import Identity, Ranges
 from sfumato.questions.products import KWay
-from sfumato.questions.tokens import quoted
 
 AWKWARD = ["north", "St. Gallen", "a, b", "x=y", "p|q", "it's", 'say "hi"', "18..30", "..", " pad"]
 AXES = [

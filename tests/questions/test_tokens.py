@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.errors import QuestionError
-from sfumato.questions.tokens import quoted, split, unquoted
+from sfumato.questions.language import quoted, split, unquoted
 
 WORDS = st.text(st.sampled_from("ab,=|.:'\" "), max_size=8)
 

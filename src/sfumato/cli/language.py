@@ -22,7 +22,7 @@ from sfumato.metrics.distance import Distance
 from sfumato.metrics.registry import REGISTRY as METRICS
 from sfumato.metrics.registry import metric_from_dict
 from sfumato.metrics.uniform import Uniform
-from sfumato.questions.tokens import split, unquoted
+from sfumato.questions.language import split, unquoted
 from sfumato.study.axis import Axis, Together
 from sfumato.study.axis import together as make_together
 from sfumato.study.blocks import bound

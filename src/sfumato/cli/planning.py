@@ -20,8 +20,8 @@ from sfumato.errors import StudyError
 from sfumato.metrics.distance import Distance
 from sfumato.planning.bins import BinPlan, plan_bins
 from sfumato.planning.compare import COLUMNS, METHODS
+from sfumato.planning.expected_error import Plan
 from sfumato.planning.inverse import epsilon_for, people_for
-from sfumato.planning.plan import Plan
 from sfumato.study.study import Study
 from sfumato.text import percent
 from sfumato.verbs import RUNS

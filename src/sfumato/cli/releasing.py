@@ -15,7 +15,7 @@ from sfumato.cli.commands import CommandError
 from sfumato.cli.options import AsJson, Force, Level, Plot, StudyFile, load_study, suffix, target
 from sfumato.domains.tables import read_table
 from sfumato.errors import near
-from sfumato.questions.tokens import split, unquoted
+from sfumato.questions.language import split, unquoted
 from sfumato.randomness.bits import SecureBits, SeededBits
 from sfumato.study.study import Study
 

@@ -19,8 +19,7 @@ from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.errors import QuestionError, near
 from sfumato.estimation.answers import PRORATED, Answer, Combination, Terms, normal_quantile
 from sfumato.estimation.rows import Curve, Rows
-from sfumato.questions.language import Question, weights
-from sfumato.questions.tokens import quoted
+from sfumato.questions.language import Question, quoted, weights
 from sfumato.study.axis import Axis
 from sfumato.study.study import Study
 

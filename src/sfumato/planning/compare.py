@@ -23,8 +23,8 @@ from sfumato.planning.expected_error import (
     exact_error,
     typical_of,
 )
-from sfumato.planning.priors import Prior, prior_of
 from sfumato.planning.simulate import ExpectedError, simulate
+from sfumato.planning.variances import Prior, prior_of
 from sfumato.study.study import Study
 from sfumato.text import format_to, percent, text_table
 from sfumato.verbs import RUNS

@@ -21,8 +21,8 @@ from sfumato.planning.expected_error import (
     own,
     typical_of,
 )
-from sfumato.planning.priors import prior_of
 from sfumato.planning.simulate import simulate
+from sfumato.planning.variances import prior_of
 from sfumato.study.axis import Axis
 from sfumato.study.study import Study
 

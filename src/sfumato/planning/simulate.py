@@ -20,8 +20,7 @@ from sfumato.estimation.decoding.evidence import fit_by_evidence
 from sfumato.estimation.decoding.mixture import SymbolMixture
 from sfumato.estimation.decoding.posterior import Decoder, PlainDecoder, reported_variance
 from sfumato.estimation.likelihood import LikelihoodEstimate
-from sfumato.planning.priors import Prior
-from sfumato.planning.variances import combined, row_variances
+from sfumato.planning.variances import Prior, combined, row_variances
 from sfumato.questions.lines import Total
 from sfumato.questions.typical import sample
 from sfumato.questions.workload import Workload

@@ -23,7 +23,7 @@ from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.planning.expected_error import checked_people
-from sfumato.planning.priors import prior_of
+from sfumato.planning.variances import prior_of
 from sfumato.study.axis import Axis
 from sfumato.study.study import Study
 

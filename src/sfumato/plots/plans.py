@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sfumato.planning.plan import Plan, PlanRow
+from sfumato.planning.expected_error import Plan, PlanRow
 from sfumato.plots import style
 from sfumato.plots.style import ESTIMATE, FAINT, INK, TRUTH, Spec, safe
 

@@ -15,10 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from sfumato.errors import QuestionError, near
-from sfumato.questions.language import AxisLike, Question, weights
+from sfumato.questions.language import AxisLike, Question, split, unquoted, weights
 from sfumato.questions.lines import AxisWords, Identity, Prefixes, Ranges, Total
 from sfumato.questions.products import Asked, Kronecker, KWay, Marginals, Stacked
-from sfumato.questions.tokens import split, unquoted
 from sfumato.questions.workload import Given, Workload, is_sparse
 
 KINDS = ("cells", "prefixes", "ranges")

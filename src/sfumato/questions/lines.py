@@ -17,8 +17,7 @@ from scipy import sparse
 from sfumato.arrays import Floats
 from sfumato.domains.base import NO_ANSWER
 from sfumato.errors import StudyError
-from sfumato.questions.language import AxisLike
-from sfumato.questions.tokens import quoted
+from sfumato.questions.language import AxisLike, quoted
 from sfumato.questions.workload import Labels, Workload, checked_size
 
 EVERYONE = "everyone"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -21,11 +22,10 @@ from sfumato.randomness.bits import BitSource, SecureBits
 from sfumato.study.axis import Axis, Outside, Together
 from sfumato.study.blocks import Block, bound, columns_of, planned, settled
 from sfumato.study.choose import checked_expected
-from sfumato.study.explain import explain
 from sfumato.study.files import damaged, from_toml, read_file, refuse_claim
-from sfumato.study.guarantee import Guarantee
+from sfumato.study.guarantee import Guarantee, explain_axis, odds
 from sfumato.study.reports import Reports
-from sfumato.study.schema import Schema, arrange, digest, to_toml
+from sfumato.study.schema import Group, Schema, arrange, digest, to_toml
 from sfumato.verbs import StudyVerbs
 
 PEOPLE_AT_ONCE = 1 << 20
@@ -222,7 +222,7 @@ class Study(StudyVerbs):
         """
         expected = [] if self.people is None else [f"Made for about {self.people:,} people."]
         head = [f"Study {self.name!r}, fingerprint {self.fingerprint[:12]}", *expected, ""]
-        return "\n".join([*head, *explain(self.schema, self.blocks, self.reasons)])
+        return "\n".join([*head, *_explained(self.schema, self.blocks, self.reasons)])
 
     def meaning(self) -> dict[str, Any]:
         """The entries of the study file that affect privacy or what an answer means."""
@@ -262,3 +262,74 @@ class Study(StudyVerbs):
         if held.fingerprint is not None and held.fingerprint != study.fingerprint:
             refuse_claim(held.fingerprint, study.meaning(), what)
         return study
+
+
+_WIDTH = 96
+
+
+def _explained(schema: Schema, blocks: Sequence[Block], reasons: Sequence[str]) -> list[str]:
+    """Lines of text: the guarantee and channel of every block, and how guarantees add up.
+
+    Args:
+        schema: The axes and their guarantees.
+        blocks: The channel of every group of axes.
+        reasons: Why the planner chose each channel; blank where the study names it.
+    """
+    out = []
+    for group, block, reason in zip(schema.groups, blocks, reasons, strict=True):
+        axes = [schema.axes[axis] for axis in group.axes]
+        out += _one_axis(axes[0], group) if len(axes) == 1 else _several(axes, group)
+        out += _indented(_sent(block.channel, reason))
+        out.append("")
+    if len(blocks) > 1:
+        alone = all(len(block.axes) == 1 for block in blocks)
+        out += textwrap.wrap(
+            f"{'Axes' if alone else 'Groups of axes'} are perturbed independently and their "
+            "guarantees add: two people who differ on several axes have odds of at most the "
+            "product of the odds above.",
+            _WIDTH,
+        )
+        out.append("")
+    out += textwrap.wrap(
+        "The guarantee holds for each single report. Answering again reveals as much again: E adds "
+        "up over reports.",
+        96,
+    )
+    return out
+
+
+def _one_axis(axis: Axis, group: Group) -> list[str]:
+    """The guarantee of a single axis."""
+    out = [f"{axis.name} ({axis.domain.kind}, {axis.size:,} cells)"]
+    for line in explain_axis(axis, group.protect, group.metric):
+        out += _indented(line)
+    return out
+
+
+def _several(axes: Sequence[Axis], group: Group) -> list[str]:
+    """One guarantee for several axes together."""
+    epsilon = group.metric.between(0, 1)
+    names = [f"{axis.name} ({axis.domain.kind}, {axis.size:,} cells)" for axis in axes]
+    out = [f"{', '.join(names[:-1])} and {names[-1]}, together"]
+    out += _indented(
+        f"E = {epsilon:g} for any two records, whatever they differ in: a report is at most "
+        f"{odds(epsilon)} likelier from one person than from any other."
+    )
+    for axis in axes:
+        if axis.optional:
+            out += _indented(f"Not answering {axis.name} is protected too: it is one more answer.")
+    return out
+
+
+def _sent(channel: Channel, reason: str) -> str:
+    """Which channel makes a report, how long it is, and why."""
+    inner = getattr(channel, "inner", channel)
+    size = channel.layout
+    sent = f"one of {size.count:,} symbols" if size.kind == "symbols" else f"{size.count} bits"
+    because = f", because {reason}" if reason else ""
+    return f"Sent by the {inner.id} channel as {sent}{because}."
+
+
+def _indented(line: str) -> list[str]:
+    """A line wrapped and indented under its heading."""
+    return textwrap.wrap(line, _WIDTH, initial_indent="  ", subsequent_indent="    ")
