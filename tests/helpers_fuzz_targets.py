@@ -1,0 +1,395 @@
+"""What is fuzzed: each thing that reads from outside, the inputs it gets, and what is read."""
+
+from __future__ import annotations
+
+import json
+import random
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tomli_w
+from helpers_fuzz import Target, refuse_private
+from helpers_fuzz_mutate import grown, mutated, table
+from typer.testing import CliRunner
+
+import sfumato as sf
+from sfumato import central, questions
+from sfumato.central.chain import seal, start
+from sfumato.cli import app, language
+from sfumato.cli.people import encode_file, read_counts
+from sfumato.questions.language import weights
+
+KEPT = Path(__file__).parent / "study" / "kept"
+SMALL = ("ages", "commute", "thermometer", "oue", "blocks", "days", "survey", "stochastic-rounding")
+
+
+@cache
+def _studies() -> tuple[str, ...]:
+    return tuple(file.read_text() for file in sorted(KEPT.glob("*.toml")))
+
+
+@cache
+def _documents() -> tuple[Any, ...]:
+    found = [tomllib.loads(text) for text in _studies()]
+    return tuple({k: v for k, v in held.items() if k != "fingerprint"} for held in found)
+
+
+@cache
+def _study(name: str) -> sf.Study:
+    return sf.Study.load(KEPT / f"{name}.study.toml")
+
+
+# Study files
+
+
+def study_file(rng: random.Random) -> str:
+    """The text of a study, changed as text or as a document, with its fingerprint or without."""
+    if rng.random() < 0.4:
+        return mutated(rng, rng.choice(_studies()), _studies())
+    try:
+        return tomli_w.dumps(grown(rng, rng.choice(_documents()), _documents()))
+    except (TypeError, AttributeError, ValueError, RecursionError):  # a value that TOML has not
+        return mutated(rng, tomli_w.dumps(rng.choice(_documents())), _studies())
+
+
+def read_study(text: str, folder: Path) -> None:
+    study = sf.Study.from_toml(text)
+    study.explain()
+    assert sf.Study.from_toml(study.to_toml()) == study
+
+
+# Reports and tallies
+
+
+@cache
+def _bytes(kind: str) -> tuple[tuple[str, bytes], ...]:
+    return tuple((name, (KEPT / f"{name}.{kind}.parquet").read_bytes()) for name in SMALL)
+
+
+@cache
+def _table(kind: str, name: str) -> pa.Table:
+    return pq.read_table(KEPT / f"{name}.{kind}.parquet").slice(0, 30)
+
+
+def _parquet(rng: random.Random, kind: str) -> tuple[str, bytes | pa.Table]:
+    """A study's name and a file or table of reports or counts, changed."""
+    name, raw = rng.choice(_bytes(kind))
+    if rng.random() < 0.4:
+        return name, mutated(rng, raw, [raw])
+    return name, table(rng, _table(kind, name))
+
+
+def _file(held: bytes | pa.Table, path: Path) -> Path:
+    """The input as a file; a table that Parquet cannot hold gives an empty one."""
+    try:
+        path.write_bytes(held) if isinstance(held, bytes) else pq.write_table(held, path)
+    except (pa.ArrowException, UnicodeError):
+        path.write_bytes(b"")
+    return path
+
+
+def read_reports(given: tuple[str, bytes | pa.Table], folder: Path) -> None:
+    name, held = given
+    study = _study(name)
+    if isinstance(held, pa.Table):
+        study.tally(held)
+    reports = sf.Reports.load(_file(held, folder / "reports.parquet"))
+    assert study.tally(reports).n == len(reports)
+
+
+def read_tally(given: tuple[str, bytes | pa.Table], folder: Path) -> None:
+    name, held = given
+    study = _study(name)
+    tally = sf.Tally.load(_file(held, folder / "tally.parquet"), study)
+    assert 0 <= tally.n <= 2**53
+    assert (tally + study.empty_tally()) == tally
+    assert float(tally.estimate("unbiased").count()) >= 0 or not tally.n
+
+
+# Ledgers and releases
+
+
+@cache
+def _ledger() -> Any:
+    return json.loads((KEPT / "commute.ledger").read_text())
+
+
+@cache
+def _releases() -> tuple[str, ...]:
+    return tuple(file.read_text() for file in sorted(KEPT.glob("*.release.json")))
+
+
+def _json(document: Any) -> str:
+    return json.dumps(document, default=str)
+
+
+def _sealed(document: Any) -> Any:
+    """A changed ledger with right digests, as somebody who means harm would write it."""
+    try:
+        head = {k: v for k, v in document.items() if k not in ("events", "last")}
+        last, events = start(head), []
+        for event in document["events"]:
+            events.append(seal(last, {k: v for k, v in event.items() if k != "digest"}))
+            last = events[-1]["digest"]
+        return {**head, "events": events, "last": last}
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        return document
+
+
+def ledger_file(rng: random.Random) -> str:
+    """The text of a ledger, changed; with wrong digests or with right ones."""
+    if rng.random() < 0.2:
+        text = _json(_ledger())
+        return mutated(rng, text, [text])
+    document = grown(rng, _ledger(), [])
+    if rng.random() < 0.1 and isinstance(document, dict):
+        document["study"] = study_file(rng)
+    return _json(_sealed(json.loads(_json(document))) if rng.random() < 0.8 else document)
+
+
+def _text_file(text: str, path: Path) -> Path:
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    return path
+
+
+def read_ledger(text: str, folder: Path) -> None:
+    ledger = central.Ledger.load(_text_file(text, folder / "a.ledger"))
+    str(ledger)
+    json.dumps(ledger.to_dict())
+    ledger.check("1/1000")
+
+
+def release_file(rng: random.Random) -> str:
+    """The text of a release, changed."""
+    text = rng.choice(_releases())
+    if rng.random() < 0.3:
+        return mutated(rng, text, _releases())
+    return _json(grown(rng, json.loads(text), []))
+
+
+def read_release(text: str, folder: Path) -> None:
+    release = central.Release.load(_text_file(text, folder / "release.json"))
+    str(release)
+    release._repr_html_()
+    json.dumps(release.to_dict(), allow_nan=False)
+    for place in range(min(len(release), 3)):
+        release.shown(release[place])
+
+
+# Questions and options
+
+QUESTIONS = (
+    "age=18..30, mode=car|bus",
+    "age=..30|65.., mode=no answer",
+    "mode='car'",
+    "age=18",
+    "",
+    "everyone",
+    "cells of age",
+    "ranges of age, mode=car",
+    "prefixes of age",
+    "age × mode",
+    "2-way",
+    "1-way",
+    "hierarchy of age",
+)
+AXES = (
+    "age: integers 0..99, distance 0.2",
+    "income: reals 0..200000 in 64, distance 1 per 10000",
+    "region: categories north|south|east, uniform 1, optional",
+    "visit: dates 2024-01-01..2024-12-29 by 1 week, distance 1 per week",
+    "pickup: times 00:00..24:00 by 15 min, distance 1 per hour",
+    "rating: integers 1..8, distance 0.3, channel comb",
+)
+CHOICES = ("hierarchical branching=2", "geometric", "thermometer variant=published", "comb", "oue")
+METRICS = ("uniform 1", "distance 0.5 per 10", "distance 1/3", "uniform 1/2")
+
+
+def question(rng: random.Random) -> str:
+    return mutated(rng, rng.choice(QUESTIONS), QUESTIONS)
+
+
+def read_question(text: str, folder: Path) -> None:
+    axes = _study("commute").axes
+    try:
+        weights(axes, text)
+    except sf.SfumatoError as error:
+        refuse_private(str(error))
+    questions.parse(_study("commute"), text)
+
+
+def option(rng: random.Random) -> tuple[str, str]:
+    kind = rng.choice(("axis", "axis", "choice", "metric", "protection"))
+    seeds = {"axis": AXES, "choice": CHOICES}.get(kind, METRICS)
+    return kind, mutated(rng, rng.choice(seeds), seeds)
+
+
+def read_option(given: tuple[str, str], folder: Path) -> None:
+    kind, text = given
+    if kind == "axis":
+        language.parse_axis(text)
+    elif kind == "choice":
+        language.parse_choice(text, "--channel")
+    elif kind == "metric":
+        language.parse_metric(text)
+    else:
+        language.parse_protection(text)
+
+
+# People's tables
+
+CSV = (
+    b"age,mode\n18,car\n80,bus\n25,\n",
+    b"name,age,mode\nXanadu,8675309,car\nXanadu,30,Xanadu\n",
+    b'mode,age\n"car",30\n"Xanadu, 8675309",8675309\n',
+    b"\xef\xbb\xbfage,mode\r\n18,car\r\n8675309,car\r\n",
+    b"age,mode,count\n18,car,5\n19,bus,8675309\n20,Xanadu,7\n",
+)
+
+
+def csv_file(rng: random.Random) -> tuple[str, bytes]:
+    """A table of people as CSV: its rows are changed, or its first line where no row is private."""
+    head, _, rows = rng.choice(CSV).partition(b"\n")
+    suffix = "csv.gz" if rng.random() < 0.05 else "csv"
+    if rng.random() < 0.8:
+        return suffix, head + b"\n" + mutated(rng, rows, [rows])
+    return suffix, mutated(rng, head + b"\n18,car\n", [head])
+
+
+def read_csv(given: tuple[str, bytes], folder: Path) -> None:
+    suffix, raw = given
+    path = folder / f"people.{suffix}"
+    path.write_bytes(raw)
+    study = _study("commute")
+    if b"count" in raw:
+        read_counts(study, path)
+    else:
+        bits = sf.SeededBits(1)
+        assert sum(map(len, encode_file(study, path, bits, lambda done, total: None))) >= 0
+
+
+# The command line
+
+LINES = (
+    ("new", "made.toml", "--force", "--axis", AXES[0]),
+    ("new", "made.toml", "--force", "--axis", AXES[1], "--axis", AXES[2], "--people", "1000"),
+    ("new", "made.toml", "--force", "--protect", "uniform 1", "--axis", "zone: integers 0..6"),
+    ("explain", "ages.toml"),
+    ("explain", "ages.toml", "--json"),
+    ("plan", "ages.toml", "--people", "1000", "--ask", "age=18..30"),
+    ("encode", "ages.toml", "ages.csv", "--out", "out.parquet", "--force", "--seed", "1"),
+    ("tally", "ages.toml", "reports.parquet", "--out", "out.parquet", "--force"),
+    ("ask", "ages.toml", "tally.parquet", "age=18..30", "--method", "unbiased"),
+    ("ask", "ages.toml", "tally.parquet", "--mean", "age", "--level", "0.9"),
+    ("quantile", "ages.toml", "tally.parquet", "age", "0.1", "0.5", "--where", "age=20.."),
+    ("histogram", "ages.toml", "tally.parquet", "age", "--bins", "4", "--fraction"),
+    ("ledger", "show", "a.ledger"),
+    ("release", "ages.toml", "ages.csv", "--spend", "1/4", "--workload", "cells of age", "--plan"),
+    ("simulate", "ages.toml", "ages.csv", "--seed", "7", "--ask", "age=18..30"),
+)
+_FILES = ("toml", "csv", "parquet", "ledger")
+
+
+def line(rng: random.Random) -> list[str]:
+    """A command with words changed, left out or added; the names of its files stay."""
+    words = list(rng.choice(LINES))
+    for _ in range(rng.choice((1, 1, 2))):
+        place = rng.randrange(1, len(words)) if len(words) > 1 else 0
+        if words[place].endswith(_FILES) and rng.random() < 0.7:
+            continue
+        change = rng.randrange(5)
+        if change == 0:
+            del words[place]
+        elif change == 1:
+            words.insert(place, words[place])
+        elif not words[place].endswith(_FILES):
+            found = mutated(rng, words[place], ["--json", "--plan", "--fraction", "--population"])
+            words[place] = found.replace("\0", "").replace("/", "")[:100_000]
+        if not words:
+            return ["explain"]
+    return words
+
+
+def run_line(words: list[str], folder: Path) -> None:
+    if not (folder / "ages.toml").exists():
+        for name, source in {
+            "ages.toml": "ages.study.toml",
+            "reports.parquet": "ages.reports.parquet",
+            "tally.parquet": "ages.tally.parquet",
+            "a.ledger": "commute.ledger",
+        }.items():
+            (folder / name).write_bytes((KEPT / source).read_bytes())
+        rows = b"\n".join(b"%d" % age for age in range(20, 60))
+        (folder / "ages.csv").write_bytes(b"age\n" + rows + b"\n")
+    ran = CliRunner().invoke(app, words)
+    if ran.exception is not None and not isinstance(ran.exception, SystemExit):
+        raise ran.exception
+    assert ran.exit_code in (0, 1, 2)
+    refuse_private(ran.output)
+
+
+#: Everything that reads from outside, with its part of the inputs.
+TARGETS: dict[str, Target] = {
+    "study files": Target(study_file, read_study, 16),
+    "reports": Target(lambda rng: _parquet(rng, "reports"), read_reports, 16),
+    "tallies": Target(lambda rng: _parquet(rng, "tally"), read_tally, 16),
+    "ledgers": Target(ledger_file, read_ledger, 16),
+    "releases": Target(release_file, read_release, 24),
+    "questions": Target(question, read_question, 48),
+    "options": Target(option, read_option, 48),
+    "tables": Target(csv_file, read_csv, 24),
+    "commands": Target(line, run_line, 1),
+}
+
+
+# Targets that break a rule, which the harness must find
+
+
+def _foreign(given: int, folder: Path) -> None:
+    if given == 7:
+        raise KeyError(given)
+
+
+def _endless(given: int, folder: Path) -> None:
+    if given == 7:
+        10**10**10  # in C, where no Python code could end it
+
+
+def _large(given: int, folder: Path) -> None:
+    if given == 7:
+        bytearray(700 << 20)
+
+
+def _vast(given: int, folder: Path) -> None:
+    if given == 7:
+        bytearray(1 << 40)
+
+
+def _telling(given: int, folder: Path) -> None:
+    if given == 7:
+        raise sf.DataError("a value must be below 100, got 8675309")
+
+
+def _dying(given: int, folder: Path) -> None:
+    if given == 7:
+        import ctypes
+
+        ctypes.string_at(0)
+
+
+def _number(rng: random.Random) -> int:
+    return rng.randrange(10)
+
+
+BROKEN: dict[str, Target] = {
+    "KeyError at the target": Target(_number, _foreign),
+    "time": Target(_number, _endless),
+    "memory": Target(_number, _large),
+    "memory, beyond all bounds": Target(_number, _vast),
+    "Leak at the target": Target(_number, _telling),
+    "exit -11": Target(_number, _dying),
+}
