@@ -138,6 +138,20 @@ def exp_floor(x: Fraction, bits: int = 96) -> Fraction:
     return Fraction(exp_bounds(min(x, Fraction(128)), bits)[0], 1 << bits)
 
 
+def far_below_exp(more: int, less: int, x: Fraction) -> bool:
+    """Whether more/less <= e^x can be seen from the lengths of the integers alone.
+
+    It keeps e^x from being computed where x is much too large for that.
+
+    Args:
+        more: An integer, 0 or more.
+        less: A positive integer.
+        x: The exponent, 0 or more.
+    """
+    size = more.bit_length() - less.bit_length()
+    return (size + 1) * 7 < x * 10  # more/less < 2^(size + 1) < e^(0.7·(size + 1))
+
+
 def at_most_exp(ratio: Fraction, x: Fraction) -> bool:
     """Whether ratio <= e^x, decided exactly by refining the bounds.
 
@@ -153,8 +167,7 @@ def at_most_exp(ratio: Fraction, x: Fraction) -> bool:
     """
     if x == 0:
         return ratio <= 1
-    size = ratio.numerator.bit_length() - ratio.denominator.bit_length()
-    if (size + 1) * 7 < x * 10:  # ratio < 2^(size + 1) < e^(0.7·(size + 1))
+    if far_below_exp(ratio.numerator, ratio.denominator, x):
         return True
     bits = 64
     while True:

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.exact import at_most_exp, exp_bounds, log
+from sfumato.exact import at_most_exp, exp_bounds, far_below_exp, log
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 
@@ -47,10 +47,14 @@ class Bound:
         """
         if self.linear:
             return more * self.e.denominator <= less * (self.e.denominator + self.e.numerator)
+        if not less:
+            return more == 0
+        if far_below_exp(more, less, self.e):
+            return True
         low, _ = exp_bounds(self.e, _FAST_BITS)
         if (more << _FAST_BITS) <= less * low:
             return True
-        return less > 0 and at_most_exp(Fraction(more, less), self.e)
+        return at_most_exp(Fraction(more, less), self.e)
 
     def share(self, ratio: Fraction) -> float:
         """How much of E these odds spend."""

@@ -201,10 +201,11 @@ class SquareWaveChannel(LeastSquaresChannel):
         longer = np.uint64(self.spare * (self.near + 1))
         close = np.uint64((1 << self.precision) - (self.size - 1) * self.far)
         near, far = np.uint64(self.near), np.uint64(self.far)
+        one_more = np.uint64(self.near + (self.spare > 0))  # without spare it would not fit a word
         for start in range(0, len(cells), PEOPLE_AT_ONCE):
             part = np.asarray(cells[start : start + PEOPLE_AT_ONCE], dtype=np.int64)
             word = leading(bits.words(len(part)), self.precision)
-            first = np.where(word < longer, word, np.uint64(0)) // (near + np.uint64(1))
+            first = np.where(word < longer, word, np.uint64(0)) // one_more
             later = np.where(word < longer, np.uint64(0), word - longer) // near
             inside = part + np.where(word < longer, first, later + np.uint64(self.spare)).astype(
                 np.int64

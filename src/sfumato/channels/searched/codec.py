@@ -163,7 +163,9 @@ class OutputRows(Table):
         """Shares as floats, then the logarithms, all first bytes, all second ones and so on."""
         head = _ROWS_HEAD.pack(_ROWS, len(self.logs), self.cells, self.unit, self.gap)
         # Bytes of the same weight are similar, and compress well side by side.
-        planes = self.logs.astype("<i4").view(np.uint8).reshape(-1, 4).T.tobytes()
+        planes = (
+            np.ascontiguousarray(self.logs, dtype="<i4").view(np.uint8).reshape(-1, 4).T.tobytes()
+        )
         return head + self.shares.astype("<f8").tobytes() + planes
 
     @classmethod

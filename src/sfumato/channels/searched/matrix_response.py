@@ -53,6 +53,7 @@ GIVEN = "given"  # the name of a strategy that was a matrix, once its rates are 
 MOST_SEARCHED_CELLS = 128
 
 _LIMB = 26  # binary digits of a rate that are summed at once
+_MOST_E = 1e100  # squares of rates must be doubles
 _METHOD = 1  # raised when the search changes, so that no older result is taken from the cache
 
 
@@ -147,7 +148,7 @@ class MatrixResponse(SearchedChoice):
         """Bits and rates by the solver.
 
         Raises:
-            StudyError: If a given strategy does not tell all cells apart.
+            StudyError: If a given strategy does not tell all cells apart, or E is too large.
         """
         # The search and its solvers need SciPy, which a device with a settled study does not have.
         from sfumato.noise.search import search_gram
@@ -156,6 +157,13 @@ class MatrixResponse(SearchedChoice):
         from sfumato.questions.reconstruction import reconstruct
 
         edges, gram = edges_of(metric), gram_of(self._asked(metric), metric.size)
+        apart = [edges.unit * max(edges.numerators.tolist(), default=0)]
+        apart += [clique.length for clique in edges.cliques]
+        if max(apart) > _MOST_E:
+            raise StudyError(
+                f"MatrixResponse does not fit this axis: E must be at most {_MOST_E:g} for its "
+                f"solver, got {float(max(apart)):g}; use a smaller epsilon"
+            )
         if self.strategy == "searched":
             found = search_gram(gram, edges, bits=True, progress=progress).best
         else:
