@@ -10,6 +10,7 @@ import itertools
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sfumato.auditing.drive import Drive, Driven, drive
 from sfumato.channels.base import Channel
 from sfumato.channels.odds import Method
 from sfumato.metrics.cells import CellMetric
@@ -35,6 +36,10 @@ class AxisAudit:
         method: "all pairs, exactly"; "by structure", which checks neighbours and follows for all
             pairs; or "not checked".
         pairs_checked: Ordered pairs of cells that were compared.
+        driven: Where `encode` was driven with scripted words: on both sides of "every boundary" of
+            its tables, or of "selected boundaries" if there are many; or "not driven", which only
+            happens where the check has found a problem already.
+        reports_driven: Reports that `encode` made of scripted words.
         problems: What is wrong, in words; empty if the guarantee holds.
     """
 
@@ -47,6 +52,8 @@ class AxisAudit:
     allowed: float
     method: Method
     pairs_checked: int
+    driven: Driven
+    reports_driven: int
     problems: tuple[str, ...] = ()
 
 
@@ -124,18 +131,22 @@ def _audited(
             f"values are read to {resolution} bits between grid points, but the channel rounds "
             f"{channel.resolution}",
         )
+    driven = Drive() if found.problems else drive(channel)
+    problems = (*found.problems, *driven.problems)
     pair = found.pair
     return AxisAudit(
         axis=name,
         channel=channel.id,
-        holds=not found.problems,
+        holds=not problems,
         spent=found.spent,
         tightest=pair and (_label(labels, pair[0]), _label(labels, pair[1])),
         log_ratio=found.log_ratio,
         allowed=found.allowed,
         method=found.method,
         pairs_checked=found.pairs,
-        problems=tuple(found.problems),
+        driven=driven.method,
+        reports_driven=driven.reports,
+        problems=problems,
     )
 
 

@@ -24,6 +24,7 @@ from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import WORD_BITS, BitSource
+from sfumato.randomness.draws import Steps
 
 FEW_RATIOS = 1 << 21  # cells² × outputs up to which channels with a structure go pair by pair
 
@@ -261,6 +262,19 @@ class Channel(ABC):
         return None
 
     # The channel checks itself.
+
+    def steps(self, cells: NDArray[np.int64]) -> Steps | None:
+        """What `encode` does, step by step, for the audit that drives it with scripted words.
+
+        It yields the draws of a report in the order in which `encode` asks for random words, is
+        sent their outcomes, and returns the outputs. Outcomes come by the tables from which the
+        law is derived, not by those that `encode` looks up. None: `encode` takes one word per
+        person, and the audit finds its boundaries by itself.
+
+        Args:
+            cells: As `encode` takes them.
+        """
+        return None
 
     def check(self, metric: CellMetric) -> Findings:
         """Check exactly that no output tells more than E allows.

@@ -45,6 +45,7 @@ from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
+from sfumato.randomness.draws import Pick, Steps
 from sfumato.randomness.tables import WordTable
 
 _MOST_ENTRIES = 1 << 25
@@ -201,6 +202,12 @@ class CombChannel(SymbolChannel):
             turn = (self._phase(part, comb) - behind) % self.circle
             out[start : start + len(part)] = comb.astype(np.int64) * self.circle + turn
         return out
+
+    def steps(self, cells: NDArray[np.int64]) -> Steps:
+        """A comb, and how far behind the cell's phase it is turned."""
+        comb = yield Pick(self._combs.weights, self.precision)
+        behind = yield Pick(self._turns.weights, self.precision)
+        return comb * self.circle + (self._phase(cells, comb) - behind) % self.circle
 
     def _phase(self, cells: NDArray[np.int64], combs: NDArray[Any]) -> NDArray[np.int64]:
         """Where cells are on their combs' circles."""

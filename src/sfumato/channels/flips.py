@@ -16,12 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.arrays import LANES, BitColumns, Cells, Floats, Layout, Outputs, words_for
 from sfumato.channels.base import FEW_RATIOS, Channel, as_weights, claimed_tightness, signs
 from sfumato.channels.odds import Bound, Findings
-from sfumato.channels.rounding import grid_points
+from sfumato.channels.rounding import grid_points, rounding_steps
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
+from sfumato.randomness.draws import Flips, Steps
 from sfumato.randomness.tables import FlipTable
 
 MOST_PATTERN_BITS = 20
@@ -147,6 +148,19 @@ def pattern_words(ones: Sequence[int], total: int) -> list[int]:
     return law
 
 
+def flip_steps(chances: Sequence[int], precision: int) -> Steps:
+    """The flips of all bits, as many at once as samplers draw together.
+
+    Args:
+        chances: Of 2^precision words, how many flip each bit.
+        precision: How many bits of a random word take part.
+    """
+    parts = []
+    for top in range(0, len(chances), WORDS_AT_ONCE):
+        parts.append((yield Flips(chances[top : top + WORDS_AT_ONCE], precision)))
+    return np.concatenate(parts, axis=1)
+
+
 def as_bits(outputs: Outputs) -> NDArray[np.bool_]:
     """Outputs that must be bits, as one row per report and one column per bit."""
     if not isinstance(outputs, BitColumns):
@@ -246,6 +260,14 @@ class FlippedCode(BitChannel):
         if count % LANES and words.size:
             words[:, -1] &= np.uint64((1 << (count % LANES)) - 1)
         return BitColumns(words, count)
+
+    def steps(self, cells: NDArray[np.int64]) -> Steps:
+        """The code by definition, and the flips of all its bits."""
+        points = yield from rounding_steps(cells, self.resolution)
+        flips = yield from flip_steps(self.flip_words, self.precision)
+        cell, place = np.unique(points, return_inverse=True)
+        codes = np.array([self.code_of(x) for x in cell.tolist()])
+        return codes[place] ^ flips
 
     def codes(self) -> NDArray[np.bool_]:
         """The code of every cell, one row per cell."""

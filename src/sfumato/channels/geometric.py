@@ -30,6 +30,7 @@ from itertools import accumulate, pairwise
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import FEW_RATIOS, SymbolChannel, claimed_tightness, refuse_dense
@@ -47,12 +48,13 @@ from sfumato.channels.geometric_noise import (
     worst_neighbours,
 )
 from sfumato.channels.odds import Bound, Findings
-from sfumato.channels.rounding import grid_points
+from sfumato.channels.rounding import grid_points, rounding_steps
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor, to_plain
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.randomness.bits import BitSource
+from sfumato.randomness.draws import Pick, Steps
 from sfumato.randomness.tables import WordTable
 
 
@@ -165,6 +167,12 @@ class GeometricChannel(SymbolChannel):
             out[start : start + len(part)] = np.clip(noisy, 0, reach)
         return out
 
+    def steps(self, cells: NDArray[np.int64]) -> Steps:
+        """The noise, added and clamped."""
+        part = yield from rounding_steps(cells, self.resolution)
+        noise = yield Pick(self._noise.weights, self.precision)
+        return np.clip(part + noise - (self.size - 1), 0, self.size - 1)
+
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts: a shifted row of the noise table, its tails summed at the ends."""
         refuse_dense(self.size, "the likelihood")
@@ -261,6 +269,14 @@ class CappedGeometricChannel(SymbolChannel):
             fixed = drawn - (2 * reach + 1)
             out[start : start + len(part)] = np.where(fixed < 0, noisy, fixed)
         return out
+
+    def steps(self, cells: NDArray[np.int64]) -> Steps:
+        """The noise, added and clamped; the outcomes after it are outputs, whatever the cell."""
+        part = yield from rounding_steps(cells, self.resolution)
+        drawn = yield Pick(self._table.weights, self.precision)
+        reach = self.size - 1
+        noisy = np.clip(part + drawn - reach, 0, reach)
+        return np.where(drawn <= 2 * reach, noisy, drawn - 2 * reach - 1)
 
     def noise_table(self) -> tuple[int, ...]:
         """Words of noise −(size−1)..size−1."""

@@ -42,6 +42,7 @@ from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
+from sfumato.randomness.draws import Flips, Lane, Steps
 from sfumato.randomness.tables import FlipTable
 
 Context = UniformMetric | BlockMetric | HighLowMetric
@@ -189,6 +190,22 @@ class HadamardChannel(SymbolChannel):
                 symbol = np.where(told, place, np.where(row == 0, column, symbol))
             out[start : start + len(part)] = symbol
         return out
+
+    def steps(self, cells: NDArray[np.int64]) -> Steps:
+        """A column of the cell's matrix, moved to the wanted sign; or any, or the cell's own."""
+        matrices = self.matrices
+        place, row = matrices.place[cells], matrices.row[cells].astype(np.int64)
+        if not matrices.hides:
+            return place
+        drawn = yield Lane(*_lane_bits(matrices.largest), low=True)
+        column = drawn & matrices.mask[cells]
+        chances = [self.flips, 2 * self.flips] if matrices.covered else [self.flips]
+        flip = yield Flips(chances, self.precision)
+        wrong = (np.bitwise_count(row & column) & 1) ^ flip[:, 0]
+        told = place - row + (column ^ (row & -row) * wrong)
+        if matrices.covered:
+            told = np.where(row > 0, told, np.where(flip[:, 1] > 0, column, place))
+        return told
 
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts; half a matrix's columns together stand for 2^precision of them."""
@@ -389,7 +406,12 @@ class HadamardChannel(SymbolChannel):
 
 def _lanes(bits: BitSource, count: int, order: int) -> NDArray[np.uint32]:
     """Uniform numbers of at least as many bits as columns of the largest matrix have."""
+    _, width = _lane_bits(order)
+    words = bits.words(-(-count * width // 64)).astype("<u8", copy=False)
+    return words.view(f"<u{width // 8}")[:count].astype(np.uint32)
+
+
+def _lane_bits(order: int) -> tuple[int, int]:
+    """Bits that a column of the largest matrix needs, and of the lane that it is drawn from."""
     needed = order.bit_length() - 1
-    width = 1 if needed <= 8 else 2 if needed <= 16 else 4
-    words = bits.words(-(-count * width // 8)).astype("<u8", copy=False)
-    return words.view(f"<u{width}")[:count].astype(np.uint32)
+    return needed, 8 if needed <= 8 else 16 if needed <= 16 else 32

@@ -52,6 +52,7 @@ from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
+from sfumato.randomness.draws import Remainder, Steps
 from sfumato.randomness.tables import leading
 
 MOST_OUTPUTS = 1 << 22
@@ -242,6 +243,16 @@ class OLHChannel(SymbolChannel):
             value = self.response.encode(self.hashed(number, part), bits)
             out[start : start + len(part)] = number * self.prime + value
         return out
+
+    def steps(self, cells: NDArray[np.int64]) -> Steps:
+        """A hash, and the response to the cell's value, the sum of products of its digits."""
+        number = yield Remainder(self.hashes, self.precision)
+        value = np.zeros_like(cells)
+        for digit in range(self.digits):
+            unit = self.prime**digit
+            value += number // unit % self.prime * (self.place[cells] // unit % self.prime)
+        told = yield from self.response.steps(value % self.prime)
+        return number * self.prime + told
 
     def hashed(self, numbers: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray[np.int64]:
         """h_a(x) for hashes and cells by number, several digits at a time from a table.

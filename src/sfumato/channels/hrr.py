@@ -36,6 +36,7 @@ from sfumato.channels.flips import UniformFlips
 from sfumato.channels.transforms import scattered, walsh_hadamard
 from sfumato.metrics.cells import CellMetric
 from sfumato.randomness.bits import BitSource
+from sfumato.randomness.draws import Flips, Lane, Steps
 
 MOST_CELLS = 1 << 22
 _PEOPLE_AT_ONCE = 1 << 17  # a multiple of 64: flips are drawn 64 to a word
@@ -146,6 +147,13 @@ class HRRChannel(UniformFlips, SymbolChannel):
             np.left_shift(column, 1, out=symbol, dtype=out.dtype, casting="unsafe")
             symbol |= sign
         return out
+
+    def steps(self, cells: NDArray[np.int64]) -> Steps:
+        """A column, and its sign in the cell's row, flipped or not."""
+        column = yield Lane(self.order.bit_length() - 1, 8 * self._lane.itemsize)
+        flip = yield Flips([self.flips], self.precision)
+        sign = np.bitwise_count(self.row[cells] & column) & 1
+        return 2 * column + (sign ^ flip[:, 0])
 
     def _rows(self, cells: Cells) -> NDArray[np.unsignedinteger[Any]]:
         """The rows of people's cells, from a table where that is cheaper than to compute each."""

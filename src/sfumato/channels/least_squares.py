@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import SymbolChannel
 from sfumato.errors import StudyError
 from sfumato.randomness.bits import BitSource
+from sfumato.randomness.draws import Pick, PickRow, Steps
 from sfumato.randomness.tables import RowTable
 
 MOST_READ_CELLS = 2048
@@ -48,6 +50,11 @@ class TableChannel(SymbolChannel):
             part = np.asarray(cells[start : start + PEOPLE_AT_ONCE], dtype=np.int64)
             out[start : start + len(part)] = self._sampler.draw(bits, part)
         return out
+
+    def steps(self, cells: NDArray[np.int64]) -> Steps:
+        """An outcome of the cell's row is an output."""
+        rows = {cell: Pick(self.table[cell], self.precision) for cell in np.unique(cells).tolist()}
+        return (yield PickRow(rows, cells))
 
     @cached_property
     def _sampler(self) -> RowTable:

@@ -40,6 +40,7 @@ from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import LineMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
+from sfumato.randomness.draws import Below, Pick, Steps
 from sfumato.randomness.tables import leading
 
 _TIGHT = 1 - 2.0**-30
@@ -143,6 +144,11 @@ class KaryResponseChannel(SymbolChannel):
             answer = np.where(word >= others, part, other + (other >= part))
             out[start : start + len(part)] = answer
         return out
+
+    def steps(self, cells: NDArray[np.int64]) -> Steps:
+        """One of the other values in their order, or the truth at last."""
+        other = yield Pick([(self.wrong, self.size - 1), (self.right, 1)], self.precision)
+        return np.where(other == self.size - 1, cells, other + (other >= cells))
 
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts."""
@@ -320,6 +326,11 @@ class BinaryChannel(SymbolChannel):
             word = leading(bits.words(len(part)), self.precision)
             out[start : start + len(part)] = part ^ (word < bound[part])
         return out
+
+    def steps(self, cells: NDArray[np.int64]) -> Steps:
+        """The other cell, if the word is below the cell's own bound."""
+        lie = yield Below(np.array(self.lies, dtype=np.uint64)[cells], self.precision)
+        return cells ^ lie
 
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts."""

@@ -9,9 +9,11 @@ guarantee is E = ε·|a − b| for all read values a, b, and not only for grid p
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.arrays import Cells, Floats
 from sfumato.randomness.bits import BitSource
+from sfumato.randomness.draws import Below, Steps
 from sfumato.randomness.tables import leading
 
 
@@ -30,6 +32,20 @@ def grid_points(codes: Cells, resolution: int, bits: BitSource) -> Cells:
     # The chance part/2^resolution is exact: only that many leading bits decide.
     up = leading(bits.words(len(fine)), resolution) < part
     return (fine >> resolution) + up
+
+
+def rounding_steps(codes: NDArray[np.int64], resolution: int) -> Steps:
+    """The draw of `grid_points`, as `Channel.steps` lists draws.
+
+    Args:
+        codes: As `grid_points` takes them.
+        resolution: Bits of a place between two grid points.
+    """
+    if not resolution:
+        return codes
+    part = (codes & ((1 << resolution) - 1)).astype(np.uint64)
+    up = yield Below(part, resolution)
+    return (codes >> resolution) + up
 
 
 def rounding_excess(w: Floats, v: Floats) -> Floats:

@@ -26,6 +26,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import claimed_tightness, refuse_dense
@@ -36,6 +37,7 @@ from sfumato.exact import exp_bounds, exp_floor
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
+from sfumato.randomness.draws import Pick, Steps
 from sfumato.randomness.tables import leading
 
 _NEVER_BEYOND = 64  # e^64 against 1: no window pays, and exact numbers stay short
@@ -215,6 +217,15 @@ class SquareWaveChannel(LeastSquaresChannel):
             outside += np.where(outside < part, 0, self.window)
             out[start : start + len(part)] = np.where(word < close, inside, outside)
         return out
+
+    def steps(self, cells: NDArray[np.int64]) -> Steps:
+        """A near place, those with a word more first, or one of the others in their order."""
+        runs = [(self.near + 1, self.spare), (self.near, self.window - self.spare)]
+        place = yield Pick([*runs, (self.far, self.size - 1)], self.precision)
+        outside = place - self.window
+        return np.where(
+            outside < 0, cells + place, np.where(outside < cells, outside, outside + self.window)
+        )
 
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts."""

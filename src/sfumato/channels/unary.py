@@ -22,14 +22,22 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import LANES, BitColumns, Cells, Floats, Outputs, words_for
 from sfumato.channels.base import as_weights, signs, with_known_total
 from sfumato.channels.choice import Choice, Trial, needs_uniform, uniform_fitted, uniform_trials
-from sfumato.channels.flips import WORDS_AT_ONCE, BitChannel, UniformFlips, as_bits, pattern_words
+from sfumato.channels.flips import (
+    WORDS_AT_ONCE,
+    BitChannel,
+    UniformFlips,
+    as_bits,
+    flip_steps,
+    pattern_words,
+)
 from sfumato.metrics.cells import CellMetric
 from sfumato.randomness.bits import BitSource, Words
+from sfumato.randomness.draws import Lane, Steps
 
 MOST_CELLS = 1 << 16
 
@@ -128,6 +136,12 @@ class OUEChannel(UniformFlips, BitChannel):
         if count % LANES and words.size:
             words[:, -1] &= np.uint64((1 << (count % LANES)) - 1)
         return BitColumns(words, count)
+
+    def steps(self, cells: NDArray[np.int64]) -> Steps:
+        """All bits with the chance of other cells, then a fair coin for the own one."""
+        ones = yield from flip_steps((self.flips,) * self.size, self.precision)
+        ones[np.arange(len(cells)), cells] = yield Lane(1, 1)
+        return ones
 
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts of all bit patterns; patterns are read with bit 0 lowest."""

@@ -53,6 +53,7 @@ from sfumato.channels.trees.levels import (
 from sfumato.channels.trees.tree import Levels, Tree, grid_trees
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
+from sfumato.randomness.draws import Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +296,12 @@ class HaarLevel(Level):
         """
         node, turned = self.places(cells)
         return self.inner.encode(node, bits).astype(np.int64) ^ turned
+
+    def steps(self, cells: NDArray[np.int64]) -> Steps:
+        """Those of HRR for the node, with the sign turned in right halves."""
+        node, turned = self.places(cells)
+        symbols = yield from self.inner.steps(node)
+        return symbols ^ turned
 
     def mix(self, law: Floats) -> Floats:
         """Every column with the same chance, and its sign from the transform of the signed law."""

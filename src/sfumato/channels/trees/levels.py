@@ -38,6 +38,7 @@ from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
+from sfumato.randomness.draws import Pick, Steps
 from sfumato.randomness.tables import WordTable
 
 MOST_CELLS = 1 << 22
@@ -130,6 +131,10 @@ class Level(ABC):
             cells: One cell per person.
             bits: Where randomness comes from.
         """
+
+    @abstractmethod
+    def steps(self, cells: NDArray[np.int64]) -> Steps:
+        """As `Channel.steps`, for this level's symbols."""
 
     @abstractmethod
     def mix(self, law: Floats) -> Floats:
@@ -228,6 +233,12 @@ class LevelsChannel(SymbolChannel):
                     symbols = part.encode(held[people], bits).astype(np.int64, copy=False)
                     here[people] = symbols + self.starts[number]
         return out
+
+    def steps(self, cells: NDArray[np.int64]) -> Steps:
+        """A level, and the steps of its own channel."""
+        level = yield Pick(self.level_words, self.precision, branches=True)
+        symbols = yield from self.parts[level].steps(cells)
+        return symbols + self.starts[level]
 
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts: those of the level times those of its symbol."""
@@ -444,6 +455,10 @@ class BoxLevel(Level):
         if not isinstance(found, np.ndarray):
             raise TypeError("the outputs of a hierarchy's oracle must be symbols")
         return found
+
+    def steps(self, cells: NDArray[np.int64]) -> Steps:
+        """The oracle's, for the box."""
+        return self.inner.steps(self.nodes(cells))
 
     def mix(self, law: Floats) -> Floats:
         """Sum over boxes, then the oracle."""
