@@ -87,7 +87,7 @@ def _file(held: bytes | pa.Table, path: Path) -> Path:
     """The input as a file; a table that Parquet cannot hold gives an empty one."""
     try:
         path.write_bytes(held) if isinstance(held, bytes) else pq.write_table(held, path)
-    except (pa.ArrowException, UnicodeError):
+    except (pa.ArrowException, OSError, UnicodeError):
         path.write_bytes(b"")
     return path
 

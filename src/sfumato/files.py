@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NoReturn
 
 from sfumato.errors import FormatError
 
@@ -33,6 +36,47 @@ def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
+
+
+def as_path(path: str | Path) -> Path:
+    """A path as the caller gave it; what cannot be one is refused."""
+    try:
+        found = Path(path)
+    except TypeError:
+        found = Path("\0")
+    if "\0" in str(found):
+        raise FormatError(f"a path must be a text or a Path, got {path!r}; name a file")
+    return found
+
+
+def read_json(text: str | bytes) -> Any:
+    """Read JSON that comes from outside.
+
+    Raises:
+        ValueError: If it is not JSON, also where it is nested too deeply for a parser, has numbers
+            that are not finite, or text that no file could hold.
+
+    Example:
+        >>> read_json('{"a": [1, 2.5]}')
+        {'a': [1, 2.5]}
+    """
+    try:
+        found = json.loads(text, parse_constant=_not_json, parse_float=_finite)
+        json.dumps(found, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return found
+
+
+def _finite(text: str) -> float:
+    """A number that a double can hold."""
+    number = float(text)
+    return number if math.isfinite(number) else _not_json(text)
+
+
+def _not_json(text: str) -> NoReturn:
+    """Refuse a number that is not finite."""
+    raise ValueError(f"a number must be finite, got {text}")
 
 
 def _umask() -> int:

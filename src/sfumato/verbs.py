@@ -205,9 +205,9 @@ class ReportsVerbs:
     @classmethod
     def load(cls, path: str | Path) -> Reports:
         """Read reports from a Parquet file."""
-        from sfumato.collect.parquet import read_parquet
+        from sfumato.collect.parquet import load_reports
 
-        return cls.from_arrow(read_parquet(path), what=repr(str(path)))
+        return load_reports(path)
 
 
 class TallyVerbs:

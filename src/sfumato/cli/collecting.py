@@ -154,11 +154,10 @@ def _parts(study: Study, inputs: Sequence[Path], seen: Seen) -> Iterator[Tally]:
     done = 0
     for path in inputs:
         size = path.stat().st_size
-        with _open(path) as file:
-            head = file.schema_arrow.empty_table()
+        with wire.open_parquet(path) as file:
             rows = max(file.metadata.num_rows, 1)
             read = 0
-            if _is_tally(head):
+            if _is_tally(file.schema_arrow):
                 yield Tally.load(path, study)
             else:
                 for reports in _reports(study, file, path):
@@ -169,18 +168,10 @@ def _parts(study: Study, inputs: Sequence[Path], seen: Seen) -> Iterator[Tally]:
         seen(done, total)
 
 
-def _open(path: Path) -> pq.ParquetFile:
-    """A Parquet file, or an error that says what to do."""
-    try:
-        return pq.ParquetFile(path)
-    except (pa.ArrowException, OSError):
-        raise FormatError(f"{str(path)!r} is damaged or not a Parquet file") from None
-
-
-def _is_tally(head: pa.Table) -> bool:
+def _is_tally(schema: pa.Schema) -> bool:
     """Whether a file says that it holds a tally."""
     try:
-        wire.read_head(head, "tally", "the file")
+        wire.read_head(schema, "tally", "the file")
     except FormatError:
         return False
     return True
@@ -190,8 +181,5 @@ def _reports(study: Study, file: pq.ParquetFile, path: Path) -> Iterator[Reports
     """The reports in a file, which must be of this study."""
     what, schema = repr(str(path)), file.schema_arrow
     study.refuse_other(Reports.from_arrow(schema.empty_table(), what=what).fingerprint, what)
-    try:
-        for batch in file.iter_batches(_REPORTS_AT_ONCE):
-            yield Reports.from_arrow(pa.Table.from_batches([batch], schema=schema), what=what)
-    except (pa.ArrowException, OSError):
-        raise FormatError(f"{what} is damaged; encode it again") from None
+    for part in wire.read_parts(file, path, study.columns, _REPORTS_AT_ONCE):
+        yield Reports.from_arrow(part, what=what)

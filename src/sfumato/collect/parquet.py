@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,12 +13,21 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sfumato.arrays import BitColumns, Layout, Outputs
-from sfumato.errors import FormatError
-from sfumato.files import write_whole
+from sfumato.errors import FormatError, TooLargeError
+from sfumato.files import as_path, read_json, write_whole
 from sfumato.study.reports import Reports
 
 VERSION = 1
+#: The most people that a tally may count: sums of counts stay exact in doubles.
+MOST_PEOPLE = 1 << 53
 _KEY = b"sfumato"
+_MOST_SYMBOLS = 1 << 62
+# A file may fill this much memory, or a hundred times its size: noise cannot be squeezed further.
+_FREE_BYTES = 1 << 27
+_MOST_SQUEEZED = 100
+
+#: What readers of Parquet raise where a file is damaged.
+READER_ERRORS = (pa.ArrowException, OSError, ValueError)
 
 Kind = Literal["reports", "tally"]
 
@@ -74,10 +83,19 @@ def reports_from_arrow(table: pa.Table, what: str) -> Reports:
         table: A table made by `reports_to_arrow`.
         what: What messages call it.
     """
-    head = read_head(table, "reports", what)
+    head = read_head(table.schema, "reports", what)
     names, layouts = read_layouts(head, what)
     outputs = read_outputs(table, names, layouts, what)
     return Reports(head["study"], tuple(names), tuple(layouts), tuple(outputs))
+
+
+def load_reports(path: str | Path) -> Reports:
+    """Read reports from a Parquet file; a damaged one is refused."""
+    what = repr(str(path))
+    with open_parquet(path) as file:
+        names, layouts = read_layouts(read_head(file.schema_arrow, "reports", what), what)
+        table = read_columns(file, path, dict(zip(names, layouts, strict=True)))
+    return reports_from_arrow(table, what)
 
 
 def count_name(names: Sequence[str]) -> str:
@@ -88,20 +106,21 @@ def count_name(names: Sequence[str]) -> str:
     return name
 
 
-def read_head(table: pa.Table, kind: Kind, what: str) -> dict[str, Any]:
+def read_head(schema: pa.Schema, kind: Kind, what: str) -> dict[str, Any]:
     """Read a table's metadata; a foreign or newer table is refused.
 
     Args:
-        table: The table.
+        schema: The table's schema.
         kind: What it must hold, "reports" or "tally".
         what: What messages call it.
     """
-    raw = (table.schema.metadata or {}).get(_KEY)
+    raw = (schema.metadata or {}).get(_KEY)
     try:
-        head = json.loads(raw) if raw else None
+        head = read_json(raw) if raw else None
         good = (
             isinstance(head, dict)
-            and isinstance(head["version"], int)
+            and type(head["version"]) is int
+            and head["version"] >= 1
             and isinstance(head["study"], str)
             and isinstance(head["axes"], list)
             and head["kind"] in ("reports", "tally")
@@ -136,11 +155,18 @@ def read_layouts(head: dict[str, Any], what: str) -> tuple[list[str], list[Layou
         what: What messages call the table.
     """
     try:
-        names = [str(axis["name"]) for axis in head["axes"]]
-        layouts = [Layout(axis["outputs"], int(axis["count"])) for axis in head["axes"]]
-    except (KeyError, TypeError, ValueError):
+        names = [axis["name"] for axis in head["axes"]]
+        layouts = [Layout(axis["outputs"], axis["count"]) for axis in head["axes"]]
+    except (KeyError, TypeError):
         raise FormatError(f"{what} has damaged metadata; write it again") from None
-    if any(layout.kind not in ("symbols", "bits") or layout.count < 1 for layout in layouts):
+    good = all(
+        isinstance(name, str)
+        and layout.kind in ("symbols", "bits")
+        and type(layout.count) is int
+        and 1 <= layout.count <= _MOST_SYMBOLS
+        for name, layout in zip(names, layouts, strict=True)
+    )
+    if not good or not names or len(set(names)) < len(names):
         raise FormatError(f"{what} has damaged metadata; write it again")
     return names, layouts
 
@@ -156,15 +182,65 @@ def read_outputs(
         layouts: How each block's output is written.
         what: What messages call the table.
     """
-    outputs = []
-    for name, layout in zip(names, layouts, strict=True):
-        if name not in table.column_names:
-            raise FormatError(f"{what} lacks the column {name!r}; write it again")
-        column = table.column(name)
-        if column.null_count:
-            raise FormatError(f"column {name!r} of {what} has empty cells; write it again")
-        outputs.append(_from_arrow(layout, column, f"column {name!r} of {what}"))
-    return outputs
+    return [
+        _from_arrow(layout, _column(table, name, layout, what), f"column {name!r} of {what}")
+        for name, layout in zip(names, layouts, strict=True)
+    ]
+
+
+def read_people(table: pa.Table, name: str, what: str) -> NDArray[np.int64]:
+    """How many people each row of a tally stands for.
+
+    Args:
+        table: The table.
+        name: Name of the column.
+        what: What messages call the table.
+    """
+    people: NDArray[np.integer[Any]] = _column(table, name, None, what).to_numpy()
+    if people.size and (people.min() < 1 or people.max() > MOST_PEOPLE):
+        raise FormatError(
+            f"column {name!r} of {what} must hold positive whole numbers of people, at most "
+            f"{MOST_PEOPLE:,}; some are not"
+        )
+    if people.sum(dtype=np.float64) > MOST_PEOPLE:
+        raise FormatError(
+            f"column {name!r} of {what} must hold at most {MOST_PEOPLE:,} people in all, and holds "
+            "more"
+        )
+    return people.astype(np.int64)
+
+
+def _column(table: pa.Table, name: str, layout: Layout | None, what: str) -> pa.ChunkedArray:
+    """A column of the type that its outputs, or counts, are written in; it has no empty cells."""
+    _check_field(table.schema, name, layout, what)
+    column = table.column(name)
+    if column.null_count:
+        raise FormatError(
+            f"column {name!r} of {what} must hold a number or bits in every row, and has empty "
+            "cells; write it again"
+        )
+    return column
+
+
+def _check_field(schema: pa.Schema, name: str, layout: Layout | None, what: str) -> int:
+    """The bytes per row of a column, once its type is that of outputs, or of counts if None."""
+    found = schema.get_all_field_indices(name)
+    if not found:
+        raise FormatError(f"{what} lacks the column {name!r}; write it again")
+    if len(found) > 1:
+        raise FormatError(
+            f"{what} must have one column {name!r}, and has {len(found)}; write it again"
+        )
+    kind = schema.field(found[0]).type
+    if layout is not None and layout.kind == "bits":
+        width = (layout.count + 7) // 8
+        if not pa.types.is_fixed_size_binary(kind) or kind.byte_width != width:
+            raise FormatError(
+                f"column {name!r} of {what} must hold {width} bytes per report, got {kind}"
+            )
+    elif not pa.types.is_integer(kind):
+        raise FormatError(f"column {name!r} of {what} must hold whole numbers, got {kind}")
+    return int(kind.bit_width) // 8
 
 
 def _to_arrow(layout: Layout, column: Outputs) -> pa.Array:
@@ -182,14 +258,10 @@ def _from_arrow(layout: Layout, column: pa.ChunkedArray, what: str) -> Outputs:
     if isinstance(merged, pa.ChunkedArray):  # no chunk at all, or too long for one
         merged = pa.concat_arrays(merged.chunks) if merged.num_chunks else pa.array([], merged.type)
     if layout.kind == "bits":
-        width = (layout.count + 7) // 8
-        if merged.type != pa.binary(width):
-            raise FormatError(f"{what} must hold {width} bytes per report, got {merged.type}")
+        width = merged.type.byte_width
         raw = np.frombuffer(merged.buffers()[1] or b"", dtype=np.uint8)
         rows = raw[merged.offset * width :][: len(merged) * width].reshape(len(merged), width)
         return BitColumns.from_rows(rows, layout.count)
-    if not pa.types.is_integer(merged.type):
-        raise FormatError(f"{what} must hold whole numbers, got {merged.type}")
     symbols: NDArray[np.integer[Any]] = merged.to_numpy(zero_copy_only=False)
     if symbols.size and (symbols.min() < 0 or symbols.max() >= layout.count):
         raise FormatError(f"{what} must hold numbers from 0 to {layout.count - 1}; some do not")
@@ -206,11 +278,64 @@ def write_parquet(table: pa.Table, path: str | Path) -> None:
     write_whole(path, lambda file: pq.write_table(table, file, compression="zstd"))
 
 
-def read_parquet(path: str | Path) -> pa.Table:
-    """Read a Parquet file; a missing or damaged one is a `FormatError`."""
+def open_parquet(path: str | Path) -> pq.ParquetFile:
+    """Open a Parquet file; a missing or damaged one is a `FormatError`."""
+    file = as_path(path)
     try:
-        return pq.read_table(path)
+        return pq.ParquetFile(file)
     except FileNotFoundError:
         raise FormatError(f"there is no file {str(path)!r}; check the path") from None
-    except (pa.ArrowInvalid, OSError):
+    except READER_ERRORS:
         raise FormatError(f"{str(path)!r} is damaged or not a Parquet file") from None
+
+
+def read_columns(
+    file: pq.ParquetFile, path: str | Path, columns: Mapping[str, Layout | None]
+) -> pa.Table:
+    """Read columns of a Parquet file, once its schema and its size are as they should be.
+
+    Args:
+        file: The file.
+        path: Its path.
+        columns: The layout of each column; None for counts.
+
+    Raises:
+        TooLargeError: If a small file would fill the memory.
+    """
+    what = repr(str(path))
+    schema = file.schema_arrow
+    width = sum(_check_field(schema, name, layout, what) for name, layout in columns.items())
+    size, rows = as_path(path).stat().st_size, file.metadata.num_rows
+    if rows * width > max(_FREE_BYTES, _MOST_SQUEEZED * size):
+        raise TooLargeError(
+            f"{what} states {rows:,} rows and would fill {rows * width / 2**30:.1f} GiB, from "
+            f"{size:,} bytes: no file of noise is as small; if it is yours all the same, reduce it "
+            "with 'sfumato tally', which reads in parts"
+        )
+    try:
+        return file.read(columns=list(columns))
+    except READER_ERRORS:
+        raise FormatError(f"{what} is damaged; write it again") from None
+
+
+def read_parts(
+    file: pq.ParquetFile, path: str | Path, names: Sequence[str], rows: int
+) -> Iterator[pa.Table]:
+    """Read columns of a Parquet file, a bounded number of rows at a time.
+
+    Args:
+        file: The file.
+        path: Its path.
+        names: The columns.
+        rows: The most rows of a part.
+    """
+    parts = file.iter_batches(rows, columns=list(names))
+    while True:
+        try:
+            part = next(parts, None)
+        except READER_ERRORS:
+            raise FormatError(f"{str(path)!r} is damaged; write it again") from None
+        if part is None:
+            return
+        table = pa.Table.from_batches([part])
+        yield table.replace_schema_metadata(file.schema_arrow.metadata)

@@ -21,19 +21,29 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.arrays import Floats, no_outputs
+from sfumato.arrays import Floats, Layout, no_outputs
 from sfumato.collect.parquet import (
+    MOST_PEOPLE,
     count_name,
+    open_parquet,
+    read_columns,
     read_head,
     read_layouts,
     read_outputs,
-    read_parquet,
+    read_people,
     reports_from_arrow,
     to_table,
     write_parquet,
 )
 from sfumato.collect.statistics import BitReports, SymbolCounts, merged, statistic_of
-from sfumato.errors import DataError, FormatError, MismatchError, rows
+from sfumato.errors import (
+    DataError,
+    FormatError,
+    MismatchError,
+    StudyError,
+    TooLargeError,
+    rows,
+)
 from sfumato.study.reports import Reports
 from sfumato.study.study import Study
 from sfumato.verbs import SomeReports, TallyVerbs, WeightedTallyVerbs
@@ -81,6 +91,11 @@ class Tally(TallyVerbs):
                 f"added to one of {self.study.name!r} ({self.study.fingerprint[:12]}): "
                 "only tallies of one study add up"
             )
+        if self.n + other.n > MOST_PEOPLE:
+            raise TooLargeError(
+                f"a tally counts at most {MOST_PEOPLE:,} people, and these two have "
+                f"{self.n + other.n:,}; check where they come from"
+            )
         return Tally(self.study, merged([self.statistic, other.statistic]))
 
     def __radd__(self, other: object) -> Tally:
@@ -115,23 +130,24 @@ class Tally(TallyVerbs):
             path: A file written by `save`.
             study: The study that the tally belongs to.
         """
+        if not isinstance(study, Study):
+            raise StudyError(f"study must be a Study, got {type(study).__name__}; load it first")
         what = repr(str(path))
-        table = read_parquet(path)
-        head = read_head(table, "tally", what)
-        study.refuse_other(head["study"], what)
-        names, layouts = read_layouts(head, what)
-        if tuple(layouts) != study.layouts:
-            raise FormatError(f"{what} has damaged metadata; write it again")
+        with open_parquet(path) as file:
+            head = read_head(file.schema_arrow, "tally", what)
+            study.refuse_other(head["study"], what)
+            names, layouts = read_layouts(head, what)
+            if (tuple(names), tuple(layouts)) != (study.columns, study.layouts):
+                raise FormatError(f"{what} has damaged metadata; write it again")
+            wanted: dict[str, Layout | None] = dict(zip(names, layouts, strict=True))
+            bits = any(layout.kind == "bits" for layout in layouts)
+            last = count_name(names)
+            table = read_columns(file, path, wanted if bits else {**wanted, last: None})
         columns = read_outputs(table, names, layouts, what)
-        if any(layout.kind == "bits" for layout in layouts):
-            return cls(study, BitReports(tuple(layouts), tuple(columns), table.num_rows))
-        last = count_name(names)
-        if last not in table.column_names or table.column(last).null_count:
-            raise FormatError(f"{what} lacks the column {last!r}; write it again")
-        people = table.column(last).to_numpy().astype(np.int64)
-        if people.size and people.min() < 1:
-            raise FormatError(f"column {last!r} of {what} must hold positive whole numbers")
-        return cls(study, SymbolCounts.of(tuple(layouts), columns, people))  # type: ignore[arg-type]
+        if bits:
+            return cls(study, BitReports(study.layouts, tuple(columns), table.num_rows))
+        people = read_people(table, last, what)
+        return cls(study, SymbolCounts.of(study.layouts, columns, people))  # type: ignore[arg-type]
 
 
 def tally_of(study: Study, reports: SomeReports) -> Tally:
@@ -161,7 +177,7 @@ def checked(study: Study, reports: SomeReports) -> Iterator[Reports]:
                 f"tally() takes Reports or their Arrow tables, got {type(held).__name__}"
             )
         study.refuse_other(held.fingerprint, "this set of reports")
-        if held.layouts != study.layouts:
+        if (held.names, held.layouts) != (study.columns, study.layouts):
             raise FormatError("these reports have damaged metadata; encode them again")
         yield held
 
