@@ -1,9 +1,10 @@
-"""Writers of one ledger that die at any point, several at once, and what must hold afterwards.
+"""Writers of one ledger that are killed at any point, several at once, and what must hold then.
 
 Run as a program, since only a process without threads may be forked. A writer notes a release in a
 file of its own after the ledger has let it pass, as a curator would publish it, so that what was
-released is known however the writer ends. It ends by a signal at a random time, or at a random line
-of the modules that change the file.
+released is known however the writer ends. It is killed at a random time, or at a random line of the
+modules that change the file; its system writes a line of the file in pieces, so that it can be cut
+anywhere.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -27,28 +29,33 @@ from sfumato.central import chain
 from sfumato.central import ledger as module
 
 SHARES = tuple(Fraction(k, 37) for k in (1, 2, 5))
-WRITERS = 3
-DIED = 9
+WRITERS = 8
 SHUT_OUT = 8
-_MOST_LINES = 6_000  # of a writer's life: some three releases
-_MOST_SECONDS = 0.1
+_MOST_LINES = 4_000  # of a writer's life: some three releases
+_MOST_SECONDS = 0.2
+_PIECE = 48  # bytes of a line that are written at once
 _FILES = tuple(str(file.__file__) for file in (module, chain, files))
 
 Break = Callable[[], object]
 
 
+@contextlib.contextmanager
+def _open(file: Path) -> Iterator[int]:
+    """Open the file without a lock."""
+    handle = os.open(file, os.O_RDWR)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
 def _unlocked() -> None:
     """Let writers work at once."""
-    module.locked = lambda *_, **__: contextlib.nullcontext()  # type: ignore[assignment]
-
-
-def _in_place() -> None:
-    """Write over the file instead of replacing it."""
-    module.write_whole = lambda path, write: write(Path(path))  # type: ignore[assignment]
+    module.locked = _open  # type: ignore[assignment]
 
 
 @contextlib.contextmanager
-def _there_or_not(file: Path) -> Iterator[None]:
+def _there_or_not(file: Path) -> Iterator[int]:
     """A lock that is held as long as its file is there, whoever made it."""
     lock = file.with_name(f"{file.name}.held")
     until = time.monotonic() + 1.0
@@ -61,7 +68,8 @@ def _there_or_not(file: Path) -> Iterator[None]:
                 raise sf.LedgerError("another writer holds it") from None
             time.sleep(0.001)
     try:
-        yield
+        with _open(file) as handle:
+            yield handle
     finally:
         lock.unlink()
 
@@ -71,17 +79,52 @@ def _left_behind() -> None:
     module.locked = _there_or_not  # type: ignore[assignment]
 
 
-#: Ways to be wrong that the crashes must show.
+def _length_first() -> None:
+    """Raise the length before the event is there."""
+
+    def append(file: Path, handle: int, document: Any, size: int) -> None:
+        line = chain._line(document["events"][-1])
+        chain._put(handle, chain._top(document, size + len(line)), 0)
+        chain._put(handle, line, size)
+
+    module.append = append  # type: ignore[assignment]
+
+
+def _replaced() -> None:
+    """Replace the whole file by one with a name of its own."""
+
+    def append(file: Path, handle: int, document: Any, size: int) -> None:
+        head = {key: held for key, held in document.items() if key not in ("events", "last")}
+        events = [{k: v for k, v in e.items() if k != "digest"} for e in document["events"]]
+        part = file.with_name(f"{file.name}.{random.getrandbits(32)}")
+        part.write_bytes(chain.encode(head, events))
+        part.replace(file)
+
+    module.append = append  # type: ignore[assignment]
+
+
+#: Ways to be wrong that the kills must show.
 BROKEN: dict[str, Break] = {
     "unlocked": _unlocked,
     "left behind": _left_behind,
-    "in place": _in_place,
+    "length first": _length_first,
+    "replaced": _replaced,
     "late": lambda: None,
 }
 
 
+def _in_pieces() -> None:
+    """Let the system write a line in pieces; the length it writes at once, as a disk does."""
+    whole = os.pwrite
+    os.pwrite = (
+        lambda handle, data, at: whole(  # type: ignore[assignment]
+            handle, data[:_PIECE] if at else data, at
+        )
+    )
+
+
 class _Line:
-    """Ends the process at a given line of the ledger's modules."""
+    """Kills the process at a given line of the ledger's modules."""
 
     def __init__(self, left: int) -> None:
         self._left = left
@@ -92,7 +135,7 @@ class _Line:
         if event == "line":
             self._left -= 1
             if not self._left:
-                os._exit(DIED)
+                os.kill(os.getpid(), signal.SIGKILL)
         return self
 
 
@@ -101,6 +144,7 @@ def _write(path: Path, notes: Path, seed: int, lines: int | None, broken: str | 
     rng = random.Random(seed)
     if broken is not None:
         BROKEN[broken]()
+    _in_pieces()
     log = os.open(notes, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     if lines is not None:
         sys.settrace(_Line(lines))
@@ -119,9 +163,9 @@ def _write(path: Path, notes: Path, seed: int, lines: int | None, broken: str | 
 
 def _born(path: Path, notes: Path, rng: random.Random, broken: str | None) -> tuple[int, float]:
     """A writer's process, and when it is to be killed."""
-    seed, by_signal = rng.getrandbits(32), rng.random() < 0.5
-    lines = None if by_signal else rng.randrange(1, _MOST_LINES)
-    at = time.monotonic() + (rng.uniform(0, _MOST_SECONDS) if by_signal else 60.0)
+    seed, by_time = rng.getrandbits(32), rng.random() < 0.5
+    lines = None if by_time else rng.randrange(1, _MOST_LINES)
+    at = time.monotonic() + (rng.uniform(0, _MOST_SECONDS) if by_time else 60.0)
     process = os.fork()
     if not process:
         try:
@@ -146,18 +190,18 @@ def _wave(path: Path, folder: Path, rng: random.Random, broken: str | None) -> l
             found, status = os.waitpid(process, os.WNOHANG)
             if found:
                 del living[process]
-                ends.append(status)
+                ends.append(os.waitstatus_to_exitcode(status))
         time.sleep(0.0005)
     return ends
 
 
 def violations(path: Path, folder: Path, before: tuple[central.Entry, ...]) -> list[str]:
-    """What a ledger gets wrong about the releases that its writers noted."""
+    """What a ledger gets wrong about the releases that its writers noted, and what is beside it."""
+    found = [f"left behind: {file.name}" for file in path.parent.iterdir() if file != path]
     try:
         ledger = central.Ledger.load(path)
     except sf.SfumatoError as error:
-        return [f"does not load: {str(error)[-60:]}"]
-    found = []
+        return [*found, f"does not load: {str(error)[-60:]}"]
     noted: dict[int, Fraction] = {}
     for notes in folder.glob("notes-*"):
         for line in notes.read_text(encoding="utf-8").splitlines():
@@ -179,30 +223,30 @@ def violations(path: Path, folder: Path, before: tuple[central.Entry, ...]) -> l
     return found
 
 
-def crashes(folder: Path, seed: int, least: int, broken: str | None = None) -> dict[str, Any]:
-    """Kill writers until enough have died, or the first violation."""
+def kills(folder: Path, seed: int, least: int, broken: str | None = None) -> dict[str, Any]:
+    """Kill writers until enough have died, or until the first violation."""
     rng = random.Random(seed)
     axes = [sf.integers("age", 0, 9, protect=sf.Distance(0.5))]
-    study = sf.Study("crashes", axes)
-    done = {"died": 0, "refused": 0, "ledgers": 0, "entries": 0, "full": 0}
-    while done["died"] < least:
+    study = sf.Study("kills", axes)
+    done = {"killed": 0, "refused": 0, "ledgers": 0, "entries": 0, "full": 0, "cut": 0}
+    while done["killed"] < least:
         done["ledgers"] += 1
-        home = folder / str(done["ledgers"])
-        home.mkdir()
-        path, before = home / "a.ledger", ()
+        notes = folder / str(done["ledgers"])
+        (notes / "home").mkdir(parents=True)
+        path, before = notes / "home" / "a.ledger", ()
         central.Ledger.create(path, study)
-        while done["died"] < least:
-            ends = _wave(path, home, rng, broken)
-            codes = [os.waitstatus_to_exitcode(end) for end in ends]
-            done["died"] += codes.count(DIED) + codes.count(-signal.SIGKILL)
+        while done["killed"] < least:
+            codes = _wave(path, notes, rng, broken)
+            done["killed"] += codes.count(-signal.SIGKILL)
             done["refused"] += codes.count(0)
-            found = violations(path, home, before)
+            found = violations(path, notes, before)
             found += ["a writer failed"] * codes.count(1)
             found += ["a writer was shut out"] * codes.count(SHUT_OUT)
             if found:
                 return {**done, "violations": found}
             ledger = central.Ledger.load(path)
             before = ledger.entries
+            done["cut"] += not path.read_bytes().endswith(b"}\n")
             if ledger.remaining < max(SHARES):
                 done["full"] += 1
                 break
@@ -210,6 +254,19 @@ def crashes(folder: Path, seed: int, least: int, broken: str | None = None) -> d
     return {**done, "violations": []}
 
 
+def kills_apart(folder: Path, seed: int, least: int, *broken: str) -> dict[str, Any]:
+    """The same in a process of its own, which has no threads and may be forked."""
+    run = subprocess.run(
+        [sys.executable, __file__, str(folder), str(seed), str(least), *broken],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    found: dict[str, Any] = json.loads(run.stdout)
+    return found
+
+
 if __name__ == "__main__":
     where, number, many, *how = sys.argv[1:]
-    print(json.dumps(crashes(Path(where), int(number), int(many), *how)))
+    print(json.dumps(kills(Path(where), int(number), int(many), *how)))

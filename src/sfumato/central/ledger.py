@@ -10,25 +10,36 @@ import contextlib
 import json
 import os
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from sfumato.central.chain import locked, seal, start, verified
+from sfumato.central.chain import (
+    append,
+    decode,
+    encode,
+    locked,
+    missing,
+    read,
+    seal,
+    start,
+    verified,
+)
 from sfumato.central.data import schema_of
 from sfumato.central.spend import Spend, Spending, bound, group_names, worst_share
 from sfumato.errors import FormatError, LedgerError, MismatchError, SfumatoError
 from sfumato.exact import positive, to_plain
-from sfumato.files import write_whole
+from sfumato.files import read_json, write_whole
 from sfumato.metrics.base import Metric
 from sfumato.study.files import schema_from_toml
 from sfumato.study.schema import Schema
 from sfumato.study.study import Study
 
-FORMAT = 1
+FORMAT = 2
+_REPLACED = 1  # the format of a file that is replaced as a whole, by an earlier version
 KIND = "sfumato ledger"
 
 
@@ -73,7 +84,7 @@ class Ledger:
         E (Kamalaruban et al. 2020, Fact 1): for every pair of cells of every axis the sum of what
         they spent is at most that, compared as exact fractions.
 
-    The file is replaced in one step under a lock of the operating system. Each event carries a
+    Entries are appended to the file under the operating system's lock on it. Each event carries a
     digest of the ones before, so that a damaged or shortened file is refused. The digest is not
     secret: it guards against accidents, not against whoever keeps the file.
 
@@ -130,12 +141,8 @@ class Ledger:
             "fingerprint": study.fingerprint,
             "total": to_plain(positive(total, "total")),
         }
-        document = {**head, "events": [], "last": start(head)}
-        _refuse_present(file)  # before a lock is left beside what may be no ledger
-        with locked(file):
-            _refuse_present(file)
-            _write(file, document)
-        return cls(file, document)
+        _write(file, encode(head, []), replace=False)
+        return cls(file, {**head, "events": [], "last": start(head)})
 
     @classmethod
     def load(cls, path: str | Path) -> Ledger:
@@ -195,28 +202,31 @@ class Ledger:
         Raises:
             LedgerError: If too little is left.
         """
-        with self._changing() as events:
-            wanted = self.check(spend)
-            number = len(self.entries) + 1
-            event = {
+
+        def event() -> dict[str, Any]:
+            return {
                 "event": "reserve",
-                "id": number,
+                "id": len(self.entries) + 1,
                 "time": _now(),
                 "mechanism": mechanism,
-                "spend": wanted.to_dict(),
+                "spend": self.check(spend).to_dict(),
                 "people": int(people),
             }
-            events.append(event)
-        return self.entries[number - 1]
+
+        self._enter(event)
+        return self.entries[-1]
 
     def settle(self, number: int) -> Entry:
         """Note that a reserved release has been made."""
-        with self._changing() as events:
+
+        def event() -> dict[str, Any]:
             if not 1 <= number <= len(self.entries):
                 raise LedgerError(f"the ledger has no entry {number}; it has {len(self.entries)}")
             if self.entries[number - 1].state != "reserved":
                 raise LedgerError(f"entry {number} of the ledger has been released already")
-            events.append({"event": "settle", "id": number, "time": _now()})
+            return {"event": "settle", "id": number, "time": _now()}
+
+        self._enter(event)
         return self.entries[number - 1]
 
     def refuse_other(self, study: Study | Schema) -> None:
@@ -229,22 +239,22 @@ class Ledger:
                 f"({other.fingerprint[:12]}); use the ledger of these people"
             )
 
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[list[dict[str, Any]]]:
-        """Hold the lock, read the file anew, and write what was added: all of it or nothing."""
-        added: list[dict[str, Any]] = []
-        with locked(self.path):
-            self._become(_read(self.path, self))
-            yield added
-            document = dict(self._document)
-            document["events"] = list(document["events"])
-            for event in added:
-                sealed = seal(document["last"], event)
-                document["events"].append(sealed)
-                document["last"] = sealed["digest"]
+    def _enter(self, event: Callable[[], dict[str, Any]]) -> None:
+        """Hold the lock, read the file anew, and append what `event` makes of it, or nothing."""
+        if self._document["format"] == _REPLACED:
+            _renew(self.path)
+        with locked(self.path) as handle:
+            data = read(handle)
+            self._become(_parsed(self.path, data, self))
+            sealed = seal(self._document["last"], event())
+            events = [*self._document["events"], sealed]
+            document = {**self._document, "events": events, "last": sealed["digest"]}
             # What cannot be read back must not be written.
             grown = Ledger(self.path, json.loads(json.dumps(document)), self)
-            _write(self.path, grown._document)
+            try:
+                append(self.path, handle, grown._document, decode(data)[1])
+            except OSError as error:
+                raise _unwritten(self.path, error) from None
             self._become(grown)
 
     def _become(self, other: Ledger) -> None:
@@ -325,26 +335,35 @@ def _entries(events: list[dict[str, Any]], schema: Schema) -> tuple[Entry, ...]:
     return tuple(Entry(**entry) for entry in entries)
 
 
-def _read(file: Path, known: Ledger | None = None) -> Ledger:
+def _read(file: Path) -> Ledger:
     """The ledger in a file, whole and unchanged."""
+    try:
+        try:
+            return _parsed(file, file.read_bytes())
+        except FormatError:  # as it may be if a writer was met halfway
+            return _parsed(file, file.read_bytes())
+    except FileNotFoundError:
+        raise missing(file) from None
+    except OSError:
+        raise FormatError(f"{str(file)!r} is not a readable ledger") from None
+
+
+def _parsed(file: Path, data: bytes, known: Ledger | None = None) -> Ledger:
+    """The ledger that a file holds; `known` saves reading the same study again."""
     what = repr(str(file))
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise FormatError(
-            f"there is no ledger {what}; make one with Ledger.create(path, study) or "
-            "'sfumato ledger new'"
-        ) from None
-    except (OSError, ValueError):
+        top = read_json(data if data.startswith(b"{\n") else data.partition(b"\n")[0])
+    except ValueError:
         raise FormatError(f"{what} is not a readable ledger") from None
-    if not isinstance(document, dict) or document.get("kind") != KIND:
+    if not isinstance(top, dict) or top.get("kind") != KIND:
         raise FormatError(f"{what} is not a ledger; use a file that 'sfumato ledger new' wrote")
-    version = document.get("format")
+    version = top.get("format")
     if not isinstance(version, int) or version > FORMAT:
         raise FormatError(
             f"{what} has format {version}, newer than this package's {FORMAT}; update sfumato"
         )
-    with contextlib.suppress(KeyError, TypeError, AttributeError, SfumatoError):
+    with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError, SfumatoError):
+        document = top if version == _REPLACED else decode(data)[0]
         if verified(document):
             return Ledger(file, document, known)
     raise FormatError(
@@ -353,48 +372,52 @@ def _read(file: Path, known: Ledger | None = None) -> Ledger:
     )
 
 
-def _refuse_present(file: Path) -> None:
-    """Refuse to begin a ledger where a file already exists."""
-    if os.path.exists(file):  # where it may not be looked for, the lock says so
-        raise LedgerError(
-            f"there is already a file {str(file)!r}; load that ledger, or name another file: a "
-            "second ledger for the same people would spend E twice"
-        )
+def _renew(file: Path) -> None:
+    """Bring a file of an earlier version into the form to which entries can be appended."""
+    with locked(file) as handle:
+        document = _parsed(file, read(handle))._document
+        if document["format"] == _REPLACED:
+            _refuse_hard_links(file)
+            head = {key: held for key, held in document.items() if key not in ("events", "last")}
+            plain = [{k: v for k, v in e.items() if k != "digest"} for e in document["events"]]
+            _write(file, encode({**head, "format": FORMAT}, plain))
 
 
 def _refuse_hard_links(file: Path) -> None:
     """Refuse a file with several names: it would be replaced under one of them only."""
-    names = file.stat().st_nlink if file.exists() else 1
+    names = file.stat().st_nlink
     if names > 1:
         raise LedgerError(
-            f"cannot write {str(file)!r}: the file has {names} names (hard links), and a ledger "
-            "must have one: under the others it would stay as it is, and its E could be spent "
+            f"cannot write {str(file)!r}: an earlier version made it, and it has {names} names "
+            "(hard links): under the others it would stay as it is, and its E could be spent "
             "again. Remove the other names, and let symbolic links lead to it instead"
         )
 
 
-def _write(file: Path, document: Mapping[str, Any]) -> None:
-    """Replace the file in one step, and make sure that it is on the disk."""
-
-    def fill(part: Path) -> None:
-        with part.open("w", encoding="utf-8") as out:
-            json.dump(document, out, ensure_ascii=False, indent=1)
-            out.write("\n")
-            out.flush()
-            os.fsync(out.fileno())
-
-    file = Path(os.path.realpath(file))  # not a link to it, which would be replaced by a copy
+def _write(file: Path, data: bytes, *, replace: bool = True) -> None:
+    """Write a whole ledger, and make sure that it is on the disk."""
     try:
-        _refuse_hard_links(file)
-        write_whole(file, fill)
-    except OSError as error:
+        write_whole(file, lambda part: part.write_bytes(data), replace=replace)
+    except FileExistsError:
         raise LedgerError(
-            f"cannot write {str(file)!r} ({error.strerror}), and the ledger stays as it was; let "
-            f"this account write in the folder {str(file.parent)!r}, with room on its disk"
+            f"there is already a file {str(file)!r}; load that ledger, or name another file: a "
+            "second ledger for the same people would spend E twice"
         ) from None
+    except FormatError as error:
+        raise LedgerError(str(error)) from None
+    except OSError as error:
+        raise _unwritten(file, error) from None
     with contextlib.suppress(OSError):  # not every system can: then the file alone must do
         folder = os.open(file.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _unwritten(file: Path, error: OSError) -> LedgerError:
+    """The error that a ledger could not be written."""
+    return LedgerError(
+        f"cannot write {str(file)!r} ({error.strerror}), and the ledger stays as it was; let this "
+        f"account write in the folder {str(file.parent)!r}, with room on its disk"
+    )

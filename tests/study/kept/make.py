@@ -74,7 +74,6 @@ def make_releases(kept: Any, folder: Path) -> None:
         HERE / "mwem.release.json"
     )
     ledger.reserve("1/8", mechanism="a release that was never made", people=data.n)
-    kept.LEDGER.with_name(f"{kept.LEDGER.name}.lock").unlink(missing_ok=True)
 
 
 def next_release(kept: Any, folder: Path) -> list[float]:
