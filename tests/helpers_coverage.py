@@ -67,7 +67,8 @@ class Setting:
         """Values, and both ends of the intervals before they are cut at 0..n."""
         found = estimate.histogram(self.axis.name, level=LEVEL)
         places = list(self.cells.values())
-        return found.values[places], found.low[places], found.high[places]
+        low, high = found.uncut
+        return found.values[places], low[places], high[places]
 
     def tally(self, seed: int) -> sf.Tally:
         """The reports of one run."""

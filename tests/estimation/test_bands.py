@@ -144,7 +144,7 @@ class TestCriticalValue:
         answers = getattr(_estimate(line, "bits"), kind)("a", where=WHERE["bits"], level=0.9)
         band = answers.band(level)
         unsure = answers.stderr > 1e-6 * answers.stderr.max()
-        reach = (band.high - band.values)[unsure] / answers.stderr[unsure]
+        reach = (band.uncut[1] - band.values)[unsure] / answers.stderr[unsure]
         assert np.ptp(reach) < 1e-9
         assert ndtri(0.5 + level / 2) <= reach[0] + 1e-9
         assert reach[0] <= ndtri(1 - (1 - level) / 2 / np.sum(unsure)) + 1e-9
@@ -180,9 +180,9 @@ class TestElsewhere:
     def test_heat_maps_and_workloads_have_sidaks(self) -> None:
         estimate = _estimate("geometric", "response")
         heat = estimate.heatmap("a", "b")
-        assert heat.band().high - heat.values == pytest.approx(sidak(0.95, 24) * heat.stderr)
+        assert heat.band().uncut[1] - heat.values == pytest.approx(sidak(0.95, 24) * heat.stderr)
         rows = estimate.linear(np.eye(24)[:3])
-        assert rows.band().high - rows.values == pytest.approx(sidak(0.95, 3) * rows.stderr)
+        assert rows.band().uncut[1] - rows.values == pytest.approx(sidak(0.95, 3) * rows.stderr)
 
     def test_quantiles_and_impossible_levels_are_refused(self) -> None:
         estimate = _estimate("geometric", "response")

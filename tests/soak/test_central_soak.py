@@ -150,8 +150,9 @@ def held(prepared: Any, counts: Counts, truth: Floats, runs: int, seed: int) -> 
     bits, full, narrow = SeededBits(seed), np.zeros(len(truth), int), np.zeros(len(truth), int)
     for _ in range(runs):
         answers = prepared.run(counts, bits).answers
-        full += (answers.low <= truth + 1e-9) & (truth - 1e-9 <= answers.high)
-        middle, reach = (answers.low + answers.high) / 2, (answers.high - answers.low) / 2
+        low, high = answers.uncut
+        full += (low <= truth + 1e-9) & (truth - 1e-9 <= high)
+        middle, reach = (low + high) / 2, (high - low) / 2
         narrow += np.abs(middle - truth) <= NARROW * reach
     return full, narrow
 

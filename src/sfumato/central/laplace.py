@@ -28,7 +28,7 @@ from sfumato.central.mechanism import AboutQuestions, Counts, Expected, Outcome,
 from sfumato.central.space import Margin, Questions, Space, in_words
 from sfumato.errors import StudyError, near
 from sfumato.estimation.answers import normal_quantile
-from sfumato.questions.workload import Workload
+from sfumato.questions.workload import MOST_ENTRIES, Workload
 from sfumato.randomness.bits import BitSource
 
 METHODS = ("exact", "equal", "shared", "psa")
@@ -72,12 +72,17 @@ class PreparedLaplace(AboutQuestions):
             bits: Where randomness comes from.
         """
         noisy = self.design.measurements.draw(counts[0], bits)
+        workload, limits = self.asked.workload, None
+        if workload.questions * workload.cells <= MOST_ENTRIES:
+            low, high = workload.span()
+            limits = (self.n * low, self.n * high)
         answers = question_answers(
             self.labels,
             self.design.answers(noisy, self.n) + self.shift,
             self.stderr,
             n=self.n,
             reach=self.reach,
+            limits=limits,
             level=self.level,
             method="laplace",
             notes=self.notes,

@@ -78,6 +78,12 @@ class PreparedMeans(FromMargins):
             pairs.append((none, none) if exact else worst_bias(part.rows, dense, self.n))
         return self._gather([a for a, _ in pairs]), self._gather([b for _, b in pairs])
 
+    @property
+    def _limits(self) -> tuple[Floats, Floats]:
+        """The least and the largest value of each function."""
+        low = self._gather([part.rows.min(axis=1) * self.n for part in self.parts])
+        return low, self._gather([part.rows.max(axis=1) * self.n for part in self.parts])
+
     @cached_property
     def stderr(self) -> Floats:
         """Root of the variance, plus the square of the bias where there may be one."""
@@ -117,6 +123,7 @@ class PreparedMeans(FromMargins):
             self.stderr,
             n=self.n,
             reach=self.reach,
+            limits=self._limits,
             level=self.level,
             method="laplace",
             unit=self.unit,

@@ -187,6 +187,7 @@ def question_answers(
     n: int,
     reach: Floats | None = None,
     bounds: tuple[Floats, Floats] | None = None,
+    limits: tuple[Floats, Floats] | None = None,
     level: float = 0.95,
     method: str,
     unit: str = "people",
@@ -201,6 +202,7 @@ def question_answers(
         n: Number of people.
         reach: Half the width of each interval, where `bounds` are not given.
         bounds: Lower and upper ends of the intervals.
+        limits: What the truth cannot be below or above, where the intervals are cut.
         level: Share of intervals that hold the truth.
         method: What the answers were made by.
         unit: What they count.
@@ -221,5 +223,6 @@ def question_answers(
         notes=notes,
         unit=unit,
         bounds=bounds,
+        limits=limits,
         counted="people",
     )

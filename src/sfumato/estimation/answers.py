@@ -37,6 +37,29 @@ def normal_quantile(level: float) -> float:
     return float(ndtri(0.5 + level / 2))
 
 
+Limits: TypeAlias = tuple[Floats | float, Floats | float]
+
+
+def cut(value: Floats | float, end: Floats | float, limits: Limits | None) -> Any:
+    """An end of an interval, no farther out than the truth can be.
+
+    The interval of an estimate outside the limits is that of the nearest possible value, so that
+    it is as long as others are.
+
+    Args:
+        value: The estimate.
+        end: The lower or the upper end of its interval.
+        limits: The least and the largest that the truth can be; None where there are none.
+    """
+    return end if limits is None else np.clip(end + (np.clip(value, *limits) - value), *limits)
+
+
+def _times(ends: tuple[float, float], factor: float) -> tuple[float, float]:
+    """Both ends of an interval times a number, in order."""
+    low, high = sorted(end * factor if end else 0.0 for end in ends)
+    return low, high
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One number with its standard error and confidence interval.
@@ -55,6 +78,8 @@ class Answer:
         combination: The linear combination of questions answered, for covariances; None for a
             ratio.
         bounds: The interval where it is not value ± z·stderr, as for a quantile.
+        limits: What the truth cannot be below or above, such as 0 and n for a count. The interval
+            ends there; the value may lie outside.
         written: Value, low and high as the axis writes them, where they are dates or times.
         counted: What `n` counts: "reports", or "people" for a release in the central model.
 
@@ -72,23 +97,27 @@ class Answer:
     question: str = ""
     combination: Combination | None = field(default=None, repr=False, compare=False)
     bounds: tuple[float, float] | None = None
+    limits: tuple[float, float] | None = field(default=None, repr=False)
     written: tuple[str, ...] | None = None
     counted: str = "reports"
 
     @property
     def low(self) -> float:
         """Lower end of the interval."""
-        return self.value - self._reach if self.bounds is None else self.bounds[0]
+        return float(cut(self.value, self.uncut[0], self.limits))
 
     @property
     def high(self) -> float:
         """Upper end of the interval."""
-        return self.value + self._reach if self.bounds is None else self.bounds[1]
+        return float(cut(self.value, self.uncut[1], self.limits))
 
     @property
-    def _reach(self) -> float:
-        """Half the interval's width."""
-        return normal_quantile(self.level) * self.stderr if self.stderr else 0.0
+    def uncut(self) -> tuple[float, float]:
+        """Both ends of the interval before it is cut at `limits`."""
+        if self.bounds is not None:
+            return self.bounds
+        reach = normal_quantile(self.level) * self.stderr if self.stderr else 0.0
+        return self.value - reach, self.value + reach
 
     def __float__(self) -> float:
         return self.value
@@ -124,13 +153,13 @@ class Answer:
 
     def __mul__(self, factor: float) -> Answer:
         combination = self.combination.scale(factor) if self.combination else None
-        ends = (self.low * factor, self.high * factor)
         return replace(
             self,
             value=self.value * factor,
             stderr=self.stderr * abs(factor),
             combination=combination,
-            bounds=self.bounds and (min(ends), max(ends)),
+            bounds=self.bounds and _times(self.bounds, factor),
+            limits=self.limits and _times(self.limits, factor),
             written=None,
         )
 
@@ -199,6 +228,10 @@ class Moments(Protocol):
         """Number of reports."""
         ...
 
+    def most(self, population: bool) -> float:
+        """The number of people, or their total weight; infinite where it is not known."""
+        ...
+
     def moments(
         self, terms: Terms, *, population: bool = False, beside: Terms = ()
     ) -> tuple[float, float]:
@@ -252,6 +285,14 @@ class Combination:
         value, variance = self.source.moments(self.terms, population=self.population, beside=beside)
         return value, max(variance, 0.0)
 
+    @property
+    def limits(self) -> tuple[float, float]:
+        """What the truth cannot be below or above, by the weights that a person can have."""
+        whole = self.source.most(self.population)
+        spans = [_times(question.span, factor) for factor, question in self.terms]
+        low, high = (sum(ends) for ends in zip(*spans, strict=True))
+        return low and low * whole, high and high * whole
+
     def answer(self, *, level: float, notes: tuple[str, ...] = ()) -> Answer:
         """The combination as an answer with its standard error.
 
@@ -268,9 +309,12 @@ class Combination:
             method=self.source.method,
             notes=notes,
             combination=self,
+            limits=self.limits,
         )
 
-    def ratio(self, other: Combination, *, level: float) -> Answer:
+    def ratio(
+        self, other: Combination, *, level: float, limits: tuple[float, float] | None = None
+    ) -> Answer:
         """The ratio of two combinations, with the standard error by the delta method.
 
         Var(a/b) ≈ Var(a − (a/b)·b) / b², which includes their covariance.
@@ -278,7 +322,10 @@ class Combination:
         Args:
             other: The divisor.
             level: Confidence level of the interval.
+            limits: What the ratio cannot be below or above; left out, zero for ratios of counts.
         """
+        if limits is None and min(*self.limits, *other.limits) >= 0:
+            limits = (0.0, math.inf)
         top, _ = self.moments(beside=other.terms)
         bottom, spread = other.moments(beside=self.terms)
         notes: tuple[str, ...] = ()
@@ -297,6 +344,7 @@ class Combination:
             level=level,
             method=self.source.method,
             notes=notes,
+            limits=limits,
         )
 
 
@@ -313,6 +361,9 @@ def difference(a: Answer, b: Answer, *, independent: bool) -> Answer:
             "difference() is for answers about different people; pass independent=True, "
             "or subtract answers of one estimate with a - b"
         )
+    limits = None
+    if a.limits is not None and b.limits is not None:
+        limits = (a.limits[0] - b.limits[1], a.limits[1] - b.limits[0])
     return Answer(
         value=a.value - b.value,
         stderr=math.hypot(a.stderr, b.stderr),
@@ -321,6 +372,7 @@ def difference(a: Answer, b: Answer, *, independent: bool) -> Answer:
         method=a.method if a.method == b.method else f"{a.method}, {b.method}",
         notes=tuple(dict.fromkeys(a.notes + b.notes)),
         question=f"({a.question}) − ({b.question})",
+        limits=limits,
     )
 
 
@@ -346,6 +398,8 @@ class Answers(AnswersVerbs):
         question: The condition in words.
         units: For each axis, the unit of its values.
         bounds: Intervals that are not value ± z·stderr: those of quantiles and bands.
+        limits: What the truth cannot be below or above, such as 0 and n for counts, for all answers
+            or one for each. Intervals end there; values may lie outside.
         errors: The joint errors, for `band`.
         steps: Post-processing steps in order: see `sfumato.estimation.consistency`.
         counted: What `n` counts: "reports", or "people" for a release in the central model.
@@ -365,6 +419,7 @@ class Answers(AnswersVerbs):
     question: str = ""
     units: tuple[str, ...] = ()
     bounds: tuple[Floats, Floats] | None = field(default=None, repr=False)
+    limits: Limits | None = field(default=None, repr=False)
     errors: JointErrors | None = field(default=None, repr=False)
     steps: tuple[str, ...] = ()
     counted: str = "reports"
@@ -372,16 +427,22 @@ class Answers(AnswersVerbs):
     @property
     def low(self) -> Floats:
         """Lower ends of the intervals."""
-        if self.bounds is not None:
-            return self.bounds[0]
-        return self.values - normal_quantile(self.level) * self.stderr
+        found: Floats = cut(self.values, self.uncut[0], self.limits)
+        return found
 
     @property
     def high(self) -> Floats:
         """Upper ends of the intervals."""
+        found: Floats = cut(self.values, self.uncut[1], self.limits)
+        return found
+
+    @property
+    def uncut(self) -> tuple[Floats, Floats]:
+        """Both ends of the intervals before they are cut at `limits`."""
         if self.bounds is not None:
-            return self.bounds[1]
-        return self.values + normal_quantile(self.level) * self.stderr
+            return self.bounds
+        reach = normal_quantile(self.level) * self.stderr
+        return self.values - reach, self.values + reach
 
     @property
     def labels(self) -> Any:

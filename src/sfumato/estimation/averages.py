@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -80,14 +81,14 @@ class Averages(Source):
         centre: float | None = None,
     ) -> Answer:
         """The mean of an axis' numbers, or of their squared distances from a centre."""
-        base, answered, top = self._numbers(axis, where, what, centre)
+        base, answered, top, limits = self._numbers(axis, where, what, centre)
         if base.text or answered is not base or not self._knows_whole(population):
             bottom = Combination(self, ((1.0, answered),), population)
             over = Combination(self, ((1.0, top),), population)
-            found = self._finish(over.ratio(bottom, level=level), base)
+            found = self._finish(over.ratio(bottom, level=level, limits=limits), base)
         else:
             found = self._answer(((1.0 / (self.whole or 1), top),), base, level, population)
-        return replace(found, question=_of(f"{what} of {axis}", base))
+        return replace(found, question=_of(f"{what} of {axis}", base), limits=limits)
 
     def total(
         self,
@@ -118,14 +119,17 @@ class Averages(Source):
             >>> print(tally.estimate("unbiased").total("spend"))
             171,500 ± 5,000
         """
-        base, _, top = self._numbers(axis, where, "total")
+        base, _, top, _ = self._numbers(axis, where, "total")
         found = self._answer(((1.0, top),), base, level, population)
         return replace(found, question=_of(f"total of {axis}", base))
 
     def _numbers(
         self, axis: str, where: Ask, what: str, centre: float | None = None
-    ) -> tuple[Question, Question, Question]:
-        """Three questions: the condition; it and an answer on the axis; that times the numbers."""
+    ) -> tuple[Question, Question, Question, tuple[float, float]]:
+        """Three questions: the condition; it and an answer on the axis; that times the numbers.
+
+        The fourth part is the range of their average.
+        """
         place = self._place(axis)
         held = self.study.axes[place]
         numbers = held.domain.numbers()
@@ -142,7 +146,10 @@ class Averages(Source):
         answered = answered if limit is None else answered * limit
         values = answered * np.append(numbers, np.zeros(int(held.optional)))
         known = _with_weights(base, place, answered) if held.optional or limit is not None else base
-        return base, known, _with_weights(base, place, values)
+        left = numbers[answered[: held.domain.size] > 0]
+        least = math.inf if centre is None else 0.0  # about its own mean, a variance may be smaller
+        limits = (float(np.min(left, initial=least)), float(np.max(left, initial=-math.inf)))
+        return base, known, _with_weights(base, place, values), limits
 
 
 def _of(what: str, base: Question) -> str:

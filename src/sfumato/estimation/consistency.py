@@ -109,7 +109,8 @@ def with_total(answers: Answers, total: float) -> Answers:
     moved = values - answers.values
     bounds = answers.bounds and (answers.bounds[0] + moved, answers.bounds[1] + moved)
     steps, notes = (*answers.steps, "with_total"), (*answers.notes, note)
-    return replace(answers, values=values, bounds=bounds, steps=steps, notes=notes)
+    limits = (0.0, whole)
+    return replace(answers, values=values, bounds=bounds, limits=limits, steps=steps, notes=notes)
 
 
 def isotonic(answers: Answers) -> Answers:
@@ -170,6 +171,7 @@ def _record(answers: Answers, step: str, note: str, values: Floats, *, most: flo
         answers,
         values=values,
         bounds=(low, high),
+        limits=None,
         steps=(*answers.steps, step),
         notes=(*answers.notes, f"{note}; standard errors are those before the step"),
     )

@@ -74,6 +74,7 @@ def distribution(estimate: Estimate, *, population: bool = False) -> Answers:
         method=estimate.method,
         unit="fraction",
         units=tuple(axis.unit for axis in study.axes),
+        limits=(0.0, 1.0),
     )
 
 

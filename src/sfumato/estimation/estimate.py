@@ -120,7 +120,7 @@ class Estimate(Averages, Quantiles):
         base = self._ask(None, where, {})
         top = Combination(self, ((1.0, both),), population)
         bottom = Combination(self, ((1.0, base),), population)
-        return self._finish(top.ratio(bottom, level=level), both)
+        return self._finish(top.ratio(bottom, level=level, limits=(0.0, 1.0)), both)
 
     def histogram(
         self,
@@ -231,10 +231,13 @@ class Estimate(Averages, Quantiles):
         for part, rows in asked.chunks():
             grids = rows.reshape(-1, *shape)
             values[part], variance[part] = self.grid_moments(grids, population=population)
+        low, high = asked.span()
+        with np.errstate(invalid="ignore"):  # where the number of people is not known, 0·∞
+            limits = [np.nan_to_num(end * self.most(population)) for end in (low, high)]
         names, labels = ("question",), (list(asked.labels),)
         found = self._answers("linear", values, variance, names, labels, (None,), level)
         notes = found.notes + tuple(PRORATED.format(name) for name in asked.prorated)
-        return replace(found, notes=notes)
+        return replace(found, notes=notes, limits=(limits[0], limits[1]))
 
     def _cell_rows(self, place: int, where: Ask, bins: int | None) -> Rows:
         """One row of weights per cell or group of cells, of the cells that `where` leaves."""
@@ -290,7 +293,13 @@ class Estimate(Averages, Quantiles):
         units = tuple(self.study.axes[place].unit for place in rows)
         errors = RowErrors(self, asked, rows, population, conditional)
         return replace(
-            found, notes=notes, unit=unit, question=asked.text, units=units, errors=errors
+            found,
+            notes=notes,
+            unit=unit,
+            question=asked.text,
+            units=units,
+            limits=(0.0, 1.0 if fraction else self.most(population)),
+            errors=errors,
         )
 
     def _answers(

@@ -118,6 +118,10 @@ class Source(ABC):
         """Whether shares of everybody have a divisor that is known exactly."""
         return True
 
+    def most(self, population: bool) -> float:
+        """The number of people, or their total weight; infinite where it is not known."""
+        return self.whole if self._knows_whole(population) else math.inf
+
     def __repr__(self) -> str:
         return f"<{self.method} estimate of study {self.study.name!r} from {self.n:,} reports>"
 

@@ -226,9 +226,9 @@ def _bars(axes: Axes, answers: Answers, truth: Floats | None) -> None:
     """One bar per label, the first on top."""
     places = np.arange(len(answers))
     axes.barh(places, answers.values, height=0.72, color=ESTIMATE, alpha=0.45, label="estimate")
-    reach = _half(answers)
+    middle, reach = _middle(answers)
     axes.errorbar(
-        answers.values,
+        middle,
         places,
         xerr=reach,
         fmt="none",
@@ -263,10 +263,11 @@ def _points(axes: Axes, answers: Answers, truth: Floats | None) -> None:
 
 def _whiskers(axes: Axes, places: Floats, answers: Answers, *, fmt: str) -> None:
     """Intervals as vertical lines."""
+    middle, reach = _middle(answers)
     axes.errorbar(
         places,
-        answers.values,
-        yerr=_half(answers),
+        middle,
+        yerr=reach,
         fmt=fmt,
         ecolor=ESTIMATE,
         elinewidth=1.4,
@@ -275,9 +276,9 @@ def _whiskers(axes: Axes, places: Floats, answers: Answers, *, fmt: str) -> None
     )
 
 
-def _half(answers: Answers) -> Floats:
-    """Distances from value to low and from value to high, in two rows."""
-    return np.stack([answers.values - answers.low, answers.high - answers.values])
+def _middle(answers: Answers) -> tuple[Floats, Floats]:
+    """Middles of the intervals and half their widths: a value may lie outside its interval."""
+    return (answers.low + answers.high) / 2, (answers.high - answers.low) / 2
 
 
 def _heat_panels(made: Figure, answers: Answers, truth: Floats | None) -> None:

@@ -144,6 +144,17 @@ class Question:
     prorated: tuple[str, ...]
     text: str
 
+    @property
+    def span(self) -> tuple[float, float]:
+        """The least and the largest weight of a person; in a cut bin, from 0 to 1."""
+        low = high = 1.0
+        for w in self.weights:
+            if w is not None:
+                ends = (float(np.min(w)), float(np.max(w)), *((0.0, 1.0) if self.prorated else ()))
+                products = [a * b for a in (low, high) for b in (min(ends), max(ends))]
+                low, high = min(products), max(products)
+        return low, high
+
 
 def weights(
     axes: Sequence[AxisLike], text: str | Mapping[str, Any] | None = None, /, **by_axis: Any

@@ -173,6 +173,20 @@ class Workload(LinearOperator[np.float64]):
             part = slice(start, min(start + step, self.questions))
             yield part, self._rows(np.arange(part.start, part.stop, dtype=np.intp))
 
+    def span(self) -> tuple[Floats, Floats]:
+        """The least and the largest weight of a person in each question; in a cut bin, 0 to 1.
+
+        Example:
+            >>> import sfumato as sf
+            >>> sf.questions.Given([[1, 0, -2], [0, 3, 3]]).span()
+            (array([-2.,  0.]), array([1., 3.]))
+        """
+        ends = [(rows.min(axis=1), rows.max(axis=1)) for _, rows in self.chunks()]
+        low, high = (np.concatenate(part) for part in zip(*ends, strict=True))
+        if self.prorated:
+            return np.minimum(low, 0.0), np.maximum(high, 1.0)
+        return low, high
+
     def gram(self) -> Floats:
         """WᵀW, cell by cell.
 
