@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import sfumato as sf
 from sfumato import central, questions
-from sfumato.central.chain import seal, start
+from sfumato.central.chain import encode, seal, start
 from sfumato.cli import app, language
 from sfumato.cli.people import encode_file, read_counts
 from sfumato.questions.language import weights
@@ -127,28 +127,32 @@ def _json(document: Any) -> str:
     return json.dumps(document, default=str)
 
 
-def _sealed(document: Any) -> Any:
-    """A changed ledger with right digests, as somebody who means harm would write it."""
+def _sealed(document: Any, form: int) -> str:
+    """A ledger with right digests, in either form, as somebody who means harm would write it."""
     try:
         head = {k: v for k, v in document.items() if k not in ("events", "last")}
+        plain = [{k: v for k, v in e.items() if k != "digest"} for e in document["events"]]
+        if form == 2:
+            return encode({**head, "format": 2}, plain).decode("utf-8", "replace")
         last, events = start(head), []
-        for event in document["events"]:
-            events.append(seal(last, {k: v for k, v in event.items() if k != "digest"}))
+        for event in plain:
+            events.append(seal(last, event))
             last = events[-1]["digest"]
-        return {**head, "events": events, "last": last}
+        return json.dumps({**head, "events": events, "last": last}, indent=1)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
-        return document
+        return json.dumps(document, indent=1)
 
 
 def ledger_file(rng: random.Random) -> str:
-    """The text of a ledger, changed; with wrong digests or with right ones."""
-    if rng.random() < 0.2:
-        text = _json(_ledger())
+    """The text of a ledger, changed after it was sealed or before."""
+    form = rng.choice((1, 2, 2))
+    if rng.random() < 0.3:
+        text = _sealed(_ledger(), form)
         return mutated(rng, text, [text])
-    document = grown(rng, _ledger(), [])
+    document = json.loads(_json(grown(rng, _ledger(), [])))
     if rng.random() < 0.1 and isinstance(document, dict):
         document["study"] = study_file(rng)
-    return _json(_sealed(json.loads(_json(document))) if rng.random() < 0.8 else document)
+    return _sealed(document, form)
 
 
 def _text_file(text: str, path: Path) -> Path:

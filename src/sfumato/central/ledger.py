@@ -30,9 +30,9 @@ from sfumato.central.chain import (
 )
 from sfumato.central.data import schema_of
 from sfumato.central.spend import Spend, Spending, bound, group_names, worst_share
-from sfumato.errors import FormatError, LedgerError, MismatchError, SfumatoError
+from sfumato.errors import FormatError, LedgerError, MismatchError
 from sfumato.exact import positive, to_plain
-from sfumato.files import read_json, write_whole
+from sfumato.files import as_path, read_json, write_whole
 from sfumato.metrics.base import Metric
 from sfumato.study.files import schema_from_toml
 from sfumato.study.schema import Schema
@@ -117,6 +117,8 @@ class Ledger:
         else:
             what = f"the study in {path.name!r}"
             self.schema, _ = schema_from_toml(document["study"], what=what)
+        if not isinstance(document["fingerprint"], str):
+            raise FormatError("the ledger's fingerprint must be a text")
         self.fingerprint: str = document["fingerprint"]
         self.total: Fraction = positive(document["total"], "total")
         self.entries: tuple[Entry, ...] = _entries(document["events"], self.schema)
@@ -151,7 +153,7 @@ class Ledger:
         Raises:
             FormatError: If it is not as it was written.
         """
-        return _read(Path(path))
+        return _read(as_path(path))
 
     # What is left
 
@@ -325,6 +327,7 @@ def _entries(events: list[dict[str, Any]], schema: Schema) -> tuple[Entry, ...]:
     """The releases that the events describe."""
     entries: list[dict[str, Any]] = []
     for event in events:
+        _check_kinds(event)
         if event["event"] == "reserve" and event["id"] == len(entries) + 1:
             entries.append({key: event[key] for key in ("id", "time", "mechanism", "people")})
             entries[-1] |= {"spend": Spend.from_dict(event["spend"], schema), "state": "reserved"}
@@ -333,6 +336,15 @@ def _entries(events: list[dict[str, Any]], schema: Schema) -> tuple[Entry, ...]:
         else:
             raise FormatError(f"the ledger has an event it cannot know: {event['event']!r}")
     return tuple(Entry(**entry) for entry in entries)
+
+
+def _check_kinds(event: Mapping[str, Any]) -> None:
+    """Refuse an event whose parts are not of their kind."""
+    kinds = {"id": int, "time": str}
+    kinds |= {"mechanism": str, "people": int} if event["event"] == "reserve" else {}
+    wrong = [name for name, kind in kinds.items() if type(event[name]) is not kind]
+    if wrong or event.get("people", 0) < 0:
+        raise FormatError(f"the ledger has an event with a wrong {(wrong or ['people'])[0]}")
 
 
 def _read(file: Path) -> Ledger:
@@ -355,14 +367,14 @@ def _parsed(file: Path, data: bytes, known: Ledger | None = None) -> Ledger:
         top = read_json(data if data.startswith(b"{\n") else data.partition(b"\n")[0])
     except ValueError:
         raise FormatError(f"{what} is not a readable ledger") from None
-    if not isinstance(top, dict) or top.get("kind") != KIND:
+    version = top.get("format") if isinstance(top, dict) else None
+    if type(version) is not int or version < 1 or top.get("kind") != KIND:
         raise FormatError(f"{what} is not a ledger; use a file that 'sfumato ledger new' wrote")
-    version = top.get("format")
-    if not isinstance(version, int) or version > FORMAT:
+    if version > FORMAT:
         raise FormatError(
             f"{what} has format {version}, newer than this package's {FORMAT}; update sfumato"
         )
-    with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError, SfumatoError):
+    with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError, OverflowError):
         document = top if version == _REPLACED else decode(data)[0]
         if verified(document):
             return Ledger(file, document, known)

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,14 +21,16 @@ from sfumato.central.space import Space
 from sfumato.central.spend import Spending
 from sfumato.errors import FormatError, QuestionError, SfumatoError, StudyError, near
 from sfumato.estimation.answers import Answer, Answers
-from sfumato.files import write_whole
+from sfumato.files import as_path, read_json, write_whole
 from sfumato.randomness.bits import BitSource, SecureBits
 from sfumato.text import format_to, text_table
+
+T = TypeVar("T")
 
 FORMAT = 1
 KIND = "sfumato release"
 _SHOWN = 30
-_KEPT = ("study", "fingerprint", "entry", "time", "mechanism", "spent", "secure", "details")
+_TEXTS = ("study", "fingerprint", "time", "mechanism", "spent")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -157,29 +159,32 @@ class Release:
         Raises:
             FormatError: If it is not a release, or newer than this package.
         """
-        what = repr(str(path))
+        what, file = repr(str(path)), as_path(path)
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            data = read_json(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise FormatError(f"there is no release file {what}; check the path") from None
         except (OSError, ValueError):
             raise FormatError(f"{what} is not a readable release file") from None
-        if not isinstance(data, dict) or data.get("kind") != KIND:
+        version = data.get("format") if isinstance(data, dict) else None
+        if version is None or data.get("kind") != KIND or type(version) is not int or version < 1:
             raise FormatError(f"{what} is not a release file")
-        if not isinstance(data.get("format"), int) or data["format"] > FORMAT:
+        if version > FORMAT:
             raise FormatError(
-                f"{what} has format {data.get('format')}, newer than this package's {FORMAT}; "
-                "update sfumato"
+                f"{what} has format {version}, newer than this package's {FORMAT}; update sfumato"
             )
         try:
             made = data["synthetic"]
             return cls(
                 answers=_answers(data["answers"]),
-                synthetic=None if made is None else np.array(made, dtype=np.float64),
-                n=int(data["people"]),
-                **{key: data[key] for key in _KEPT},
+                synthetic=None if made is None else _numbers(made, len(made), missing=False),
+                n=_whole(data["people"]),
+                entry=_whole(data["entry"], least=1),
+                secure=_of(bool, data["secure"]),
+                details=_of(dict, data["details"]),
+                **{key: _of(str, data[key]) for key in _TEXTS},
             )
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise FormatError(f"{what} is damaged; make the release again") from None
 
 
@@ -290,19 +295,45 @@ def _refuse_unlike(data: object, mechanism: object, ledger: object) -> None:
 
 
 def _answers(data: Mapping[str, Any]) -> Answers:
-    """Answers as a file holds them."""
-
-    def numbers(name: str) -> Floats:
-        return np.array([math.nan if x is None else x for x in data[name]], dtype=np.float64)
-
+    """Answers as a file holds them, all of them checked."""
+    (labels,) = data["labels"]
+    questions = [_of(str, label) for label in _of(list, labels)]
+    level = _of(float, data["level"])
+    if not 0 < level < 1:
+        raise ValueError
+    numbers = {
+        name: _numbers(data[name], len(questions)) for name in ("values", "stderr", "low", "high")
+    }
     return question_answers(
-        data["labels"][0],
-        numbers("values"),
-        numbers("stderr"),
-        n=int(data["n"]),
-        bounds=(numbers("low"), numbers("high")),
-        level=float(data["level"]),
-        method=data["method"],
-        unit=data["unit"],
-        notes=tuple(data["notes"]),
+        questions,
+        numbers["values"],
+        numbers["stderr"],
+        n=_whole(data["n"]),
+        bounds=(numbers["low"], numbers["high"]),
+        level=level,
+        method=_of(str, data["method"]),
+        unit=_of(str, data["unit"]),
+        notes=tuple(_of(str, note) for note in _of(list, data["notes"])),
     )
+
+
+def _of(kind: type[T], held: Any) -> T:
+    """A part of a file that must be of one kind."""
+    if type(held) is not kind:
+        raise ValueError
+    return held
+
+
+def _whole(held: Any, *, least: int = 0) -> int:
+    """A whole number of people or of an entry."""
+    if not least <= _of(int, held) < 1 << 63:
+        raise ValueError
+    return int(held)
+
+
+def _numbers(held: Any, size: int, *, missing: bool = True) -> Floats:
+    """A list of numbers; a missing one is None in the file."""
+    kinds = (int, float, type(None)) if missing else (int, float)
+    if len(_of(list, held)) != size or not all(type(number) in kinds for number in held):
+        raise ValueError
+    return np.array([math.nan if x is None else x for x in held], dtype=np.float64)

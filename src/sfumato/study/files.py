@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from sfumato.channels.choice import Choice, choice_from_dict
 from sfumato.domains.registry import domain_from_dict
 from sfumato.errors import FormatError, SfumatoError
+from sfumato.files import as_path
 from sfumato.metrics.base import Metric
 from sfumato.metrics.registry import metric_from_dict
 from sfumato.metrics.uniform import Uniform
@@ -85,9 +86,9 @@ class Held:
 
 def read_file(path: str | Path) -> str:
     """The text of a study file."""
-    what = repr(str(path))
+    what, file = repr(str(path)), as_path(path)
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise FormatError(f"there is no study file {what}; check the path") from None
     except (OSError, UnicodeDecodeError):
@@ -103,7 +104,9 @@ def from_toml(text: str, what: str) -> Held:
     """
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise FormatError(f"{what} is nested too deeply to be a study file") from None
+    except ValueError as error:
         raise FormatError(f"{what} is not valid TOML: {error}") from None
     version = data.get("format")
     if not isinstance(version, int) or version < 1:
