@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -127,3 +129,39 @@ def test_a_blank_line_is_a_person_where_there_is_one_column(
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
     found = read_table(tmp_path / name, ["mode"])["mode"].to_pylist()
     assert found == [cell and cell.replace("?", ending) for cell in expected]
+
+
+def test_a_process_ends_while_the_reader_still_reads_ahead(tmp_path: Path) -> None:
+    """The reader's thread must not need an interpreter that is ending.
+
+    While 15 of many blocks are taken, the thread resumes reading ahead. The interpreter holds on
+    to its lock and then ends: a thread that called Python would be killed in the middle of a
+    block, and the process would wait for it for ever, or abort.
+    """
+    file = tmp_path / "people.csv"
+    file.write_text("age\n" + "34\n" * 300_000)
+    program = """
+import sys, time
+from sfumato.domains import tables
+
+class Late:
+    def __del__(self, sleep=time.sleep):
+        sleep(0.02)
+
+tables.CSV_BLOCK = 1 << 12
+sys.late = Late()
+sys.setswitchinterval(0.2)
+pieces = tables.read_batches(sys.argv[1], ["age"])
+for _ in range(15):
+    next(pieces)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(file)], check=False, timeout=30, capture_output=True
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_file_whose_name_is_not_text_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "people\udcff.csv"
+    file.write_text("age\n34\n")
+    assert read_table(file, ["age"])["age"].to_pylist() == ["34"]

@@ -7,6 +7,8 @@ import hashlib
 import multiprocessing
 import os
 import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -117,3 +119,46 @@ def test_words_are_whole_words() -> None:
     count = 1 << 20
     bits = np.unpackbits(SeededBits(1).words(count).view(np.uint8).reshape(count, 8), axis=1)
     assert np.all(np.abs(bits.sum(axis=0, dtype=np.int64) - count / 2) < 6 * (count / 4) ** 0.5)
+
+
+THREADS, CALLS, EACH = 8, 12, 20_000  # more words per call than a block of the keystream
+
+
+def drawn_by_threads(source: BitSource) -> list[np.ndarray]:
+    """What several threads draw from one source, call by call."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(source.words, [EACH] * (THREADS * CALLS)))
+
+
+def repeats(drawn: list[np.ndarray]) -> bool:
+    """Whether a word was given out twice; 2 million fair ones are all distinct but for 1e-7."""
+    words = np.sort(np.concatenate(drawn))
+    return bool(np.any(words[1:] == words[:-1]))
+
+
+def test_threads_that_share_a_secure_source_never_get_the_same_word() -> None:
+    assert not repeats(drawn_by_threads(SecureBits()))
+
+
+def test_threads_that_share_a_seeded_source_share_its_stream() -> None:
+    """Every call gets a piece of the one stream, and together they get all of it."""
+    drawn = drawn_by_threads(SeededBits(5))
+    stream = SeededBits(5).words(THREADS * CALLS * EACH).reshape(-1, EACH)
+    assert {part.tobytes() for part in drawn} == {part.tobytes() for part in stream}
+
+
+def test_a_source_that_threads_can_confuse_is_found() -> None:
+    """The twin: a position read and moved on in two steps."""
+
+    class Unlocked:
+        secure = False
+        stream = SeededBits(5).words(THREADS * CALLS * EACH)
+        position = 0
+
+        def words(self, count: int) -> np.ndarray:
+            start = self.position
+            time.sleep(1e-4)
+            self.position = start + count
+            return self.stream[start : start + count]
+
+    assert repeats(drawn_by_threads(Unlocked()))

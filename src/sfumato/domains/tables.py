@@ -9,8 +9,10 @@ theirs do.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -339,41 +341,34 @@ def _csv_batches(file: Path, names: list[str], seen: Seen) -> Iterator[pa.Record
     import pyarrow.csv
 
     width = _checked_width(file, names)
-    ragged: list[int] = []
-
-    def note(row: Any) -> str:
-        ragged.append(row.number - 1)
-        return "skip"
-
     total, failed = file.stat().st_size, False
     try:
-        with file.open("rb", buffering=0) as raw:
-            reader = pa.csv.open_csv(
-                pa.input_stream(raw, compression="gzip" if _is_gzip(file) else None),
-                # With threads, rows go unnumbered.
-                read_options=pa.csv.ReadOptions(block_size=CSV_BLOCK, use_threads=False),
-                parse_options=pa.csv.ParseOptions(
-                    newlines_in_values=True,
-                    invalid_row_handler=note,
-                    # In a file of one column a blank line is a person without an answer.
-                    ignore_empty_lines=width > 1,
-                ),
-                convert_options=pa.csv.ConvertOptions(
-                    include_columns=names,
-                    column_types=dict.fromkeys(names, pa.string()),
-                    strings_can_be_null=True,
-                    null_values=[""],
-                ),
-            )
-            for batch in reader:
-                # Before the rows are used: those after a ragged one would be numbered wrongly.
-                _refuse_ragged(ragged, width, file)
-                seen(min(raw.tell(), total), total)
-                yield batch
-            _refuse_ragged(ragged, width, file)
+        # Arrow's threads read ahead, and may still do so when the interpreter ends: they get a
+        # file of Arrow's own and no function to call, since a thread that needs Python then kills
+        # the process.
+        raw = pa.OSFile(os.fsencode(file))
+        reader = pa.csv.open_csv(
+            pa.input_stream(raw, compression="gzip" if _is_gzip(file) else None),
+            read_options=pa.csv.ReadOptions(block_size=CSV_BLOCK, use_threads=False),
+            parse_options=pa.csv.ParseOptions(
+                newlines_in_values=True,
+                # In a file of one column a blank line is a person without an answer.
+                ignore_empty_lines=width > 1,
+            ),
+            convert_options=pa.csv.ConvertOptions(
+                include_columns=names,
+                column_types=dict.fromkeys(names, pa.string()),
+                strings_can_be_null=True,
+                null_values=[""],
+            ),
+        )
+        for batch in reader:
+            seen(min(raw.tell(), total), total)
+            yield batch
     except _reader_errors():
         failed = True
     if failed:
+        _refuse_ragged(file, width)
         raise _not_csv(file)
 
 
@@ -397,8 +392,13 @@ def _checked_width(file: Path, names: list[str]) -> int:
     return len(header)
 
 
-def _refuse_ragged(found: list[int], width: int, file: Path) -> None:
-    """Refuse rows that do not have a cell for each column."""
+def _refuse_ragged(file: Path, width: int) -> None:
+    """Refuse rows that do not have a cell for each column, in a file that Arrow could not read."""
+    found: list[int] = []
+    with contextlib.suppress(*_reader_errors()), _open(file) as lines:
+        # As Arrow does, count no blank lines unless they are people without an answer.
+        people = (cells for cells in csv.reader(lines) if cells or width == 1)
+        found += (row for row, cells in enumerate(people) if max(len(cells), 1) != width)
     if found:
         raise DataError(
             f"every row of file {str(file)!r} must have {width} cells, one for each column, but "

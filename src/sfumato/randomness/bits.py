@@ -2,12 +2,15 @@
 
 Whatever a device draws is decided by one K-bit random word against a table of integers. The table
 is the law: guarantees are proved for it, and estimators read their probabilities from it.
+
+A source may be shared by threads: no word is given out twice.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -41,14 +44,16 @@ class _Keystream:
 
     def __init__(self, key: bytes, nonce: bytes) -> None:
         self._cipher = Cipher(algorithms.AES(key), modes.CTR(nonce)).encryptor()
+        self._lock = threading.Lock()  # a cipher refuses to be used by two threads at once
 
     def words(self, count: int) -> Words:
         """The next `count` words of the stream, the same on every platform."""
         out = np.empty(count, dtype="<u8")
         view = out.view(np.uint8).data
-        for start in range(0, len(view), _BLOCK):
-            part = view[start : start + _BLOCK]
-            self._cipher.update_into(_ZEROS[: len(part)], part)
+        with self._lock:
+            for start in range(0, len(view), _BLOCK):
+                part = view[start : start + _BLOCK]
+                self._cipher.update_into(_ZEROS[: len(part)], part)
         return out.astype(np.uint64, copy=False)
 
 
@@ -56,7 +61,7 @@ class SecureBits(_Keystream):
     """Random words keyed from the operating system's secure generator: what devices use.
 
     A forked process would repeat its parent's stream, so a source refuses to work in any process
-    but its own; `Study.encode` makes a fresh one for every call.
+    but its own; `Study.encode` makes a fresh one for every call. Threads may share a source.
 
     Example:
         >>> len(SecureBits().words(3))
@@ -84,6 +89,9 @@ class SecureBits(_Keystream):
 
 class SeededBits(_Keystream):
     """Repeatable random words for experiments; never for people's data.
+
+    Threads that share a source take its words in the order in which they happen to ask. For results
+    that can be repeated, give each thread a source with a seed of its own.
 
     Args:
         seed: Any integer; the same seed gives the same words everywhere.
