@@ -41,7 +41,7 @@ def unbiased_regret(size: int, epsilon: float, axes: int, name: str) -> float:
     def error(chosen: str) -> float:
         channel = CHANNELS[chosen if chosen in CHANNELS else chosen_id(size, epsilon, chosen)]
         study = line_study(size, epsilon, channel, axes=axes)
-        terms = Terms.mean(study.channels[0], Ranges(size))
+        terms = Terms.mean(study.channels[0], [Ranges(size)])
         return math.sqrt(
             variance(prior_of(study, "flat"), {(axis,): terms for axis in range(axes)})
         )

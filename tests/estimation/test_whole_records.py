@@ -15,7 +15,7 @@ import sfumato as sf
 from sfumato.channels.choice import Choice
 from sfumato.errors import DataError, FormatError, MismatchError, StudyError
 from sfumato.exact import at_most_exp
-from sfumato.planning.variances import mean_variance, prior_of
+from sfumato.planning import variances
 from sfumato.questions.workload import Given
 
 Counts = NDArray[np.int64]
@@ -282,7 +282,10 @@ def test_the_plan_predicts_the_error(channel: Choice) -> None:
     half = {0: Given(np.array([[1.0, 1, 1, 0, 0, 0]]))}
     rows = np.outer([1, 1, 1, 0, 0, 0], np.ones(4)).ravel()
     alone = (channel.second_moment(rows) - rows**2).mean()
-    assert mean_variance(study.blocks, half, prior_of(study, "flat")) == pytest.approx(alone)
+    spread = variances.variance(
+        variances.prior_of(study, "flat"), variances.mean_terms(study.blocks, half)
+    )
+    assert spread == pytest.approx(alone)
 
 
 def test_channels_are_compared_and_the_choice_is_the_best_of_them() -> None:

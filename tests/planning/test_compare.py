@@ -34,6 +34,19 @@ def test_comparison_lists_what_fits_and_marks_the_best() -> None:
     assert (exact.bits, exact.how) == (5, "exact")
     assert json.loads(json.dumps(found.to_dict()))["rows"][0]["axis"] == "a"
     assert "chosen, best" in str(found)
+    assert found.caption() == (
+        "500 people, people spread evenly; unbiased errors are exact; likelihood errors are root "
+        "mean squares over simulated tallies."
+    )
+
+
+def test_errors_over_a_sample_of_questions_are_marked() -> None:
+    study = sf.Study("s", [sf.integers("a", 0, 2_999, protect=sf.Distance(0.7))])
+    found = study.compare(500, methods=["unbiased"])
+    (row,) = [row for row in found if row.chosen]
+    assert row.how == "sampled"
+    assert row.cells()[3].startswith("≈ ")
+    assert "errors marked ≈ are root mean squares over a sample" in str(found)
 
 
 def test_blocks_are_compared_one_by_one() -> None:

@@ -169,6 +169,44 @@ def test_mean_with_no_answers_is_of_those_who_answer() -> None:
     assert np.std(answers) == pytest.approx(planned.stderr, rel=0.2)
 
 
+def test_what_is_not_exact_says_so() -> None:
+    plan = rounded().expected_error(100)
+    assert {row.how for row in plan} == {"bound"}
+    assert "errors marked ≤ are upper bounds" in plan.caption()
+    assert all(plan.cells(row)[1].startswith("≤ ") for row in plan)
+    plan = optional().expected_error(100)
+    assert [row.how for row in plan] == ["exact", "exact", "exact", "first order"]
+    assert plan.cells(plan["a: mean"])[1].startswith("~ ")
+    assert plan.caption().endswith("errors are exact; errors marked ~ are exact to first order.")
+    long = sf.Study("s", [sf.integers("a", 0, 2_999, protect=DISTANCE)]).expected_error(100)
+    assert [row.how for row in long] == ["sampled", "exact", "sampled", "exact"]
+
+
+def test_the_mean_of_a_channel_that_does_not_know_how_many_is_read_as_answers_read_it() -> None:
+    """The published thermometer counts everybody with noise, and its mean is not free of it."""
+    study = STUDIES["published"]()
+    counts = np.arange(1, 10)
+    planned = study.expected_error(45, prior=counts)["a: mean"].stderr
+    answer = study.simulate_counts(counts, seed=1).estimate("unbiased").mean("a")
+    assert planned == pytest.approx(answer.stderr)
+
+
+def test_a_mean_whose_error_is_not_known_is_left_out_and_said_why() -> None:
+    cases: list[tuple[sf.Study, Any, str]] = [
+        (optional(), "worst", "has no bound, since in the worst population hardly anybody answers"),
+        (optional(), [0] * 6 + [1], "is not defined, since nobody answers"),
+    ]
+    channel = sf.Hierarchical(2, consistency=False)
+    nodes = sf.integers("a", 0, 5, protect=sf.Uniform(1), channel=channel, optional=True)
+    cases.append((sf.Study("s", [nodes]), "flat", "is not known: the sum and the number"))
+    for study, prior, words in cases:
+        plan = study.expected_error(100, prior=prior)
+        assert "mean" not in {row.kind for row in plan}
+        (note,) = plan.notes
+        assert words in note
+        assert note in str(plan)
+
+
 @pytest.mark.parametrize("name", STUDIES)
 def test_worst_is_the_largest_error_of_all_populations(name: str) -> None:
     study = STUDIES[name]()
@@ -192,7 +230,7 @@ def test_worst_is_the_largest_error_of_all_populations(name: str) -> None:
 def test_worst_case_of_averages_counts_rounding_too() -> None:
     study = rounded()
     channel = study.channels[0]
-    terms = Terms.mean(channel, Ranges(6))
+    terms = Terms.mean(channel, [Ranges(6)])
     bracket = terms.moment - terms.square + terms.excess
     flat = prior_of(study, "flat")
     worst = Prior(flat.laws, None, True, "worst")

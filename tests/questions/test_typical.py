@@ -6,32 +6,43 @@ import numpy as np
 import pytest
 
 from sfumato.questions.lines import Identity, Ranges
-from sfumato.questions.typical import cells, deciles, most_rows, ranges, sample, thinned
+from sfumato.questions.typical import cells, deciles, most_rows, rows_of_squares, sample, thinned
+from sfumato.questions.workload import Workload
 
 
-def test_on_a_short_axis_all_ranges_and_cells_are_asked() -> None:
-    assert np.array_equal(ranges(6, 7).dense(), Ranges(6, size=7).dense())
+def test_single_cells_leave_out_no_answer() -> None:
     assert np.array_equal(cells(6, 7).dense(), np.eye(7)[:6])
 
 
 def test_on_a_long_axis_evenly_spaced_ones_stand_for_all() -> None:
     size = 1 << 18
     most = most_rows(size)
-    asked = ranges(size - 1, size)
+    asked = thinned(Ranges(size - 1, size=size), most)
+    assert isinstance(asked, Ranges)
     assert asked.boundaries == most < size
     first, last = asked.ends()
     assert (first.min(), last.max()) == (0, size - 2)
     steps = np.diff(np.unique(first))
     assert steps.max() - steps.min() <= 1
-    assert cells(size - 1, size).questions == most
+    chosen = thinned(cells(size - 1, size), most).dense().argmax(axis=1)
+    assert len(chosen) == most
+    assert (chosen[0], chosen[-1]) == (0, size - 2)
 
 
-def test_thinning_leaves_what_is_short_enough_and_what_is_no_range() -> None:
+def test_what_is_short_enough_is_left_whole() -> None:
     asked = Ranges(9, size=10)
     assert thinned(asked, 10) is asked
     assert np.array_equal(thinned(asked, 4).dense(), Ranges(9, size=10, ends=4).dense())
     cell = Identity(9)
-    assert thinned(cell, 4) is cell
+    assert thinned(cell, 9) is cell
+    assert np.array_equal(thinned(cell, 3).dense(), np.eye(9)[[0, 4, 8]])
+
+
+@pytest.mark.parametrize("asked", [Ranges(5, size=6), Identity(4), cells(4, 5)], ids=repr)
+def test_rows_of_squares_are_counted_without_laying_them_out(asked: Workload) -> None:
+    rows, counts = asked.squares()
+    assert rows_of_squares(asked) == len(rows) == len(counts)
+    assert np.allclose(rows.T @ (counts[:, None] * rows), asked.gram())
 
 
 def test_deciles_are_the_first_cells_that_reach_each_tenth() -> None:

@@ -94,6 +94,8 @@ def plan(
         made.add_row(*(Text(cell) for cell in found.cells(row)))
     showing.stdout().print(made)
     showing.say(f"Study {found.study!r}: {found.caption()}")
+    for note in found.notes:
+        showing.say(note)
     for line in wanted:
         showing.say(_wanted_line(line, number))
     for name, now, part in bins:
@@ -131,10 +133,7 @@ def compare(
     for row in found:
         made.add_row(*(Text(cell) for cell in row.cells()))
     showing.stdout().print(made)
-    showing.say(
-        f"{number:,} people, prior {found.prior}; unbiased errors are exact, likelihood errors "
-        "root mean squares over simulated tallies."
-    )
+    showing.say(found.caption())
 
 
 def _prior(study: Study, given: str) -> str | NDArray[np.int64]:

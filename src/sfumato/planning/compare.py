@@ -17,10 +17,13 @@ from sfumato.channels.searched.matrix_response import MatrixResponse
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.cells import TableMetric
 from sfumato.planning.expected_error import (
+    MARKS,
+    PRIORS,
     Planned,
     checked_method,
     checked_people,
     exact_error,
+    told,
     typical_of,
 )
 from sfumato.planning.simulate import ExpectedError, simulate
@@ -52,7 +55,7 @@ class ComparisonRow:
         bits: Length of a report.
         chosen: Whether the study uses this channel.
         best: Whether it has the smallest error on its block under its decoder.
-        how: "exact" or "simulated".
+        how: How the error was found: see `PlanRow`.
         note: Why there is no error, or how it could be smaller.
     """
 
@@ -93,7 +96,7 @@ class ComparisonRow:
             self.question,
             self.channel,
             self.method,
-            format_to(self.stderr, self.stderr) if found else "–",
+            f"{MARKS.get(self.how, '')}{format_to(self.stderr, self.stderr)}" if found else "–",
             percent(self.share) if found else "–",
             f"{self.bits:,} bit{'s' if self.bits != 1 else ''}",
             ", ".join([*marks, *([self.note] if self.note else [])]),
@@ -129,8 +132,17 @@ class Comparison:
     def __iter__(self) -> Iterator[ComparisonRow]:
         return iter(self.rows)
 
+    def caption(self) -> str:
+        """The caption: people, population, and how errors were found."""
+        found = [
+            f"{method} {words}"
+            for method in dict.fromkeys(row.method for row in self.rows)
+            for words in told({row.how for row in self.rows if row.method == method})
+        ]
+        return f"{'; '.join([f'{self.n:,} people, {PRIORS[self.prior]}', *found])}."
+
     def __str__(self) -> str:
-        head = f"Study {self.study!r}: {self.n:,} people, prior {self.prior}."
+        head = f"Study {self.study!r}: {self.caption()}"
         return "\n".join([head, "", *text_table(COLUMNS, [row.cells() for row in self.rows])])
 
     def to_dict(self) -> dict[str, Any]:

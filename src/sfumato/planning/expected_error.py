@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any, Literal
@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike
 from sfumato.errors import QuestionError, StudyError, near
 from sfumato.estimation.answers import normal_quantile
 from sfumato.planning.simulate import ExpectedError, simulate
-from sfumato.planning.variances import Prior, mean_variance, prior_of
+from sfumato.planning.variances import Prior, mean_terms, prior_of, variance
 from sfumato.questions.language import weights
-from sfumato.questions.typical import cells, deciles, ranges
+from sfumato.questions.lines import Ranges
+from sfumato.questions.typical import cells, deciles
 from sfumato.questions.workload import Given, Workload
-from sfumato.study.axis import Axis
 from sfumato.study.study import Study
 from sfumato.text import format_to, percent, text_table
 from sfumato.verbs import RUNS, PlanVerbs
@@ -37,8 +37,10 @@ class PlanRow:
         share: The same as a share of all people; None for a mean.
         unit: What `stderr` counts.
         channel: The channels that its axes go through.
-        how: "exact", "simulated" (the root mean square error over seeded tallies), or "reported"
-            (the standard error that the answers would state).
+        how: "exact"; "sampled" (the root mean square over a sample of the questions); "bound" (the
+            largest, wherever values lie between grid points); "first order" (of a ratio);
+            "simulated" (the root mean square error over seeded tallies); or "reported" (the
+            standard error that the answers would state).
         reported: For likelihood answers, the standard error that they would state.
     """
 
@@ -112,7 +114,7 @@ class Plan(PlanVerbs):
         reach = self.reach(row)
         return (
             row.question,
-            f"{format_to(row.stderr, row.stderr)}{unit}",
+            f"{MARKS.get(row.how, '')}{format_to(row.stderr, row.stderr)}{unit}",
             share,
             f"± {format_to(reach, reach)}",
             *((told,) if self.method == "likelihood" else ()),
@@ -127,10 +129,8 @@ class Plan(PlanVerbs):
 
     def caption(self) -> str:
         """The caption: people, method, population, and how errors were found."""
-        return (
-            f"{self.n:,} people, {self.method} answers, {_PRIORS.get(self.prior, self.prior)}; "
-            f"errors are {_HOW[self.rows[0].how] if self.rows else ''}."
-        )
+        head = f"{self.n:,} people, {self.method} answers, {PRIORS[self.prior]}"
+        return f"{'; '.join([head, *told({row.how for row in self.rows})])}."
 
     def __str__(self) -> str:
         lines = text_table(self.columns(), [self.cells(row) for row in self.rows])
@@ -149,16 +149,26 @@ class Plan(PlanVerbs):
         }
 
 
-_PRIORS = {
+PRIORS = {
     "flat": "people spread evenly",
-    "worst": "the worst population for each question",
+    "worst": "the worst population for each row",
     "given": "people spread as given",
 }
 _HOW = {
-    "exact": "exact",
-    "simulated": "root mean squares over simulated tallies",
-    "reported": "those the answers would report",
+    "exact": "errors are exact",
+    "sampled": "errors marked ≈ are root mean squares over a sample of the questions",
+    "bound": "errors marked ≤ are upper bounds, wherever values lie between grid points",
+    "first order": "errors marked ~ are exact to first order",
+    "simulated": "errors are root mean squares over simulated tallies",
+    "reported": "errors are those the answers would report",
 }
+MARKS = {"sampled": "≈ ", "bound": "≤ ", "first order": "~ "}
+
+
+def told(hows: Collection[str]) -> list[str]:
+    """How errors were found, in words."""
+    return [words for how, words in _HOW.items() if how in hows]
+
 
 Method = Literal["unbiased", "likelihood"]
 Questions = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]
@@ -169,7 +179,8 @@ Progress = Callable[[float], None]
 class Planned:
     """Questions of one kind: one workload per axis, joined by "and".
 
-    `factor` turns an error per person into one of `unit`: 1 for people.
+    `factor` turns an error per person into one of `unit`: 1 for people. A `ratio` is read to first
+    order.
     """
 
     text: str
@@ -177,6 +188,7 @@ class Planned:
     workloads: dict[int, Workload]
     unit: str = "people"
     factor: float = 1.0
+    ratio: bool = False
 
 
 def expected_error(
@@ -227,7 +239,16 @@ def expected_error(
         )
         for one, error in zip(asked, found, strict=True)
     )
-    return Plan(study=study.name, n=people, prior=held.text, method=method, level=level, rows=rows)
+    gaps = [(axis.name, _unknown_mean(study, k, held)) for k, axis in enumerate(study.axes)]
+    return Plan(
+        study=study.name,
+        n=people,
+        prior=held.text,
+        method=method,
+        level=level,
+        rows=rows,
+        notes=tuple(f"The error of the mean of {name} {why}." for name, why in gaps if why),
+    )
 
 
 def typical(study: Study, prior: Prior) -> list[Planned]:
@@ -242,16 +263,17 @@ def typical(study: Study, prior: Prior) -> list[Planned]:
     for place, axis in enumerate(study.axes):
         values, size, name = axis.domain.size, axis.size, axis.name
         if axis.domain.ordered:
-            every = ranges(values, size)
+            every = Ranges(values, size=size)
             asked.append(Planned(f"{name}: a random range", "range", {place: every}))
             tenths = deciles(prior.laws[place], values)
             asked.append(Planned(f"{name}: at or below a decile", "decile", {place: tenths}))
         asked.append(Planned(f"{name}: one cell", "cell", {place: cells(values, size)}))
-        asked += _mean(axis, place, prior)
+        asked += _mean(study, place, prior)
     for pair in combinations(ordered, 2):
         names = " × ".join(study.axes[place].name for place in pair)
         both: dict[int, Workload] = {
-            place: ranges(study.axes[place].domain.size, study.axes[place].size) for place in pair
+            place: Ranges(study.axes[place].domain.size, size=study.axes[place].size)
+            for place in pair
         }
         asked.append(Planned(f"{names}: a random range of both", "range", both))
     return asked
@@ -266,7 +288,9 @@ def typical_of(study: Study, axes: Sequence[int]) -> Planned:
     """
     held = {place: study.axes[place] for place in axes}
     workloads: dict[int, Workload] = {
-        place: (ranges if axis.domain.ordered else cells)(axis.domain.size, axis.size)
+        place: Ranges(axis.domain.size, size=axis.size)
+        if axis.domain.ordered
+        else cells(axis.domain.size, axis.size)
         for place, axis in held.items()
     }
     kind = "range" if any(axis.domain.ordered for axis in held.values()) else "cell"
@@ -306,8 +330,14 @@ def exact_error(study: Study, asked: Planned, prior: Prior, n: int) -> ExpectedE
         prior: Where people are expected to be.
         n: Number of people.
     """
-    found = mean_variance(study.blocks, asked.workloads, prior)
-    return ExpectedError(math.sqrt(n * max(found, 0.0)), None, "exact")
+    terms = mean_terms(study.blocks, asked.workloads)
+    if not all(part.whole for part in terms.values()):
+        how = "sampled"
+    elif any(part.excess.any() for part in terms.values()):
+        how = "bound"
+    else:
+        how = "first order" if asked.ratio else "exact"
+    return ExpectedError(math.sqrt(n * max(variance(prior, terms), 0.0)), None, how)
 
 
 def _sent_by(study: Study, asked: Planned) -> str:
@@ -343,20 +373,38 @@ def checked_method(method: str, prior: Prior) -> None:
         )
 
 
-def _mean(axis: Axis, place: int, prior: Prior) -> list[Planned]:
-    """The mean of an axis that has numbers, among those who answer, to first order."""
+def _mean(study: Study, place: int, prior: Prior) -> list[Planned]:
+    """The mean of an axis that has numbers, among those who answer.
+
+    Where everybody answers it is a sum over a known number of people; otherwise a ratio, which to
+    first order is a sum of distances from the mean.
+    """
+    axis = study.axes[place]
     numbers = axis.domain.numbers()
-    if numbers is None:
+    if numbers is None or _unknown_mean(study, place, prior):
         return []
-    answered = np.append(np.ones(axis.domain.size), np.zeros(int(axis.optional)))
-    law = prior.laws[place] * answered
-    share = float(law.sum())
-    if not share:
-        return []
-    full = np.append(numbers, np.zeros(int(axis.optional)))
-    off = (full - float(law @ full) / share) * answered
     unit = axis.unit or f"of {axis.name}"
-    return [Planned(f"{axis.name}: mean", "mean", {place: Given(off[None])}, unit, 1.0 / share)]
+    text, kind = f"{axis.name}: mean", "mean"
+    if not axis.optional:
+        return [Planned(text, kind, {place: Given(numbers[None])}, unit)]
+    law = prior.laws[place][:-1]
+    share = float(law.sum())
+    off = np.append(numbers - float(law @ numbers) / share, 0.0)
+    return [Planned(text, kind, {place: Given(off[None])}, unit, 1.0 / share, ratio=True)]
+
+
+def _unknown_mean(study: Study, place: int, prior: Prior) -> str:
+    """Why the error of a mean is not known; empty where it is."""
+    axis = study.axes[place]
+    if not axis.optional or axis.domain.numbers() is None:
+        return ""
+    if prior.worst:
+        return "has no bound, since in the worst population hardly anybody answers"
+    if not prior.laws[place][:-1].any():
+        return "is not defined, since nobody answers in the given population"
+    if any(place in block.axes and not block.channel.linear for block in study.blocks):
+        return "is not known: the sum and the number of answers are read from different nodes"
+    return ""
 
 
 def _by_simulation(

@@ -40,7 +40,7 @@ class ExpectedError:
     Attributes:
         stderr: The standard error.
         reported: The one that likelihood answers would state; None for others.
-        how: "exact", "simulated", or "reported" where `stderr` is what answers would state.
+        how: How it was found: see `PlanRow`.
     """
 
     stderr: float

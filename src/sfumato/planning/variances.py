@@ -1,10 +1,12 @@
 """Exact variances of unbiased answers: means over many questions, from channels and a prior.
 
-E[f² | x], w² and what stochastic rounding adds are quadratic forms B of the weights w, so their sum
-over all questions of a workload W depends on WᵀW alone: `Workload.squares` gives a few weighted
-rows with the same sum. For all ranges between K ends these are K + 1 rows instead of K(K − 1)/2.
-Blocks are perturbed independently, so the forms of a question about several blocks are products
-over blocks, and so are their means over all combinations of questions. The prior is the assumed
+Where a channel's reading is linear, E[f² | x], w² and what stochastic rounding adds are quadratic
+forms of the weights w, so their sum over all questions of a workload W depends on WᵀW alone:
+`Workload.squares` gives a few weighted rows with the same sum. For all ranges between K ends these
+are K + 1 rows instead of K(K − 1)/2. Where it is not linear, each question is read by itself. If
+there are too many rows, a sample of the questions stands for all, and `Terms.whole` says so. Blocks
+are perturbed independently, so the forms of a question about several blocks are products over
+blocks, and so are their means over all combinations of questions. The prior is the assumed
 distribution of people over cells.
 """
 
@@ -22,8 +24,8 @@ from sfumato.arrays import Floats
 from sfumato.channels.base import Channel
 from sfumato.errors import StudyError, TooLargeError, near
 from sfumato.questions.lines import Total
-from sfumato.questions.typical import most_rows, sample, thinned
-from sfumato.questions.workload import Given, Workload, row_products
+from sfumato.questions.typical import most_rows, rows_of_squares, thinned
+from sfumato.questions.workload import Workload, row_products
 from sfumato.study.axis import Axis
 from sfumato.study.blocks import Block
 from sfumato.study.study import Study
@@ -142,17 +144,25 @@ def _law(given: Any, what: str) -> Floats:
 
 
 _ENTRIES_AT_ONCE = 1 << 21
-# Questions about several axes of one block: at most this many stand for all, within the entries.
-_MOST_COMBINED, _FEWEST_COMBINED, _COMBINED_ENTRIES = 512, 16, 1 << 24
+# Rows that are laid out one by one: at most so many entries, and beyond that a sample of questions.
+_MOST_ENTRIES, _MOST_SAMPLED, _FEWEST_SAMPLED = 1 << 26, 512, 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Terms:
-    """At every cell of one block: E[f² | x], w², and what stochastic rounding may add."""
+    """At every cell of one block: E[f² | x], w², and what stochastic rounding may add.
+
+    Attributes:
+        moment: E[f² | x].
+        square: w².
+        excess: The most that stochastic rounding can add.
+        whole: Whether they are those of all questions, not of a sample.
+    """
 
     moment: Floats
     square: Floats
     excess: Floats
+    whole: bool = True
 
     @classmethod
     def of(cls, channel: Channel, weights: Floats) -> Terms:
@@ -167,65 +177,76 @@ class Terms:
         )
 
     @classmethod
-    def mean(cls, channel: Channel, workload: Workload) -> Terms:
-        """The mean over all questions of a workload about one block.
+    def mean(cls, channel: Channel, workloads: Sequence[Workload]) -> Terms:
+        """The mean over all combinations of questions about the axes of one block.
 
         Args:
             channel: The block's channel.
-            workload: The questions; ranges are thinned where the channel has many features.
+            workloads: The questions about each axis of the block.
         """
-        asked = thinned(workload, most_rows(max(workload.cells, channel.layout.features // 8)))
-        rows, counts = asked.squares()
-        step = max(1, _ENTRIES_AT_ONCE // max(rows.shape[1], channel.layout.features))
-        total = np.zeros((3, rows.shape[1]))
-        for start in range(0, len(rows), step):
-            part = slice(start, start + step)
-            found = cls.of(channel, rows[part])
-            total += [counts[part] @ each for each in (found.moment, found.square, found.excess)]
-        return cls(*(total / asked.questions))
+        rows, shares, whole = _laid_out(channel, workloads)
+        counts = [len(share) for share in shares]
+        step = max(1, _ENTRIES_AT_ONCE // max(channel.size, channel.layout.features))
+        total = np.zeros((3, channel.size))
+        for start in range(0, math.prod(counts), step):
+            chosen = np.arange(start, min(start + step, math.prod(counts)))
+            places = np.unravel_index(chosen, counts)
+            found = cls.of(channel, combined([r[at] for r, at in zip(rows, places, strict=True)]))
+            share = math.prod(s[at] for s, at in zip(shares, places, strict=True))
+            total += [share @ each for each in (found.moment, found.square, found.excess)]
+        moment, square, excess = total
+        return cls(moment, square, excess, whole)
 
 
-def mean_variance(
-    blocks: Sequence[Block], workloads: Mapping[int, Workload], prior: Prior
-) -> float:
-    """Variance, per person, of unbiased answers: the mean over all questions of some workloads.
+def _laid_out(
+    channel: Channel, workloads: Sequence[Workload]
+) -> tuple[list[Floats], list[Floats], bool]:
+    """Rows of weights by axis, whose combinations have the mean forms of all questions.
 
-    It is exact, but for questions about several axes of one block: of those at most 512, drawn at
-    random, stand for all.
+    Returns:
+        The rows of each axis, the share of each row in the mean, and whether these are all
+        questions.
+    """
+    size = max(channel.size, channel.layout.features)
+    if channel.linear and len(workloads) == 1:
+        (asked,) = workloads
+        few = thinned(asked, most_rows(max(channel.size, channel.layout.features // 8)))
+        rows, counts = few.squares()
+        return [rows], [counts / few.questions], few is asked
+    laid = [rows_of_squares(w) if channel.linear else w.questions for w in workloads]
+    if math.prod(laid) * size <= _MOST_ENTRIES:
+        pairs = [
+            w.squares() if channel.linear else (w.dense(), np.ones(w.questions)) for w in workloads
+        ]
+        shares = [counts / w.questions for (_, counts), w in zip(pairs, workloads, strict=True)]
+        return [rows for rows, _ in pairs], shares, True
+    rng = np.random.Generator(np.random.PCG64(0))
+    most = max(_FEWEST_SAMPLED, min(_MOST_SAMPLED, _MOST_ENTRIES // size))
+    drawn = [w.rows(rng.integers(w.questions, size=most)) for w in workloads]
+    return [combined(drawn)], [np.full(most, 1 / most)], False
+
+
+def mean_terms(
+    blocks: Sequence[Block], workloads: Mapping[int, Workload]
+) -> dict[tuple[int, ...], Terms]:
+    """For each block that is asked about, by its axes, the mean terms over all questions.
 
     Args:
         blocks: The blocks of the study.
-        workloads: The questions by axis; each asks about all these axes at once.
-        prior: Where people are expected to be.
+        workloads: The questions by axis; each asks about all these axes at once. On a block's axes
+            that have none, everybody counts.
     """
-    terms = {
-        block.axes: Terms.mean(block.channel, on_block(block, workloads))
+    return {
+        block.axes: Terms.mean(
+            block.channel,
+            [
+                workloads.get(axis, Total(cells))
+                for axis, cells in zip(block.axes, block.shape, strict=True)
+            ],
+        )
         for block in blocks
         if not workloads.keys().isdisjoint(block.axes)
     }
-    return variance(prior, terms)
-
-
-def on_block(block: Block, workloads: Mapping[int, Workload]) -> Workload:
-    """Questions about the axes of a block as one workload on the grid of its cells.
-
-    Args:
-        block: The block.
-        workloads: The questions by axis; where an axis has none, everybody counts.
-    """
-    if len(block.axes) == 1:
-        return workloads[block.axes[0]]
-    rng = np.random.Generator(np.random.PCG64(0))
-    size = max(block.size, block.channel.layout.features)
-    most = max(_FEWEST_COMBINED, min(_MOST_COMBINED, _COMBINED_ENTRIES // size))
-    rows = [
-        sample(workloads.get(axis, Total(cells)), most, rng)
-        for axis, cells in zip(block.axes, block.shape, strict=True)
-    ]
-    longest = max(len(part) for part in rows)  # the others are drawn from, to combine at random
-    return Given(
-        combined([p if len(p) == longest else p[rng.integers(len(p), size=longest)] for p in rows])
-    )
 
 
 def combined(parts: Sequence[Floats]) -> Floats:

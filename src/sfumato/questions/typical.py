@@ -6,6 +6,7 @@ They stand for what an analyst may ask, where an error is to be stated before an
 from __future__ import annotations
 
 import numpy as np
+from scipy import sparse
 
 from sfumato.arrays import Floats
 from sfumato.questions.lines import Ranges
@@ -26,40 +27,40 @@ def most_rows(size: int) -> int:
     return max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_ENTRIES // size))
 
 
-def ranges(values: int, size: int) -> Ranges:
-    """All ranges of neighbouring cells; on a long axis, those between evenly spaced ends.
+def cells(values: int, size: int) -> Workload:
+    """Single cells that hold a value.
 
     Args:
         values: Number of cells that hold values.
         size: Number of all cells, "no answer" included.
     """
-    return Ranges(values, size=size, ends=most_rows(size))
+    return Given(sparse.eye_array(values, size))
 
 
 def thinned(workload: Workload, most: int) -> Workload:
-    """The same kind of questions with fewer ends, if they are ranges with more than `most`.
+    """The questions themselves, or evenly spaced ones among them if they take too many rows.
 
     Args:
         workload: The questions.
-        most: The largest number of ends.
+        most: The largest number of ends of ranges, or of other questions.
     """
-    if isinstance(workload, Ranges) and workload.boundaries > most:
-        return Ranges(workload.values, size=workload.cells, ends=most)
-    return workload
+    if isinstance(workload, Ranges):
+        few = workload.boundaries <= most
+        return workload if few else Ranges(workload.values, size=workload.cells, ends=most)
+    if workload.questions <= most:
+        return workload
+    chosen = np.round(np.linspace(0, workload.questions - 1, most)).astype(np.intp)
+    return Given(workload.rows(chosen))
 
 
-def cells(values: int, size: int) -> Workload:
-    """Single cells that hold a value; on a long axis, evenly spaced ones.
+def rows_of_squares(workload: Workload) -> int:
+    """The number of rows that `squares` gives.
 
-    Args:
-        values: Number of cells that hold values.
-        size: Number of all cells, "no answer" included.
+    Example:
+        >>> rows_of_squares(Ranges(4)), len(Ranges(4).squares()[0])
+        (6, 6)
     """
-    count = min(values, most_rows(size))
-    chosen = np.round(np.linspace(0, values - 1, count)).astype(np.int64)
-    rows = np.zeros((len(chosen), size))
-    rows[np.arange(len(chosen)), chosen] = 1.0
-    return Given(rows)
+    return workload.boundaries + 1 if isinstance(workload, Ranges) else workload.questions
 
 
 def deciles(law: Floats, values: int) -> Workload:

@@ -1,0 +1,109 @@
+"""Plans of every registered channel, on the trials that it declares, against the exact law."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import helpers_contract_planning as laws
+import numpy as np
+import pytest
+from helpers_contract import TRIALS, Floats, Subject
+from helpers_contract_study import Case
+
+import sfumato as sf
+from sfumato.channels.choice import REGISTRY
+from sfumato.channels.trees.hierarchy import HierarchicalChannel
+from sfumato.planning import variances
+from sfumato.questions.lines import Ranges
+
+GRIDS = [name for name, trial in TRIALS.items() if trial.shape is not None]
+PRIORS = ("flat", "given", "worst")
+NOT_LINEAR = [name for name, trial in TRIALS.items() if not Subject.of(trial).channel.linear]
+
+
+@cache
+def alone(name: str) -> Case:
+    return Case.of(Subject.of(TRIALS[name]))
+
+
+@cache
+def mixed(name: str) -> Case:
+    return Case.mixed(Subject.of(TRIALS[name]))
+
+
+def law_of(case: Case, prior: str) -> Floats:
+    if prior != "given":
+        return np.full(case.cells, 1 / case.cells)
+    law = np.random.default_rng(case.cells).random(case.cells) ** 2
+    return law / law.sum()
+
+
+def check(case: Case, prior: str) -> None:
+    law = law_of(case, prior)
+    given: Any = law.reshape(case.study.shape) if prior == "given" else prior
+    plan = case.study.expected_error(laws.N, laws.own_question(case.study), prior=given)
+    laws.plans_what_comes(case, plan, law, prior == "worst")
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("name", TRIALS)
+def test_every_error_of_every_channel_is_that_of_the_exact_law(name: str, prior: str) -> None:
+    check(alone(name), prior)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("name", GRIDS)
+def test_every_error_beside_another_block_is_that_of_the_exact_law(name: str, prior: str) -> None:
+    check(mixed(name), prior)
+
+
+@pytest.mark.parametrize("name", TRIALS)
+def test_answers_are_the_readings_that_are_planned_with(name: str) -> None:
+    laws.answers_are_those_readings(alone(name))
+
+
+@pytest.mark.parametrize("name", NOT_LINEAR[:1])
+def test_twin_that_takes_every_reading_for_linear_is_caught(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(alone(name), "flat")
+    monkeypatch.setattr(HierarchicalChannel, "linear", True)
+    with pytest.raises(AssertionError):
+        check(alone(name), "flat")
+
+
+@pytest.mark.parametrize("factor", [0.999, 1.001])
+@pytest.mark.parametrize("name", [f"{kind}-0" for kind in REGISTRY])
+def test_twin_that_is_off_by_a_thousandth_is_caught(name: str, factor: float) -> None:
+    case = alone(name)
+    plan = case.study.expected_error(laws.N)
+    off = [replace(row, stderr=row.stderr * factor) for row in plan]
+    for place, row in enumerate(off):
+        with pytest.raises(AssertionError):
+            laws.plans_what_comes(case, replace(plan, rows=(row,)), law_of(case, "flat"))
+        laws.plans_what_comes(case, replace(plan, rows=(plan.rows[place],)), law_of(case, "flat"))
+
+
+@pytest.mark.parametrize("name", GRIDS[:4])
+def test_a_sample_of_questions_is_called_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variances, "_MOST_ENTRIES", 1)
+    plan = alone(name).study.expected_error(laws.N)
+    several = [row for row in plan if row.how == "sampled"]
+    assert several
+    assert "marked ≈" in plan.caption()
+    for row in several:
+        assert plan.cells(row)[1].startswith("≈ ")
+
+
+def test_ranges_read_from_the_largest_nodes_have_the_error_that_comes() -> None:
+    """Such a reading is not linear: sums over questions cannot be taken in closed form."""
+    protect, channel = sf.Uniform(1), sf.Hierarchical(consistency=False)
+    study = sf.Study("s", [sf.integers("a", 0, 63, protect=protect, channel=channel)])
+    planned = study.expected_error(10_000)["a: a random range"]
+    w = Ranges(64).dense()
+    each = np.mean(study.channels[0].second_moment(w) - w**2, axis=1)
+    assert planned.stderr == pytest.approx(np.sqrt(10_000 * each.mean()))
+    best = [row for row in study.compare(10_000, methods=["unbiased"]) if row.best]
+    assert [row.chosen for row in best] == [False]
