@@ -23,6 +23,7 @@ import sfumato as sf
 from sfumato.channels.base import Channel
 from sfumato.channels.geometric import Geometric
 from sfumato.channels.response import KaryResponse
+from sfumato.estimation.answers import Estimated, around
 from sfumato.estimation.decoding import field as field_module
 from sfumato.estimation.decoding import posterior as posterior_module
 from sfumato.estimation.decoding.em import decode
@@ -36,7 +37,8 @@ from sfumato.estimation.decoding.mixture import (
     mixture_of,
     posterior_ratio,
 )
-from sfumato.estimation.decoding.posterior import CountPosterior, Decoder, reported_variance
+from sfumato.estimation.decoding.posterior import CountPosterior, Decoder
+from sfumato.estimation.likelihood import narrower
 
 Floats = NDArray[np.float64]
 
@@ -666,9 +668,9 @@ def test_intervals_are_widened_by_the_rough_fits() -> None:
         fit(mixture, Field((8,), Strengths(level, ((0.0, 0.0),)))) for level in (0.01, 1.0)
     )
     rows = np.tri(8)[:-1]
-    value, variance, wide = Decoder(Posterior(mixture, best, rough)).moments(rows)
-    alone = CountPosterior.of(mixture, best).moments(rows)
-    np.testing.assert_array_equal([value, variance], alone)
+    value, wide = Decoder(Posterior(mixture, best, rough)).moments(rows)
+    alone, variance = CountPosterior.of(mixture, best).moments(rows)
+    np.testing.assert_array_equal(value, alone)
     reach = [variance]
     for other in rough:
         theirs, spread = CountPosterior.of(mixture, other).moments(rows)
@@ -677,12 +679,26 @@ def test_intervals_are_widened_by_the_rough_fits() -> None:
     assert np.any(wide > 1.1 * variance)
 
 
-def test_reported_variances_are_widened_up_to_the_unbiased_ones() -> None:
-    own, wide, unbiased = np.array([[1.0, 1, 4], [3, 5, 9], [2, 9, 3]]).T
-    np.testing.assert_array_equal(reported_variance(own, wide, unbiased), [1.0, 5.0, 3.0])
-    np.testing.assert_array_equal(
-        reported_variance(np.array([5.0]), np.array([9.0]), np.array([2.0])), [5.0]
-    )
+def test_the_narrower_interval_is_taken_and_the_unbiased_one_keeps_its_middle() -> None:
+    values, wide = np.array([10.0, 20.0, 30.0]), np.array([1.0, 9.0, math.inf])
+    unbiased = Estimated.symmetric(np.array([11.0, 22.0, 36.0]), np.array([4.0, 4.0, 4.0]))
+    found = narrower(values, wide, unbiased)
+    np.testing.assert_array_equal(found.value, values)
+    np.testing.assert_array_equal(found.variance, [1.0, 4.0, 4.0])
+    np.testing.assert_array_equal(found.centre, [10.0, 22.0, 36.0])
+
+
+def test_an_interval_is_extended_to_contain_the_value() -> None:
+    low, high = around(np.array([30.0, 20.0]), np.array([36.0, 20.0]), np.array([4.0, 4.0]))
+    np.testing.assert_array_equal([low, high], [[30.0, 16.0], [40.0, 24.0]])
+
+
+def test_without_order_intervals_are_unbiased_ones() -> None:
+    mixture = reports([line(8, 0.7)], hump(8), 3_000, seed=26)
+    posterior = fit_by_evidence(mixture, [False])
+    assert posterior.rough == ()
+    assert fit_by_evidence(mixture, [True]).rough
+    assert np.all(np.isinf(Decoder(posterior).moments(np.eye(8))[1]))
 
 
 # Strengths
@@ -701,9 +717,11 @@ def test_smooth_people_get_smoothing_and_spiky_ones_none() -> None:
 
 
 def test_unordered_axes_are_never_smoothed() -> None:
-    chosen = fit_by_evidence(reports([line(12, 0.5)], hump(12), 20_000, seed=29), [False])
+    mixture = reports([line(12, 0.5)], hump(12), 20_000, seed=29)
+    chosen = fit_by_evidence(mixture, [False])
     assert chosen.best.field.strengths.along == ((0.0, 0.0),)
-    assert chosen.best.evidence == max(f.evidence for f in chosen.rough)
+    rough = fit_by_evidence(mixture, [True]).rough
+    assert chosen.best.evidence == pytest.approx(max(f.evidence for f in rough))
 
 
 def test_large_grids_choose_strengths_on_joined_cells(monkeypatch: pytest.MonkeyPatch) -> None:

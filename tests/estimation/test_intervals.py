@@ -14,6 +14,7 @@ from helpers_coverage import SETTINGS, Setting, measure
 
 RUNS, SIGNIFICANCE, SHRUNK, DEVIATIONS = 300, 1e-4, 0.6, 4.0
 SEED = 93
+PULLED = {"uniform, 40 people", "uniform, everyone in one of 50"}
 QUICK = [setting for setting in SETTINGS if setting.counts.sum() <= 5_000]
 
 
@@ -23,6 +24,15 @@ def test_unbiased_intervals_hold_cell_by_cell(setting: Setting) -> None:
     for name, figures in measure(setting, "unbiased", runs=RUNS, seed=SEED).items():
         assert not figures.too_low(SIGNIFICANCE), (name, figures)
         assert not figures.too_wide(DEVIATIONS), (name, figures)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "setting", [one for one in QUICK if one.name in PULLED], ids=lambda setting: setting.name
+)
+def test_likelihood_intervals_hold_where_the_prior_pulls(setting: Setting) -> None:
+    for name, figures in measure(setting, "likelihood", runs=RUNS, seed=SEED).items():
+        assert not figures.too_low(SIGNIFICANCE), (name, figures)
 
 
 @pytest.mark.slow

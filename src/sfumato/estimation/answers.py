@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,46 @@ def normal_quantile(level: float) -> float:
     from scipy.special import ndtri
 
     return float(ndtri(0.5 + level / 2))
+
+
+Number = TypeVar("Number", float, Floats)
+
+
+class Estimated(NamedTuple, Generic[Number]):
+    """An estimated sum over people, or an array of them.
+
+    Attributes:
+        value: The estimate.
+        variance: Its variance, or that of `centre`.
+        centre: The middle of its interval: the value itself, or the unbiased estimate, where the
+            interval is the unbiased one, extended to contain the value.
+    """
+
+    value: Number
+    variance: Number
+    centre: Number
+
+    @classmethod
+    def symmetric(cls, value: Number, variance: Number) -> Estimated[Number]:
+        """An estimate in the middle of its interval.
+
+        Args:
+            value: The estimate.
+            variance: Its variance.
+        """
+        return cls(value, variance, value)
+
+
+def around(value: Any, centre: Any, reach: Any) -> tuple[Any, Any]:
+    """Both ends of intervals of some half-width, extended to contain the values.
+
+    Args:
+        value: The values.
+        centre: The middles of the intervals; None where they are the values.
+        reach: Half their widths.
+    """
+    middle = value if centre is None else centre
+    return np.minimum(value, middle - reach), np.maximum(value, middle + reach)
 
 
 Limits: TypeAlias = tuple[Floats | float, Floats | float]
@@ -69,7 +109,7 @@ class Answer:
 
     Args:
         value: The estimate.
-        stderr: Its standard error; NaN for a quantile.
+        stderr: Its standard error, or that of `centre`; NaN for a quantile.
         n: Number of reports, or of people (see `counted`).
         level: Confidence level of the interval from `low` to `high`.
         method: The estimator, such as "unbiased" or "likelihood".
@@ -77,7 +117,9 @@ class Answer:
         question: The question in words.
         combination: The linear combination of questions answered, for covariances; None for a
             ratio.
-        bounds: The interval where it is not value ± z·stderr, as for a quantile.
+        centre: The middle of the interval where that is not the value: the unbiased answer, whose
+            interval is extended to contain the value.
+        bounds: The interval where it is not centre ± z·stderr, as for a quantile.
         limits: What the truth cannot be below or above, such as 0 and n for a count. The interval
             ends there; the value may lie outside.
         written: Value, low and high as the axis writes them, where they are dates or times.
@@ -96,6 +138,7 @@ class Answer:
     notes: tuple[str, ...] = ()
     question: str = ""
     combination: Combination | None = field(default=None, repr=False, compare=False)
+    centre: float | None = field(default=None, repr=False)
     bounds: tuple[float, float] | None = None
     limits: tuple[float, float] | None = field(default=None, repr=False)
     written: tuple[str, ...] | None = None
@@ -117,7 +160,8 @@ class Answer:
         if self.bounds is not None:
             return self.bounds
         reach = normal_quantile(self.level) * self.stderr if self.stderr else 0.0
-        return self.value - reach, self.value + reach
+        low, high = around(self.value, self.centre, reach)
+        return float(low), float(high)
 
     def __float__(self) -> float:
         return self.value
@@ -158,6 +202,7 @@ class Answer:
             value=self.value * factor,
             stderr=self.stderr * abs(factor),
             combination=combination,
+            centre=None if self.centre is None else self.centre * factor,
             bounds=self.bounds and _times(self.bounds, factor),
             limits=self.limits and _times(self.limits, factor),
             written=None,
@@ -234,8 +279,8 @@ class Moments(Protocol):
 
     def moments(
         self, terms: Terms, *, population: bool = False, beside: Terms = ()
-    ) -> tuple[float, float]:
-        """Value and variance of Σ factor·(sum of a question's weights over people).
+    ) -> Estimated[float]:
+        """Estimate Σ factor·(sum of a question's weights over people).
 
         Args:
             terms: Pairs of a factor and a question.
@@ -280,10 +325,10 @@ class Combination:
         """The sum of both combinations."""
         return replace(self, terms=self.terms + other.terms)
 
-    def moments(self, beside: Terms = ()) -> tuple[float, float]:
-        """Value and variance, answered from the same decoding as the questions in `beside`."""
-        value, variance = self.source.moments(self.terms, population=self.population, beside=beside)
-        return value, max(variance, 0.0)
+    def moments(self, beside: Terms = ()) -> Estimated[float]:
+        """The sum, answered from the same decoding as the questions in `beside`."""
+        found = self.source.moments(self.terms, population=self.population, beside=beside)
+        return found._replace(variance=max(found.variance, 0.0))
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -300,10 +345,11 @@ class Combination:
             level: Confidence level of the interval.
             notes: Notes for the answer.
         """
-        value, variance = self.moments()
+        value, variance, centre = self.moments()
         return Answer(
             value=value,
             stderr=math.sqrt(variance),
+            centre=None if centre == value else centre,
             n=self.source.n,
             level=level,
             method=self.source.method,
@@ -326,14 +372,14 @@ class Combination:
         """
         if limits is None and min(*self.limits, *other.limits) >= 0:
             limits = (0.0, math.inf)
-        top, _ = self.moments(beside=other.terms)
-        bottom, spread = other.moments(beside=self.terms)
+        top = self.moments(beside=other.terms).value
+        bottom, spread, _ = other.moments(beside=self.terms)
         notes: tuple[str, ...] = ()
         if bottom == 0 or math.isnan(bottom):
             value, stderr = math.nan, math.inf
         else:
             value = top / bottom
-            _, variance = self.add(other.scale(-value)).moments()
+            variance = self.add(other.scale(-value)).moments().variance
             stderr = math.sqrt(variance) / abs(bottom)
         if bottom < 4 * math.sqrt(spread):
             notes = (UNSURE_DIVISOR,)
@@ -397,7 +443,9 @@ class Answers(AnswersVerbs):
         unit: What values count: "people", "weight", "fraction", or the unit of the axis.
         question: The condition in words.
         units: For each axis, the unit of its values.
-        bounds: Intervals that are not value ± z·stderr: those of quantiles and bands.
+        centres: The middles of the intervals where these are not the values: unbiased answers,
+            whose intervals are extended to contain the values.
+        bounds: Intervals that are not centre ± z·stderr: those of quantiles and bands.
         limits: What the truth cannot be below or above, such as 0 and n for counts, for all answers
             or one for each. Intervals end there; values may lie outside.
         errors: The joint errors, for `band`.
@@ -418,6 +466,7 @@ class Answers(AnswersVerbs):
     unit: str = "people"
     question: str = ""
     units: tuple[str, ...] = ()
+    centres: Floats | None = field(default=None, repr=False)
     bounds: tuple[Floats, Floats] | None = field(default=None, repr=False)
     limits: Limits | None = field(default=None, repr=False)
     errors: JointErrors | None = field(default=None, repr=False)
@@ -441,8 +490,7 @@ class Answers(AnswersVerbs):
         """Both ends of the intervals before they are cut at `limits`."""
         if self.bounds is not None:
             return self.bounds
-        reach = normal_quantile(self.level) * self.stderr
-        return self.values - reach, self.values + reach
+        return around(self.values, self.centres, normal_quantile(self.level) * self.stderr)
 
     @property
     def labels(self) -> Any:

@@ -28,7 +28,7 @@ import numpy as np
 
 from sfumato.arrays import Floats
 from sfumato.errors import QuestionError
-from sfumato.estimation.answers import Answers, normal_quantile
+from sfumato.estimation.answers import Answers, around, normal_quantile
 
 DRAWS = 20_000
 _AT_ONCE = 2_000
@@ -76,7 +76,7 @@ def band(answers: Answers, level: float) -> Answers:
     return replace(
         answers,
         level=level,
-        bounds=(answers.values - reach, answers.values + reach),
+        bounds=around(answers.values, answers.centres, reach),
         notes=(*answers.notes, note),
     )
 

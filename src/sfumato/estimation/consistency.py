@@ -108,9 +108,11 @@ def with_total(answers: Answers, total: float) -> Answers:
         values = values + variance / variance.sum() * (whole - values.sum())
     moved = values - answers.values
     bounds = answers.bounds and (answers.bounds[0] + moved, answers.bounds[1] + moved)
+    centres = None if answers.centres is None else answers.centres + moved
     steps, notes = (*answers.steps, "with_total"), (*answers.notes, note)
     limits = (0.0, whole)
-    return replace(answers, values=values, bounds=bounds, limits=limits, steps=steps, notes=notes)
+    shifted = replace(answers, values=values, centres=centres, bounds=bounds, limits=limits)
+    return replace(shifted, steps=steps, notes=notes)
 
 
 def isotonic(answers: Answers) -> Answers:

@@ -11,7 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import Floats
 from sfumato.errors import QuestionError, TooLargeError
-from sfumato.estimation.answers import PRORATED, Answer, Answers, Combination, normal_quantile
+from sfumato.estimation.answers import (
+    PRORATED,
+    Answer,
+    Answers,
+    Combination,
+    Estimated,
+    normal_quantile,
+)
 from sfumato.estimation.averages import Averages
 from sfumato.estimation.quantiles import Quantiles
 from sfumato.estimation.rows import Rows, group_edges, group_labels
@@ -227,17 +234,18 @@ class Estimate(Averages, Quantiles):
                 f"a workload must have {math.prod(shape)} columns, one per cell "
                 f"({' × '.join(map(str, shape))}), got shape {asked.shape}"
             )
-        values, variance = np.empty(asked.questions), np.empty(asked.questions)
-        for part, rows in asked.chunks():
-            grids = rows.reshape(-1, *shape)
-            values[part], variance[part] = self.grid_moments(grids, population=population)
+        found = [
+            self.grid_moments(rows.reshape(-1, *shape), population=population)
+            for _, rows in asked.chunks()
+        ]
+        estimated = Estimated(*map(np.concatenate, zip(*found, strict=True)))
         low, high = asked.span()
         with np.errstate(invalid="ignore"):  # where the number of people is not known, 0·∞
             limits = [np.nan_to_num(end * self.most(population)) for end in (low, high)]
         names, labels = ("question",), (list(asked.labels),)
-        found = self._answers("linear", values, variance, names, labels, (None,), level)
-        notes = found.notes + tuple(PRORATED.format(name) for name in asked.prorated)
-        return replace(found, notes=notes, limits=(limits[0], limits[1]))
+        answers = self._answers("linear", estimated, names, labels, (None,), level)
+        notes = answers.notes + tuple(PRORATED.format(name) for name in asked.prorated)
+        return replace(answers, notes=notes, limits=(limits[0], limits[1]))
 
     def _cell_rows(self, place: int, where: Ask, bins: int | None) -> Rows:
         """One row of weights per cell or group of cells, of the cells that `where` leaves."""
@@ -273,16 +281,15 @@ class Estimate(Averages, Quantiles):
         """Answers to every combination of rows."""
         asked = self._ask(None, where, {})
         conditional = fraction and (bool(asked.text) or not self._knows_whole(population))
-        values, variance = self.row_moments(
-            asked, rows, population=population, conditional=conditional
-        )
+        estimated = self.row_moments(asked, rows, population=population, conditional=conditional)
         if fraction and not conditional:
-            values, variance = values / (self.whole or 1), variance / (self.whole or 1) ** 2
+            whole = self.whole or 1
+            value, variance, centre = estimated
+            estimated = Estimated(value / whole, variance / whole**2, centre / whole)
         names = tuple(self.study.axes[place].name for place in rows)
         found = self._answers(
             kind,
-            values,
-            variance,
+            estimated,
             names,
             tuple(row.labels for row in rows.values()),
             tuple(row.edges for row in rows.values()),
@@ -305,19 +312,21 @@ class Estimate(Averages, Quantiles):
     def _answers(
         self,
         kind: str,
-        values: Floats,
-        variance: Floats,
+        estimated: Estimated[Floats],
         names: tuple[str, ...],
         labels: tuple[list[str], ...],
         edges: tuple[NDArray[Any] | None, ...],
         level: float,
     ) -> Answers:
-        """Values and variances as `Answers`; NaN if there are no reports."""
+        """Estimates as `Answers`; NaN if there are no reports."""
         normal_quantile(level)
         empty = not self.n
+        values, variance, centres = estimated
+        nothing = np.full_like(values, math.nan)
         return Answers(
-            values=np.full_like(values, math.nan) if empty else values,
-            stderr=np.full_like(values, math.nan) if empty else np.sqrt(np.maximum(variance, 0)),
+            values=nothing if empty else values,
+            stderr=nothing if empty else np.sqrt(np.maximum(variance, 0)),
+            centres=None if empty or np.array_equal(values, centres) else centres,
             n=self.n,
             kind=kind,
             axes=names,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,13 +16,12 @@ from sfumato.arrays import Floats
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.collect.tally import Tally
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.estimation.answers import Terms
+from sfumato.estimation.answers import Estimated, Terms
 from sfumato.estimation.decoding.em import decode
 from sfumato.estimation.decoding.mixture import mixture_of
 from sfumato.estimation.decoding.posterior import (
     Decoder,
     PlainDecoder,
-    reported_variance,
     smoothed_decoder,
 )
 from sfumato.estimation.estimate import Estimate
@@ -93,8 +92,8 @@ class LikelihoodEstimate(Estimate):
 
     def moments(
         self, terms: Terms, *, population: bool = False, beside: Terms = ()
-    ) -> tuple[float, float]:
-        """Value and variance of Σ factor·question, from one decoding of all axes mentioned.
+    ) -> Estimated[float]:
+        """Estimate Σ factor·question, from one decoding of all axes mentioned.
 
         Args:
             terms: Pairs of a factor and a question.
@@ -102,26 +101,24 @@ class LikelihoodEstimate(Estimate):
             beside: Questions that must be answered from the same decoding, but are not added.
         """
         if not self.n:
-            return math.nan, math.nan
+            return Estimated.symmetric(math.nan, math.nan)
         mentioned = _mentioned([question for _, question in (*terms, *beside)])
         if not mentioned:
-            return float(sum(factor for factor, _ in terms)) * self.n, 0.0
+            return Estimated.symmetric(float(sum(factor for factor, _ in terms)) * self.n, 0.0)
         axes = self._decoded(mentioned)
         decoder = self.decoder(axes)
         row = np.zeros(tuple(self.study.shape[axis] for axis in axes))
         for factor, question in terms:
             row += factor * outer(question, axes, self.study.shape)
-        value, variance, wide = decoder.moments(row[None])
-        _, unbiased = self.unbiased.moments(terms)
-        reported = reported_variance(variance, wide, np.array([unbiased]))
-        if population:
-            reported = reported + self._sampling(decoder, row[None], value)
-        return float(value[0]), float(reported[0])
+        value, wide = decoder.moments(row[None])
+        found = narrower(value[0], wide[0], self.unbiased.moments(terms))
+        extra = self._sampling(decoder, row[None], value)[0] if population else 0.0
+        return Estimated(float(value[0]), float(found.variance + extra), float(found.centre))
 
     def row_moments(
         self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
-    ) -> tuple[Floats, Floats]:
-        """Values and variances of every combination of rows, from one decoded grid.
+    ) -> Estimated[Floats]:
+        """Estimate every combination of rows, from one decoded grid.
 
         Args:
             asked: The condition on people.
@@ -131,7 +128,7 @@ class LikelihoodEstimate(Estimate):
         """
         shape = tuple(len(row.weights) for row in rows.values())
         if not self.n:
-            return np.full(shape, np.nan), np.full(shape, np.nan)
+            return Estimated.symmetric(np.full(shape, np.nan), np.full(shape, np.nan))
         axes = self._decoded({*rows, *_mentioned([asked])})
         self._refuse_many(math.prod(shape), axes)
         decoder = self.decoder(axes)
@@ -143,15 +140,15 @@ class LikelihoodEstimate(Estimate):
             if conditional:
                 # Delta method: the error of a share is that of (count − share·base) / base.
                 table = (table - np.multiply.outer(share, base)) / total
-            values, variance, wide = decoder.moments(table)
+            values, wide = decoder.moments(table)
             extra = self._sampling(decoder, table, values) if population else 0.0 * values
-            found.append((share if conditional else values, variance, wide, extra))
-        values, variance, wide, extra = (np.concatenate(part) for part in zip(*found, strict=True))
-        _, unbiased = self.unbiased.row_moments(
-            asked, rows, population=False, conditional=conditional
+            found.append((share if conditional else values, wide, extra))
+        values, wide, extra = (
+            np.concatenate(part).reshape(shape) for part in zip(*found, strict=True)
         )
-        reported = reported_variance(variance, wide, unbiased.ravel()) + extra
-        return values.reshape(shape), reported.reshape(shape)
+        unbiased = self.unbiased.row_moments(asked, rows, population=False, conditional=conditional)
+        best = narrower(values, wide, unbiased)
+        return best._replace(variance=best.variance + extra)
 
     def _refuse_many(self, count: int, axes: tuple[int, ...]) -> None:
         """Refuse too many answers before anything is decoded."""
@@ -163,28 +160,39 @@ class LikelihoodEstimate(Estimate):
                 'or use method="unbiased"'
             )
 
-    def grid_moments(self, grids: Floats, *, population: bool) -> tuple[Floats, Floats]:
-        """Values and variances of questions given as arrays over all cells.
+    def grid_moments(self, grids: Floats, *, population: bool) -> Estimated[Floats]:
+        """Estimate questions given as arrays over all cells.
 
         Args:
             grids: Weights, shape (questions, *cells of every axis).
             population: Add the variance of sampling people from a population.
         """
         if not self.n:
-            return np.full(len(grids), np.nan), np.full(len(grids), np.nan)
+            return Estimated.symmetric(np.full(len(grids), np.nan), np.full(len(grids), np.nan))
         decoder = self.decoder(tuple(range(len(self.study.axes))))
-        values, variance, wide = decoder.moments(grids)
-        _, unbiased = self.unbiased.grid_moments(grids, population=False)
-        reported = reported_variance(variance, wide, unbiased)
-        if population:
-            reported = reported + self._sampling(decoder, grids, values)
-        return values, reported
+        values, wide = decoder.moments(grids)
+        found = narrower(values, wide, self.unbiased.grid_moments(grids, population=False))
+        extra = self._sampling(decoder, grids, values) if population else 0.0
+        return found._replace(variance=found.variance + extra)
 
     def _sampling(self, decoder: Decoder | PlainDecoder, rows: Floats, values: Floats) -> Floats:
         """The variance that sampling people from a population adds to sums over them."""
         squares = (rows.reshape(len(rows), -1) ** 2) @ decoder.counts().ravel()
         result: Floats = np.maximum(squares - values**2 / self.n, 0.0)
         return result
+
+
+def narrower(values: Any, wide: Any, unbiased: Estimated[Any]) -> Estimated[Any]:
+    """Likelihood values with the narrower interval: their own, or that of the unbiased ones.
+
+    Args:
+        values: One likelihood value, or an array of them.
+        wide: Their variances, widened by rough fits.
+        unbiased: The unbiased estimates of the same sums.
+    """
+    own = wide < unbiased.variance
+    variance = np.where(own, wide, unbiased.variance)
+    return Estimated(values, variance, np.where(own, values, unbiased.value))
 
 
 def _mentioned(questions: Sequence[Question]) -> tuple[int, ...]:

@@ -36,6 +36,7 @@ from sfumato.estimation.answers import (
     UNSURE_DIVISOR,
     Answer,
     Answers,
+    around,
     normal_quantile,
 )
 from sfumato.estimation.rows import Curve, Rows, Ruler
@@ -113,11 +114,16 @@ class Line:
         rows = {self.place: Rows(self.upto(self.cells), [], None)}
         return self.estimate.share_moments(self.base, rows, population=self.population)
 
-    def gap(self, q: float) -> Callable[[int], tuple[float, float]]:
-        """A cached function: count(t) − q·base at cell number t, and its standard error."""
-        known: dict[int, tuple[float, float]] = {}
+    def gap(self, q: float, z: float) -> Callable[[int], tuple[float, float, float]]:
+        """A cached function: count(t) − q·base at cell number t, and the ends of its interval.
 
-        def at(number: int) -> tuple[float, float]:
+        Args:
+            q: The share.
+            z: Standard errors each way.
+        """
+        known: dict[int, tuple[float, float, float]] = {}
+
+        def at(number: int) -> tuple[float, float, float]:
             if number not in known:
                 w = self.upto(self.cells[number : number + 1])[0]
                 changed = (
@@ -126,8 +132,9 @@ class Line:
                     *self.base.weights[self.place + 1 :],
                 )
                 terms = ((1.0, replace(self.base, weights=changed)), (-q, self.base))
-                value, variance = self.estimate.moments(terms, population=self.population)
-                known[number] = value, math.sqrt(max(variance, 0.0))
+                found = self.estimate.moments(terms, population=self.population)
+                reach = z * math.sqrt(max(found.variance, 0.0))
+                known[number] = (found.value, *around(found.value, found.centre, reach))
             return known[number]
 
         return at
@@ -232,9 +239,11 @@ def _read(ruler: Ruler, curve: Curve, rising: Floats | None, q: float, level: fl
     if rising is None:
         return _Found(math.nan, float(ruler.lows[0]), float(ruler.highs[-1]))
     reach = normal_quantile(level) * curve.error(q)[:-1] / curve.base
+    middle = curve.middle()
+    least, most = around(rising[:-1], None if middle is None else middle[:-1], reach)
     # The last share is one and the share before the first is zero: neither needs a test.
-    first = int(np.argmax(np.append(rising[:-1] + reach >= q - _TIE, True)))
-    last = len(reach) - int(np.argmax(np.append((rising[:-1] - reach <= q + _TIE)[::-1], True)))
+    first = int(np.argmax(np.append(most >= q - _TIE, True)))
+    last = len(reach) - int(np.argmax(np.append((least <= q + _TIE)[::-1], True)))
     low, high = float(ruler.lows[first]), float(ruler.highs[last])
     cell = int(np.searchsorted(rising, max(q - _TIE, _TIE)))
     before = float(rising[cell - 1]) if cell else 0.0
@@ -248,13 +257,13 @@ def _bisect(line: Line, q: float, level: float) -> _Found:
     Xiang et al. 2020, §4.4, with one correction: the share is exactly 0 below the first cell and 1
     at the last, where the paper reads a noisy last bit; so there is always a crossing.
     """
-    z, size, ruler = normal_quantile(level), len(line.cells), line.ruler
-    at = line.gap(q)
-    base, _ = line.estimate.moments(((1.0, line.base),), population=line.population)
+    size, ruler = len(line.cells), line.ruler
+    at = line.gap(q, normal_quantile(level))
+    base = line.estimate.moments(((1.0, line.base),), population=line.population).value
     tie = _TIE * abs(base)
     cell = _crossing(lambda t: at(t)[0] >= (-tie if q else tie), size)
-    first = _crossing(lambda t: at(t)[0] + z * at(t)[1] >= -tie, size)
-    last = _crossing(lambda t: at(t)[0] - z * at(t)[1] > tie, size)
+    first = _crossing(lambda t: at(t)[2] >= -tie, size)
+    last = _crossing(lambda t: at(t)[1] > tie, size)
     before = at(cell - 1)[0] if cell else -q * base
     after = at(cell)[0] if cell < size - 1 else (1 - q) * base
     value = ruler.value(cell, -before / (after - before) if after > before else 0.0)

@@ -237,6 +237,7 @@ class Curve:
         variance: Variances of `counts`.
         shared: Covariances of `counts` with `base`.
         spread: Variance of `base`.
+        centre: The middles of the intervals of `counts` where these are not the counts.
     """
 
     counts: Floats
@@ -244,6 +245,7 @@ class Curve:
     variance: Floats
     shared: Floats | float = 0.0
     spread: float = 0.0
+    centre: Floats | None = None
 
     def error(self, q: float) -> Floats:
         """Standard error of count − q·base, whose mean is zero where the share is q."""
@@ -252,7 +254,15 @@ class Curve:
 
     def monotone(self) -> Floats:
         """Shares at or below each cell, made non-decreasing by isotonic regression, ending at 1."""
-        raw = self.counts / self.base
+        return self._rising(self.counts)
+
+    def middle(self) -> Floats | None:
+        """The middles of the intervals of these shares; None where they are the shares."""
+        return None if self.centre is None else self._rising(self.centre)
+
+    def _rising(self, counts: Floats) -> Floats:
+        """Counts as shares that never decrease."""
+        raw = counts / self.base
         variance = self.variance - 2 * raw * self.shared + raw**2 * self.spread
         # Weights differ by a factor of at most a million: beyond that, differences are rounding.
         least = max(1e-6 * float(np.max(variance)), 1e-300)

@@ -17,7 +17,14 @@ import numpy as np
 from sfumato.arrays import Floats
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.errors import QuestionError, near
-from sfumato.estimation.answers import PRORATED, Answer, Combination, Terms, normal_quantile
+from sfumato.estimation.answers import (
+    PRORATED,
+    Answer,
+    Combination,
+    Estimated,
+    Terms,
+    normal_quantile,
+)
 from sfumato.estimation.rows import Curve, Rows
 from sfumato.questions.language import Question, quoted, weights
 from sfumato.study.axis import Axis
@@ -44,8 +51,8 @@ class Source(ABC):
     @abstractmethod
     def moments(
         self, terms: Terms, *, population: bool = False, beside: Terms = ()
-    ) -> tuple[float, float]:
-        """Value and variance of Σ factor·(sum of a question's weights over people).
+    ) -> Estimated[float]:
+        """Estimate Σ factor·(sum of a question's weights over people).
 
         Args:
             terms: Pairs of a factor and a question.
@@ -56,8 +63,8 @@ class Source(ABC):
     @abstractmethod
     def row_moments(
         self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
-    ) -> tuple[Floats, Floats]:
-        """Values and variances of every combination of rows.
+    ) -> Estimated[Floats]:
+        """Estimate every combination of rows.
 
         Args:
             asked: The condition on people.
@@ -66,12 +73,12 @@ class Source(ABC):
             conditional: Return shares of the people who satisfy the condition, not counts.
 
         Returns:
-            Two arrays with one dimension per axis of `rows`.
+            Arrays with one dimension per axis of `rows`.
         """
 
     @abstractmethod
-    def grid_moments(self, grids: Floats, *, population: bool) -> tuple[Floats, Floats]:
-        """Values and variances of questions given as arrays over all cells.
+    def grid_moments(self, grids: Floats, *, population: bool) -> Estimated[Floats]:
+        """Estimate questions given as arrays over all cells.
 
         Args:
             grids: Weights, shape (questions, *cells of every axis).
@@ -100,9 +107,10 @@ class Source(ABC):
             population: Add the variance of sampling people from a population.
         """
         within = any(w is not None for w in asked.weights)
-        share, variance = self.row_moments(asked, rows, population=population, conditional=within)
-        base = 1.0 if within else self.whole
-        return Curve(share, base, variance)
+        share, variance, centre = self.row_moments(
+            asked, rows, population=population, conditional=within
+        )
+        return Curve(share, 1.0 if within else self.whole, variance, centre=centre)
 
     @property
     def n(self) -> int:

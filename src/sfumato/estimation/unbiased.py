@@ -19,7 +19,7 @@ from sfumato.collect.statistics import BitReports, SymbolCounts, Vectors
 from sfumato.collect.sums import Sums
 from sfumato.collect.tally import WeightedTally
 from sfumato.errors import StudyError
-from sfumato.estimation.answers import Answer, Answers, Terms
+from sfumato.estimation.answers import Answer, Answers, Estimated, Terms
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.readings import (
     excess_of,
@@ -67,8 +67,8 @@ class UnbiasedEstimate(Estimate):
 
     def moments(
         self, terms: Terms, *, population: bool = False, beside: Terms = ()
-    ) -> tuple[float, float]:
-        """Value and variance of Σ factor·question, from all values and covariances.
+    ) -> Estimated[float]:
+        """Estimate Σ factor·question, from all values and covariances.
 
         Args:
             terms: Pairs of a factor and a question.
@@ -81,12 +81,12 @@ class UnbiasedEstimate(Estimate):
             for f, q in terms
             for g, r in terms
         )
-        return float(value), float(variance)
+        return Estimated.symmetric(float(value), float(variance))
 
     def row_moments(
         self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
-    ) -> tuple[Floats, Floats]:
-        """Values and variances of every combination of rows, from one split of the tally.
+    ) -> Estimated[Floats]:
+        """Estimate every combination of rows, from one split of the tally.
 
         Variances of shares include the covariance with their divisor (delta method).
 
@@ -98,11 +98,12 @@ class UnbiasedEstimate(Estimate):
         """
         values, variance, shared = self._product_rows(asked, rows, population, shared=conditional)
         if not conditional or not self.n:
-            return values, variance
+            return Estimated.symmetric(values, variance)
         base = self.value_of(asked)
         share = values / base
         spread = self.covariance_of(asked, asked, population=population)
-        return share, (variance - 2 * share * shared + share**2 * spread) / base**2
+        relative = variance - 2 * share * shared + share**2 * spread
+        return Estimated.symmetric(share, relative / base**2)
 
     def row_covariance(
         self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
@@ -177,15 +178,18 @@ class UnbiasedEstimate(Estimate):
         )
         return parts.arranged(values), parts.arranged(variance), parts.arranged(covariance)
 
-    def grid_moments(self, grids: Floats, *, population: bool) -> tuple[Floats, Floats]:
-        """Values and variances of questions given as arrays over all cells.
+    def grid_moments(self, grids: Floats, *, population: bool) -> Estimated[Floats]:
+        """Estimate questions given as arrays over all cells.
 
         Args:
             grids: Weights, shape (questions, *cells of every axis).
             population: Add the variance of sampling people from a population.
         """
         shaped = grids.reshape(len(grids), *(block.size for block in self.study.blocks))
-        return grid_rows(self.statistic, self._channels, shaped, population, squared=self._squared)
+        values, variance = grid_rows(
+            self.statistic, self._channels, shaped, population, squared=self._squared
+        )
+        return Estimated.symmetric(values, variance)
 
     def value_of(self, question: Question) -> float:
         """The estimated sum of a question's weights over people."""
@@ -259,8 +263,8 @@ class WeightedEstimate(UnbiasedEstimate):
 
     def row_moments(
         self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
-    ) -> tuple[Floats, Floats]:
-        """Values and variances of every combination of rows; shares are NaN if all weights are 0.
+    ) -> Estimated[Floats]:
+        """Estimate every combination of rows; shares are NaN if all weights are 0.
 
         Args:
             asked: The condition on people.
@@ -270,7 +274,7 @@ class WeightedEstimate(UnbiasedEstimate):
         """
         if conditional and self.n and not self.whole:
             shape = tuple(len(row.weights) for row in rows.values())
-            return np.full(shape, np.nan), np.full(shape, np.inf)
+            return Estimated.symmetric(np.full(shape, np.nan), np.full(shape, np.inf))
         return super().row_moments(asked, rows, population=population, conditional=conditional)
 
     def row_covariance(

@@ -18,7 +18,7 @@ from sfumato.arrays import Floats
 from sfumato.errors import StudyError
 from sfumato.estimation.decoding.evidence import fit_by_evidence
 from sfumato.estimation.decoding.mixture import SymbolMixture
-from sfumato.estimation.decoding.posterior import Decoder, PlainDecoder, reported_variance
+from sfumato.estimation.decoding.posterior import Decoder, PlainDecoder
 from sfumato.estimation.likelihood import LikelihoodEstimate
 from sfumato.planning.variances import Prior, combined, row_variances
 from sfumato.questions.lines import Total
@@ -188,6 +188,6 @@ def _reported(
     found = []
     for row, unbiased in zip(rows, plain, strict=True):
         shape = (len(row.reported), *decoder.counts().shape)
-        _, spread, wide = decoder.moments(row.reported.reshape(shape))
-        found.append(float(np.mean(reported_variance(spread, wide, unbiased))))
+        _, wide = decoder.moments(row.reported.reshape(shape))
+        found.append(float(np.mean(np.minimum(wide, unbiased))))
     return np.array(found)

@@ -26,6 +26,7 @@ _SECOND = (0.0, *(10.0**k for k in range(7)))
 _UNORDERED = 1e-3  # λ₀ where some axes are smooth and others unordered
 _AGAINST_ROUGH = 5.0  # nats of evidence by which a rough prior must win
 _DOUBT = 40.0  # nats: rough fits up to this far below the best rough one widen intervals
+_ENOUGH = 5.0  # nats below the best at which the search ends where rough fits widen nothing
 COARSE_CELLS = 1 << 12
 _FEW_CELLS = 1 << 8
 _WHOLE_CELLS = 1 << 14
@@ -38,7 +39,7 @@ class Posterior:
     Args:
         mixture: The counts of outputs, and the channels.
         best: The fit with the largest evidence.
-        rough: The rough fits that the evidence does not rule out.
+        rough: The rough fits that the evidence does not rule out; none where no axis is ordered.
     """
 
     mixture: Mixture
@@ -74,7 +75,7 @@ def fit_by_evidence(
 
 def _search(mixture: Mixture, ordered: Sequence[bool], progress: Progress | None) -> Posterior:
     """Try both families of priors."""
-    rough = _rough_fits(mixture, len(ordered))
+    rough = _rough_fits(mixture, len(ordered), _DOUBT if any(ordered) else _ENOUGH)
     if progress is not None:
         progress(0.3)
     smooth: list[Fit] = []
@@ -92,14 +93,20 @@ def _pick(mixture: Mixture, rough: list[Fit], smooth: list[Fit]) -> Posterior:
     best = max(smooth, key=lambda f: f.evidence, default=roughest)
     if roughest.evidence - _AGAINST_ROUGH > best.evidence:
         best = roughest
-    doubtful = [f for f in rough if f.evidence >= roughest.evidence - _DOUBT]
+    doubtful = [f for f in rough if smooth and f.evidence >= roughest.evidence - _DOUBT]
     if math.prod(mixture.shape) > DENSE_CELLS and len(doubtful) > 1:
         doubtful = [doubtful[0], doubtful[-1]]  # where each is expensive, the two extremes
     return Posterior(mixture, best, tuple(doubtful))
 
 
-def _rough_fits(mixture: Mixture, axes: int) -> list[Fit]:
-    """Fits with rough priors: λ₀ outwards from 0.1 until the evidence rules out the rest."""
+def _rough_fits(mixture: Mixture, axes: int, doubt: float) -> list[Fit]:
+    """Fits with rough priors: λ₀ outwards from 0.1 until the evidence rules out the rest.
+
+    Args:
+        mixture: The counts of outputs, and the channels.
+        axes: Number of axes.
+        doubt: Nats below the best fit at which others are ruled out.
+    """
     seen: dict[int, Fit] = {}
 
     def visit(level: int, near: int | None) -> float:
@@ -118,7 +125,7 @@ def _rough_fits(mixture: Mixture, axes: int) -> list[Fit]:
             value = visit(level + step, level)
             level += step
             top = max(top, value)
-            if value < top - _DOUBT:
+            if value < top - doubt:
                 break
     return [seen[level] for level in sorted(seen)]
 

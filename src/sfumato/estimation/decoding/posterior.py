@@ -10,9 +10,11 @@ which is w·c̄ − p·Σ_y Q(y | x)·m(y)·N(y)/q(y). The first part is the var
 second is the uncertainty of θ (law of total variance, to first order). It is the error of the
 perturbation alone, without the sampling of people.
 
-The estimate may rely on smoothness; its standard error does not. Rough fits, in which cells vary
-independently, widen it to where they would have put the answer, plus their own variance, but never
-beyond the unbiased estimate's standard error, which assumes nothing (docs/likelihood.md).
+The estimate may rely on smoothness; its interval does not. Rough fits, in which cells vary
+independently, widen it to where they would have put the answer, plus their own variance. Where that
+would be wider than the interval of the unbiased estimate, which assumes nothing, and wherever cells
+have no order to be smooth along, the unbiased interval is taken, extended to contain the answer
+(docs/likelihood.md).
 """
 
 from __future__ import annotations
@@ -120,7 +122,7 @@ class CountPosterior:
 
 
 class Decoder:
-    """Answers from the best fit, with variances that do not rely on smoothness."""
+    """Answers from the best fit, with variances that do not rely on the prior."""
 
     def __init__(self, posterior: Posterior) -> None:
         self.posterior = posterior
@@ -131,23 +133,24 @@ class Decoder:
         """Mean counts of every cell."""
         return self._best.counts
 
-    def moments(self, rows: Floats) -> tuple[Floats, Floats, Floats]:
-        """Values, their variances under the best fit, and variances widened by the rough fits."""
-        value, variance = self._best.moments(rows)
+    def moments(self, rows: Floats) -> tuple[Floats, Floats]:
+        """Values, and their variances under the best fit, widened by the rough fits.
+
+        Without rough fits, and for a rough best fit on several axes or many cells, only unbiased
+        intervals have the coverage they state: variances are infinite then.
+        """
         many = len(self.posterior.mixture.shape) > 1 or self._best.counts.size > DENSE_CELLS
         if not self._rough or (self.posterior.is_rough and many):
-            # Without rough fits, and for a rough best fit on several axes or many cells, only the
-            # unbiased standard error has the coverage it states.
-            return value, variance, np.full_like(value, np.inf)
-        wide = variance
+            return without_errors(self.counts(), rows)
+        value, wide = self._best.moments(rows)
         for opened in self._rough:
             theirs, spread = opened.moments(rows)
             wide = np.maximum(wide, spread + (theirs - value) ** 2)
-        return value, variance, wide
+        return value, wide
 
 
 class PlainDecoder:
-    """Answers from maximum likelihood without smoothing; their error is the unbiased one.
+    """Answers from maximum likelihood without smoothing; their intervals are the unbiased ones.
 
     Args:
         mixture: The counts of outputs, and the channels.
@@ -162,10 +165,20 @@ class PlainDecoder:
         """Counts of every cell."""
         return self._counts
 
-    def moments(self, rows: Floats) -> tuple[Floats, Floats, Floats]:
-        """Values, with infinite variances, so that the unbiased ones are reported."""
-        value: Floats = rows.reshape(len(rows), -1) @ self._counts.ravel()
-        return value, np.zeros_like(value), np.full_like(value, np.inf)
+    def moments(self, rows: Floats) -> tuple[Floats, Floats]:
+        """Values, with infinite variances."""
+        return without_errors(self._counts, rows)
+
+
+def without_errors(counts: Floats, rows: Floats) -> tuple[Floats, Floats]:
+    """Values of rows, with infinite variances, so that unbiased intervals are taken.
+
+    Args:
+        counts: Mean counts of every cell.
+        rows: Weights, shape (rows, *cells).
+    """
+    value: Floats = rows.reshape(len(rows), -1) @ counts.ravel()
+    return value, np.full_like(value, np.inf)
 
 
 def smoothed_decoder(
@@ -185,15 +198,3 @@ def smoothed_decoder(
     if chosen.is_rough and not chosen.best.is_converged:
         return PlainDecoder(mixture, decode(mixture))
     return Decoder(chosen)
-
-
-def reported_variance(variance: Floats, wide: Floats, unbiased: Floats) -> Floats:
-    """The variance to report: widened by rough fits, up to the unbiased variance.
-
-    Args:
-        variance: Under the best fit.
-        wide: Widened by the rough fits.
-        unbiased: Of the unbiased estimate.
-    """
-    result: Floats = np.maximum(variance, np.minimum(wide, unbiased))
-    return result
