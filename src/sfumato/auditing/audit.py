@@ -10,7 +10,11 @@ import itertools
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from sfumato.auditing.drive import Drive, Driven, drive
+from sfumato.auditing.law import law_problems, listed_rows
+from sfumato.auditing.learn import drive_unlisted
 from sfumato.channels.base import Channel
 from sfumato.channels.odds import Method
 from sfumato.metrics.cells import CellMetric
@@ -131,7 +135,7 @@ def _audited(
             f"values are read to {resolution} bits between grid points, but the channel rounds "
             f"{channel.resolution}",
         )
-    driven = Drive() if found.problems else drive(channel)
+    driven = Drive() if found.problems else _driven(channel, metric)
     problems = (*found.problems, *driven.problems)
     pair = found.pair
     return AxisAudit(
@@ -148,6 +152,16 @@ def _audited(
         reports_driven=driven.reports,
         problems=problems,
     )
+
+
+def _driven(channel: Channel, metric: CellMetric) -> Drive:
+    """Drive `encode` with scripted words, and compare what it follows with the law checked."""
+    if channel.steps(np.zeros(1, dtype=np.int64)) is None:
+        return drive_unlisted(channel, metric)
+    found = drive(channel)
+    if not found.problems:
+        found.problems += law_problems(channel, metric, listed_rows(channel))
+    return found
 
 
 def _label(labels: list[str] | None, cell: int) -> str:

@@ -9,35 +9,39 @@ goes elsewhere.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arrays import LANES, BitColumns
+from sfumato.arrays import LANES
 from sfumato.auditing.paths import Path, paths_of, run
+from sfumato.auditing.script import OtherWordsError, Script, outputs_of
 from sfumato.channels.base import Channel
 from sfumato.channels.flips import WORDS_AT_ONCE
 from sfumato.randomness.bits import Words
-from sfumato.randomness.draws import Draw, Flips
+from sfumato.randomness.draws import Draw, Flips, Pick
 
 Driven = Literal["every boundary", "selected boundaries", "not driven"]
 
-_MOST_REPORTS = 1 << 19  # per channel
+_MOST_WORK = 1 << 20  # reports per channel; one that flips many bits counts for more
+_BITS_OF_ONE = 4  # bits whose flips take as long as another draw
 _MOST_OUTCOMES = 1 << 12  # of one draw, up to which all its boundaries are tried
-_AT_ONCE = 1 << 15  # people in one call of `encode`: below the chunks in which it works
-_ALONE = 8  # reports of each path that are also made one person at a time, as devices do
+_AT_ONCE = 1 << 16  # people in one call of `encode`: no more than the chunks in which it works
+_ALONE = 1 << 15  # reports to each one that is also made with one person alone, as devices do
 _PATTERNS = 24  # of numbers for flips, tried at every cell
 _ENDS = 32  # outcomes at either end of a large draw, and around the cell's own, that are tried
-_CHEAP = 1 << 12  # reports
+_CHEAP = 1 << 8  # times fewer reports than there may be
 _MOST_TIMES = 16
+_LEAD_BITS = 16  # the leading bits of a word that samplers look up first
 _SEED = 13
 
-#: Which draw, which outcome (counted from the person's cell if it is relative), and whether the
-#: first number of the outcome is meant or the one below.
-_TARGET = np.dtype([("draw", "i8"), ("outcome", "i8"), ("relative", "?"), ("below", "u8")])
+#: What one report tries: in which draw, at which outcome (counted from the person's cell if it is
+#: relative), whether its first number or the one below; or some number with these leading bits.
+_TARGET = np.dtype(
+    [("draw", "i8"), ("outcome", "i8"), ("relative", "?"), ("below", "u8"), ("lead", "i8")]
+)
 
 
 @dataclass(slots=True)
@@ -55,55 +59,31 @@ class Drive:
     problems: list[str] = field(default_factory=list)
 
 
-class _OtherWordsError(Exception):
-    """A sampler asked for other words than its steps do."""
-
-
-class _Script:
-    """A source of given words, request by request."""
-
-    secure = False
-
-    def __init__(self, requests: Sequence[Words]) -> None:
-        self._requests = iter(requests)
-
-    def words(self, count: int) -> Words:
-        """The next words, if this many were foreseen."""
-        found = next(self._requests, None)
-        if found is None or len(found) != count:
-            raise _OtherWordsError
-        return found.copy()
-
-    def end(self) -> None:
-        """All words must have been asked for."""
-        if next(self._requests, None) is not None:
-            raise _OtherWordsError
-
-
 def drive(channel: Channel) -> Drive:
     """Drive `encode` on both sides of the boundaries of its tables.
 
     With many cells or outcomes, all boundaries are tried at the first and last cells and at some
     others, and two boundaries at as many more cells as there is time for.
     """
-    if channel.steps(np.zeros(1, dtype=np.int64)) is None:
-        return Drive()
     found = Drive(method="every boundary")
     rng = np.random.default_rng(_SEED)
     paths = list(paths_of(channel.steps))
-    budget = _MOST_REPORTS // len(paths)
     for path in paths:
-        driver = _Driver(channel, path, rng, found)
+        budget = _MOST_WORK // len(paths) // (1 + path.flips // _BITS_OF_ONE)
+        driver = _Driver(channel, path, 1 + min(budget // _ALONE, 7), rng, found)
         targets = _targets(path, rng)
         few = max(4, budget // len(targets))
         codes = _codes(channel, few, rng)
         # Each boundary is tried with several choices of the other draws, more where that is cheap.
-        times = min(max(1, _CHEAP // (len(codes) * len(targets))), _MOST_TIMES)
+        times = max(1, min(budget // _CHEAP // (len(codes) * len(targets)), _MOST_TIMES))
         driver.make(np.repeat(codes, len(targets) * times), np.tile(targets, len(codes) * times))
         if len(codes) == few or any(_tried(draw) < draw.outcomes for draw in path.draws):
             found.method = "selected boundaries"
-            more = np.repeat(_codes(channel, budget // 4, rng), 2)
+            more = np.repeat(_codes(channel, max(4, budget // 4), rng), 2)
             driver.make(more, targets[rng.integers(len(targets), size=len(more))])
+        leads = _leads(path)
+        for code in (codes.min(), codes.max()):  # at one end or the other, every outcome shows
+            driver.make(np.full(len(leads), code), leads)
     return found
 
 
@@ -131,8 +111,26 @@ def _targets(path: Path, rng: np.random.Generator) -> NDArray[Any]:
         part = np.empty(2 * len(outcomes), dtype=_TARGET)
         part["draw"], part["outcome"] = place, np.repeat(outcomes, 2)
         part["relative"], part["below"] = np.repeat(relative, 2), np.arange(len(part)) % 2
+        part["lead"] = -1
         parts.append(part)
     return np.concatenate(parts) if parts else np.zeros(1, dtype=_TARGET)
+
+
+def _leads(path: Path) -> NDArray[Any]:
+    """All leading bits of the words of every table: samplers look these up before they search."""
+    branches = iter(path.branches)
+    parts = [np.zeros(0, dtype=_TARGET)]
+    for place, draw in enumerate(path.draws):
+        if not isinstance(draw, Pick):
+            continue
+        lead = np.arange(1 << min(draw.bits, _LEAD_BITS))
+        if draw.branches:
+            unread = np.uint64(draw.bits - min(draw.bits, _LEAD_BITS))
+            lead = lead[draw.outcome(lead.astype(np.uint64) << unread) == next(branches)]
+        part = np.zeros(len(lead), dtype=_TARGET)
+        part["draw"], part["lead"] = place, lead
+        parts.append(part)
+    return np.concatenate(parts)
 
 
 def _codes(channel: Channel, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -158,12 +156,14 @@ class _Driver:
     Attributes:
         channel: What is driven.
         path: The branches that are taken.
+        alone: How many reports are also made one person at a time, as devices do.
         rng: Chooses what is tried together.
         found: What is found is added here.
     """
 
     channel: Channel
     path: Path
+    alone: int
     rng: np.random.Generator
     found: Drive
 
@@ -178,8 +178,10 @@ class _Driver:
         if self.path.flips:
             words = max(1, min(WORDS_AT_ONCE // self.path.flips, _AT_ONCE // LANES))
             at_once = words * (LANES - 1)
+        if not len(cells):
+            return
         parts = [slice(start, start + at_once) for start in range(0, len(cells), at_once)]
-        alone = self.rng.integers(len(cells), size=_ALONE).tolist()
+        alone = self.rng.integers(len(cells), size=self.alone).tolist()
         for part in [*parts, *(slice(person, person + 1) for person in alone)]:
             if self.found.problems:
                 return
@@ -203,16 +205,13 @@ class _Driver:
             return draw.outcome(numbers) if branch is None else branch
 
         wanted = run(self.channel.steps(cells), follow)
-        script = _Script(requests)
         try:
-            outputs = self.channel.encode(cells, script)
-            script.end()
-        except _OtherWordsError:
+            made = outputs_of(self.channel, cells, Script(requests))
+        except OtherWordsError:
             problem = "encode asks for other random words than its steps list"
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             problem = f"encode fails on scripted words ({type(error).__name__})"
         else:
-            made = outputs.to_matrix() if isinstance(outputs, BitColumns) else outputs
             if np.array_equal(made, wanted):
                 return
             problem = "encode outputs something else than its law says, given scripted words"
@@ -235,13 +234,19 @@ class _Driver:
         if isinstance(draw, Flips):
             return self._flip_numbers(draw, targets, mine)
         some = self.rng.integers(draw.outcomes, size=len(cells))
+        unread = draw.bits - min(draw.bits, _LEAD_BITS)
+        swept = mine & (targets["lead"] >= 0)
+        lead = np.where(swept, targets["lead"], 0).astype(np.uint64) << np.uint64(unread)
+        lead |= self.rng.integers(0, 1 << unread, size=len(cells), dtype=np.uint64)
         below = np.where(mine, targets["below"], self.rng.integers(2, size=len(cells)))
         below = below.astype(np.uint64)
         if branch is not None:  # the first number of the branch, or the last
-            return (draw.first(branch + below.astype(np.int64)) - below) & last
+            numbers = (draw.first(branch + below.astype(np.int64)) - below) & last
+            return np.where(swept & (draw.outcome(lead) == branch), lead, numbers)
         own = np.where(targets["relative"], cells >> self.channel.resolution, 0)
         wanted = np.clip(targets["outcome"] + own, 0, draw.outcomes - 1)
-        return (draw.first(np.where(mine, wanted, some)) - below) & last
+        numbers = (draw.first(np.where(mine, wanted, some)) - below) & last
+        return np.where(swept, lead, numbers)
 
     def _flip_numbers(self, draw: Flips, targets: NDArray[Any], mine: NDArray[np.bool_]) -> Words:
         """Numbers at the chance of every bit and below it, in patterns over all bits."""

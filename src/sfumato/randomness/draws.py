@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -89,12 +88,14 @@ class Pick(Draw):
         self.bits, self.branches = bits, branches
         runs = [run if isinstance(run, tuple) else (run, 1) for run in weights]
         self._weight = [weight for weight, _ in runs]
-        self._place = np.array([0, *accumulate(count for _, count in runs)])
-        starts = [0, *accumulate(weight * count for weight, count in runs)]
-        # One more for the end of all, 2^bits; numbers are meant modulo 2^64.
-        self._start = np.array([start % (1 << WORD_BITS) for start in starts], dtype=np.uint64)
+        counts = np.array([count for _, count in runs])
+        # One more entry for the end of all. Numbers are modulo 2^64, which may be a weight.
         self._step = np.array([w % (1 << WORD_BITS) for w in (*self._weight, 0)], dtype=np.uint64)
-        self._used = np.flatnonzero([weight * count > 0 for weight, count in runs])
+        self._place = np.append(0, np.cumsum(counts))
+        self._start = np.append(
+            np.uint64(0), np.cumsum(self._step[:-1] * counts.astype(np.uint64), dtype=np.uint64)
+        )
+        self._used = np.flatnonzero(np.array([w > 0 for w in self._weight]) & (counts > 0))
 
     @property
     def outcomes(self) -> int:
