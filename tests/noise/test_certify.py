@@ -16,12 +16,14 @@ from scipy import sparse
 from sfumato import questions
 from sfumato.exact import rational
 from sfumato.metrics.distance import LineMetric
-from sfumato.metrics.edges import edges_of, edges_of_matrix
+from sfumato.metrics.edges import edges_of, edges_of_matrix, read_edges
 from sfumato.metrics.labelled import BlockMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.noise import certify
-from sfumato.noise.allocate import allocate, check, read
+from sfumato.noise.allocate import allocate, check
 from sfumato.noise.certify import RationalSums
+from sfumato.noise.problem import read_problem
+from sfumato.questions.lattice import Lattice
 
 
 def spent(queries: Any, rates: Any, i: int, j: int) -> Fraction:
@@ -133,7 +135,7 @@ def test_rates_suit_exact_samplers() -> None:
 
 
 def test_rates_far_from_holding_are_not_certified() -> None:
-    single = read([[0, 1]], [[0, 1], [1, 0]], None)
+    single = read_problem(Lattice.of([[0, 1]]), read_edges([[0, 1], [1, 0]]), None, None)
     with pytest.raises(ArithmeticError, match="far from holding"):
         certify.certify(single, np.array([2.0]), [Fraction(1)])
     assert certify.verify(single, [Fraction(1)])

@@ -109,8 +109,7 @@ def themselves(asked: Margin, weights: Floats, method: str) -> Design:
         method: How noise is allocated.
     """
     lattice = Lattice.of(asked.workload)
-    # By the workload, which knows what its questions are called.
-    found = allocate(asked.workload, asked.edges, weights=weights, method=method, cells=asked.names)
+    found = allocate(lattice, asked.edges, weights=weights, method=method, cells=asked.names)
     measured = Measurements(lattice, found.step_rates)
     return Design(measured, None, measured.variances, "the questions themselves", found)
 
@@ -393,7 +392,7 @@ def _bend_many(rows: Floats, edges: Edges, n: int, weights: Floats, scales: Floa
             left = _closed(np.maximum(distances - sum(others), 0.0))
             one = bend_one(rows[k], left, n)
             bent[k], c[k] = one.rows[0], one.scales[0]
-        c = allocate(bent, edges, weights=weights).scales
+        c = allocate(Lattice.of(bent), edges, weights=weights).scales
         value = _cost(rows, bent, c, n, weights)
         if not value < best.objective * (1 - _SETTLED):
             break

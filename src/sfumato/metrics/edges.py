@@ -161,6 +161,15 @@ class Edges:
         """How many pairs there are, listed or in cliques."""
         return len(self.first) + sum(clique.pairs for clique in self.cliques)
 
+    @property
+    def shortest(self) -> Fraction | None:
+        """The smallest distance above 0; None if there is none."""
+        above = self.numerators[self.numerators > 0]
+        listed = [int(above.min()) * self.unit] if len(above) else []
+        return min(
+            [*listed, *(c.length for c in self.cliques if c.length and c.pairs)], default=None
+        )
+
     def scaled(self, factor: Fraction) -> Edges:
         """The same pairs, every distance times a positive number.
 

@@ -17,17 +17,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.arrays import Floats
-from sfumato.errors import StudyError, near
+from sfumato.errors import StudyError, TooLargeError, near
 from sfumato.exact import rational
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.edges import Edges, read_edges
-from sfumato.noise.certify import Check, certify, even_out, exact_caps, verify
+from sfumato.noise.certify import Check, certify, even_out, exact_caps, round_down, verify
+from sfumato.noise.given import Given, slack
 from sfumato.noise.problem import Problem, caps, read_problem
 from sfumato.noise.solve import binding_pairs, equal, psa, shared, solve
-from sfumato.questions.lattice import Lattice
 
 _PUBLISHED = {"equal": equal, "shared": shared, "psa": psa}
 _METHODS = ("exact", *_PUBLISHED)
+_FAR = 256  # binary exponent beyond which the square of a number is not safely a double
+_LEAST_UNIT = 1e-100  # share of the largest unit
+_LEAST_COST = 1e-30  # share of the largest cost below which queries are not told apart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +98,10 @@ def allocate(
     Guarantee:
         With Laplace noise of scale 1/rate on every query, discrete on its lattice or continuous,
         the odds of any answers change by at most e^d(i, j) when one record moves from cell i to
-        cell j. This is checked in exact arithmetic for every pair before anything is returned.
+        cell j. This is checked in exact arithmetic for every pair before anything is returned. It
+        holds for the queries as they are given, whether a float is read as the decimal that prints
+        it or as the binary number that it is, and for `scales` as the doubles that they are. A
+        distance that is a float means the decimal that prints it, as every ε does.
 
     Args:
         queries: A `Lattice`, a `Workload`, or a matrix with one row per query.
@@ -120,35 +126,53 @@ def allocate(
         raise StudyError(f"method must be known, got {method!r}: {near(method, _METHODS)}")
     if not 0 < tolerance < 1:
         raise StudyError(f"tolerance must be between 0 and 1, got tolerance={tolerance}")
-    problem = read(queries, distances, cells)
+    given = Given.of(queries)
+    edges = read_edges(distances)
+    times = _times([edges.shortest or Fraction(1)])  # so that squares of distances are doubles
+    problem = _problem(given, queries, edges.scaled(times), cells)
     counts = _read_weights(weights, problem.queries)
     most, first, second = caps(problem)
     rates: list[Fraction | None] = [None if math.isinf(cap) else Fraction(0) for cap in most]
     asked = np.flatnonzero(np.isfinite(most) & (counts > 0))
     bound, constraints, rounds = 0.0, 0, 0
     binding: tuple[tuple[int, int], ...] = ()
+    gap = 0.0
     if len(asked):
         part, alone, ends = problem.only(asked), most[asked], (first[asked], second[asked])
-        units = np.array([float(unit) for unit in part.units])
+        own = [problem.units[k] for k in asked]
+        units = np.array([float(unit * _times(own)) for unit in own])
         cost = counts[asked] * units**2
+        cost = np.maximum(cost, _LEAST_COST * float((cost / alone**2).max()) * alone**2)
         if method == "exact":
             found = solve(part, alone, ends, cost, tolerance, progress)
             bound, constraints, rounds = found.bound, found.constraints, found.rounds
             steps = even_out(part, found.rates, alone, cost)
         else:
+            if units.min() < _LEAST_UNIT * units.max():
+                raise TooLargeError(
+                    f"queries must be less than 1e100 times as large as each other for "
+                    f"method={method!r}: give them in other units, or use method='exact'"
+                )
             steps, rounds = _PUBLISHED[method](part, alone, units)
         exact = certify(part, steps, exact_caps(part, *ends), cost)
+        off = [given.off[k] for k in asked]
+        more = slack([rate / unit for rate, unit in zip(exact, own, strict=True)], off, part.edges)
+        if more > 1:
+            exact = tuple(round_down(rate / more) for rate in exact)
         for k, rate in zip(asked.tolist(), exact, strict=True):
-            rates[k] = rate / problem.units[k]
-        binding = binding_pairs(part, np.array([float(rate) for rate in exact]))
+            rates[k] = rate / problem.units[k] / times
+        held = np.array([float(rate) for rate in exact])
+        binding = binding_pairs(part, held)
+        gap = max(0.0, float((cost / held**2).sum()) / bound - 1) if bound else 0.0
     scales = np.array([_scale(rate) for rate in rates])
-    objective = float((counts[asked] * scales[asked] ** 2).sum())
+    with np.errstate(over="ignore"):
+        objective = float((counts[asked] * scales[asked] ** 2).sum())
     return Allocation(
         rates=tuple(rates),
         scales=scales,
         units=problem.units,
         objective=objective,
-        gap=None if method != "exact" else max(0.0, objective / bound - 1) if bound else 0.0,
+        gap=gap if method == "exact" else None,
         constraints=constraints,
         pairs=problem.edges.pairs,
         rounds=rounds,
@@ -178,40 +202,46 @@ def check(
         >>> bool(check(rows, flat, [Fraction(1, 2)] * 2)), check(rows, flat, [1, 1]).pair
         (True, (0, 1))
     """
-    problem = read(queries, distances, None)
+    given = Given.of(queries)
+    problem = _problem(given, queries, read_edges(distances), None)
     if len(rates) != problem.queries:
         raise StudyError(
             f"rates must be one for each of {problem.queries} queries, got {len(rates)}"
         )
-    steps = [
-        None if rate is None else rational(rate, "rate") * unit
-        for rate, unit in zip(rates, problem.units, strict=True)
-    ]
-    if any(rate is not None and rate < 0 for rate in steps):
+    exact = [None if rate is None else rational(rate, "rate") for rate in rates]
+    if any(rate is not None and rate < 0 for rate in exact):
         raise StudyError("rates must be 0 or more, got a negative one")
+    more = slack(exact, given.off, problem.edges)
+    steps = [
+        None if rate is None else rate * unit * more
+        for rate, unit in zip(exact, problem.units, strict=True)
+    ]
     return verify(problem, steps)
 
 
-def read(
-    queries: Any, distances: Edges | CellMetric | ArrayLike, cells: Sequence[str] | None
-) -> Problem:
-    """Queries and distances in any of their forms as one problem.
+def _problem(given: Given, queries: Any, edges: Edges, cells: Sequence[str] | None) -> Problem:
+    """Queries as they were read, under the names that they were given, with the distances."""
+    return read_problem(given.lattice, edges, getattr(queries, "labels", None), cells)
 
-    Args:
-        queries: As in `allocate`.
-        distances: As in `allocate`.
-        cells: Names of the cells, for error messages.
-    """
-    lattice = Lattice.of(queries)
-    names = getattr(queries, "labels", None)
-    return read_problem(lattice, read_edges(distances), names, cells)
+
+def _times(numbers: Sequence[Fraction]) -> Fraction:
+    """1, or a power of 2 that makes the largest number about 1 where it is far from that."""
+    most = max(numbers)
+    power = most.denominator.bit_length() - most.numerator.bit_length()
+    return Fraction(2) ** power if abs(power) > _FAR else Fraction(1)
 
 
 def _scale(rate: Fraction | None) -> float:
-    """The scale of the noise at a rate."""
-    if rate is None:
-        return 0.0
-    return float(1 / rate) if rate else math.inf
+    """The scale of the noise at a rate: the least double that is not below it."""
+    if not rate:
+        return 0.0 if rate is None else math.inf
+    try:
+        scale = float(1 / rate)
+    except OverflowError:
+        raise TooLargeError(
+            "the noise on a query would have a scale beyond 1e308: give the query in larger units"
+        ) from None
+    return scale if Fraction(scale) * rate >= 1 else math.nextafter(scale, math.inf)
 
 
 def _read_weights(weights: ArrayLike | None, queries: int) -> Floats:

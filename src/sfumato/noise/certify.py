@@ -255,19 +255,23 @@ def certify(
     raise ArithmeticError("the rates to be certified are far from holding")
 
 
-def round_down(rate: float, bits: int = RATE_BITS) -> Fraction:
-    """The largest rational with a given number of binary digits that is not above a double.
+def round_down(rate: float | Fraction, bits: int = RATE_BITS) -> Fraction:
+    """The largest rational with a given number of binary digits that is not above a number.
 
     Args:
-        rate: The double.
+        rate: The number.
         bits: Number of digits.
 
     Example:
         >>> round_down(0.3, 4)
         Fraction(9, 32)
     """
-    mantissa, exponent = math.frexp(rate)
-    return math.floor(math.ldexp(mantissa, bits)) * Fraction(2) ** (exponent - bits)
+    exact = Fraction(rate)
+    digits = exact.numerator.bit_length() - exact.denominator.bit_length()
+    if exact >= Fraction(2) ** digits:
+        digits += 1
+    unit = Fraction(2) ** (digits - bits)
+    return math.floor(exact / unit) * unit
 
 
 def _simple(rate: float, cap: Fraction) -> Fraction | None:

@@ -8,6 +8,7 @@ steps, coefficients are rounded first, and `off` states the largest rounding err
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -40,6 +41,7 @@ class Lattice:
             `scipy.sparse.csr_array` where there are many and most are zero.
         units: The exact size of a step of each row.
         off: The largest rounding error of a coefficient of each row; 0 where none was rounded.
+        labels: What the questions are called, for error messages.
 
     Example:
         >>> import sfumato as sf
@@ -52,6 +54,7 @@ class Lattice:
     steps: Any
     units: tuple[Fraction, ...]
     off: Floats
+    labels: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         """Check the lengths, and make the arrays read-only."""
@@ -78,9 +81,9 @@ class Lattice:
         if isinstance(queries, Lattice):
             return queries
         unit = None if granularity is None else positive(granularity, "granularity")
-        matrix = _matrix_of(queries)
+        matrix, labels = matrix_of(queries), getattr(queries, "labels", None)
         if is_sparse(matrix):
-            return _of_sparse(matrix, unit)
+            return _of_sparse(matrix, unit, labels)
         steps = np.empty(matrix.shape, dtype=np.int64)
         units: list[Fraction] = []
         off = np.zeros(len(matrix))
@@ -94,7 +97,7 @@ class Lattice:
             for number, row in enumerate(matrix[start : start + step], start=start):
                 steps[number], size, off[number] = _row(row, unit, number)
                 units.append(size)
-        return cls(steps, tuple(units), off)
+        return cls(steps, tuple(units), off, labels)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -154,8 +157,8 @@ class Lattice:
         return np.asarray(self.steps @ held.astype(np.int64), dtype=np.int64)
 
 
-def _matrix_of(queries: Any) -> Any:
-    """A dense float or object matrix, or a sparse one where that is much smaller."""
+def matrix_of(queries: Any) -> Any:
+    """Coefficients as a dense float or object matrix, or a sparse one if that is much smaller."""
     if isinstance(queries, Workload):
         entries = queries.questions * queries.cells
         if entries < _SPARSE_FROM:
@@ -219,7 +222,7 @@ def _steps(
 ) -> tuple[list[int], Fraction, float]:
     """Steps, unit and rounding error of given numbers."""
     if unit is None:
-        unit = _common_unit(exact)
+        unit = common_unit(exact)
         steps = [int(value / unit) for value in exact]
         if max(map(abs, steps)) <= MOST_STEPS:
             return steps, unit, 0.0
@@ -234,14 +237,14 @@ def _steps(
     return steps, unit, math.nextafter(float(most), math.inf) if most else 0.0
 
 
-def _common_unit(exact: list[Fraction]) -> Fraction:
+def common_unit(exact: list[Fraction]) -> Fraction:
     """The largest unit of which all numbers are whole multiples; 1 if all are 0."""
     below = math.lcm(*(value.denominator for value in exact))
     above = math.gcd(*(int(value * below) for value in exact))
     return Fraction(above, below) if above else Fraction(1)
 
 
-def _of_sparse(matrix: Any, unit: Fraction | None) -> Lattice:
+def _of_sparse(matrix: Any, unit: Fraction | None, labels: Sequence[str] | None) -> Lattice:
     """The same for a sparse matrix, row by row over the nonzero entries."""
     if matrix.nnz > MOST_ENTRIES:
         raise TooLargeError(
@@ -261,4 +264,4 @@ def _of_sparse(matrix: Any, unit: Fraction | None) -> Lattice:
                 steps, units[number], off[number] = _row(row, unit, number)
                 data[part] = steps[:-1]
     whole = sparse.csr_array((data, matrix.indices.copy(), starts.copy()), shape=matrix.shape)
-    return Lattice(whole, tuple(units), off)
+    return Lattice(whole, tuple(units), off, labels)
