@@ -32,6 +32,7 @@ from sfumato.estimation.decoding.mixture import Mixture, posterior_ratio
 
 _SAMPLES = 64
 _FEW_ROWS = 8
+_FEW_PEOPLE = 100  # below this, Laplace's method is not accurate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,11 +137,13 @@ class Decoder:
     def moments(self, rows: Floats) -> tuple[Floats, Floats]:
         """Values, and their variances under the best fit, widened by the rough fits.
 
-        Without rough fits, and for a rough best fit on several axes or many cells, only unbiased
-        intervals have the coverage they state: variances are infinite then.
+        Without rough fits, for a rough best fit on several axes or many cells, and for few people,
+        only unbiased intervals have the coverage they state: variances are infinite then.
         """
-        many = len(self.posterior.mixture.shape) > 1 or self._best.counts.size > DENSE_CELLS
-        if not self._rough or (self.posterior.is_rough and many):
+        mixture = self.posterior.mixture
+        many = len(mixture.shape) > 1 or self._best.counts.size > DENSE_CELLS
+        few = mixture.counts.sum() < _FEW_PEOPLE
+        if not self._rough or few or (self.posterior.is_rough and many):
             return without_errors(self.counts(), rows)
         value, wide = self._best.moments(rows)
         for opened in self._rough:
