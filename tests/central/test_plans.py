@@ -31,6 +31,17 @@ def test_a_plan_lists_every_way_with_the_best_first() -> None:
         plan["Laplace, magic"]
 
 
+def test_a_plan_lists_no_strategy_twice() -> None:
+    """Without an order every strategy is that of single cells."""
+    axes = [sf.categories(name, ["x", "y", "z"], protect=sf.Uniform(1)) for name in "abc"]
+    plan = central.plan(sf.Study("labels", axes), "2-way", 1000, "1/4")
+    rows = [plan.cells(option)[1:] for option in plan if "themselves" not in option.name]
+    assert len(rows) == len(set(rows)) == 2
+    mixed = sf.Study("mixed", [*axes[:2], sf.integers("n", 0, 3, protect=sf.Distance(1))])
+    names = [option.name for option in central.plan(mixed, "2-way", 1000, "1/4")]
+    assert {"Laplace, prefix", "Laplace, haar"} <= set(names)
+
+
 def test_a_plan_says_why_something_cannot_be_done() -> None:
     study = STUDIES["distance"]
     plan = central.plan(study, ["x=0..2", "x=1..3"], 1000, {"x": "1/5"})

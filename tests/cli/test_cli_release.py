@@ -193,6 +193,30 @@ def test_a_ledger_is_made_and_shown(run: Run) -> None:
     assert document["entries"][0]["state"] == "released"
 
 
+def test_a_name_ties_the_ledger_to_one_table(run: Run) -> None:
+    named = (*RELEASE, "--spend", "1/8", *ASK, "--name")
+    run(*named, "spring")
+    refused = run(*named, "autumn", ok=False)
+    assert refused.exit_code != 0
+    assert "belongs to table 'spring'" in refused.output
+    assert "table 'spring'" in run("ledger", "show", "commute.ledger").stdout
+    assert len(central.Ledger.load("commute.ledger").entries) == 1
+
+
+def test_a_key_ties_the_ledger_to_one_table(run: Run) -> None:
+    Path("secret.key").write_bytes(bytes(range(32)))
+    keyed = (*RELEASE, "--spend", "1/8", *ASK, "--key", "secret.key")
+    run(*keyed)
+    run(*(word if word != "people.csv" else "people.parquet" for word in keyed))  # the same people
+    lines = Path("people.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    Path("people.csv").write_text("".join(lines[:-1]), encoding="utf-8")
+    refused = run(*keyed, ok=False)
+    assert "belongs to table 'hmac-sha256:" in refused.output
+    for key, words in (("none.key", "No such file"), ("people.csv", "more than 4096 bytes")):
+        assert words in run(*keyed[:-1], key, ok=False).output
+    assert len(central.Ledger.load("commute.ledger").entries) == 2
+
+
 def test_release_draws_its_answers(run: Run) -> None:
     shown = run(*RELEASE, "--spend", "1/8", "--workload", "cells of mode", "--plot", "a.svg").stdout
     assert "Drawn in a.svg." in shown

@@ -216,7 +216,9 @@ class Laplace:
         )
 
     def _design(self, asked: Margin, weights: Floats, n: int) -> Design:
-        """What is measured."""
+        """What is measured: nothing, where the answers are public."""
+        if asked.free:
+            return themselves(asked, weights, self.allocation)
         if self.bias == "optimised":
             return bent_design(asked, weights, n, self.allocation)
         if self.strategy == QUESTIONS:

@@ -55,6 +55,7 @@ class Entry:
         people: How many people the table had, which is public.
         state: "reserved" before it is known to have been released, which costs as much, then
             "released".
+        table: The name of the table, or its keyed digest; None where neither was given.
     """
 
     id: int
@@ -63,6 +64,7 @@ class Entry:
     spend: Spend
     people: int
     state: str
+    table: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -73,6 +75,7 @@ class Entry:
             "spend": self.spend.to_dict(),
             "people": self.people,
             "state": self.state,
+            "table": self.table,
         }
 
 
@@ -193,19 +196,24 @@ class Ledger:
 
     # What happens
 
-    def reserve(self, spend: Spending, *, mechanism: str, people: int) -> Entry:
+    def reserve(
+        self, spend: Spending, *, mechanism: str, people: int, table: str | None = None
+    ) -> Entry:
         """Enter a release before it touches the data; from here on its cost is spent.
 
         Args:
             spend: A share of E, or by axis a share or a metric.
             mechanism: What is released, in words.
             people: Number of people in the table.
+            table: The table's name or keyed digest, `Data.mark`.
 
         Raises:
             LedgerError: If too little is left.
+            MismatchError: If earlier releases were made from another table.
         """
 
         def event() -> dict[str, Any]:
+            self.refuse_other_table(table)
             return {
                 "event": "reserve",
                 "id": len(self.entries) + 1,
@@ -213,6 +221,7 @@ class Ledger:
                 "mechanism": mechanism,
                 "spend": self.check(spend).to_dict(),
                 "people": int(people),
+                **({} if table is None else {"table": table}),
             }
 
         self._enter(event)
@@ -239,6 +248,26 @@ class Ledger:
                 f"ledger {self.path.name!r} belongs to study {self.schema.name!r} "
                 f"({self.schema.fingerprint[:12]}), not to {other.name!r} "
                 f"({other.fingerprint[:12]}); use the ledger of these people"
+            )
+
+    @property
+    def table(self) -> str | None:
+        """What the ledger knows its table by: a name, or a keyed digest; None before it is told."""
+        return next((entry.table for entry in self.entries if entry.table is not None), None)
+
+    def refuse_other_table(self, mark: str | None) -> None:
+        """Refuse another table than that of earlier releases, where the ledger knows it.
+
+        Args:
+            mark: The name or keyed digest of the table, `Data.mark`.
+        """
+        if self.table is not None and mark != self.table:
+            got = "has neither name nor key" if mark is None else f"is {_shown(mark)}"
+            raise MismatchError(
+                f"ledger {self.path.name!r} belongs to table {_shown(self.table)}, and the table "
+                f"given {got}: use the ledger of this table, or give the name or key that "
+                "earlier releases were made with. A table that has changed needs a new ledger, and "
+                "what people in both have spent adds up"
             )
 
     def _enter(self, event: Callable[[], dict[str, Any]]) -> None:
@@ -274,6 +303,7 @@ class Ledger:
             "total": to_plain(self.total),
             "used": {name: to_plain(share) for name, share in self.used().items()},
             "remaining": to_plain(self.remaining),
+            "table": self.table,
             "entries": [entry.to_dict() for entry in self.entries],
         }
 
@@ -284,7 +314,9 @@ class Ledger:
         )
 
     def __str__(self) -> str:
-        lines = [f"Ledger of study {self.schema.name!r}: {_times(self.total)} may be spent in all."]
+        table = "" if self.table is None else f", table {_shown(self.table)}"
+        may = f"{_times(self.total)} may be spent in all"
+        lines = [f"Ledger of study {self.schema.name!r}{table}: {may}."]
         for entry in self.entries:
             state = "" if entry.state == "released" else f" ({entry.state})"
             text = f"{entry.id}. {entry.time}  {entry.mechanism}; spent {entry.spend}{state}"
@@ -313,6 +345,11 @@ def _used(schema: Schema, spends: list[Spend]) -> dict[str, Fraction]:
     return used
 
 
+def _shown(mark: str) -> str:
+    """A table's name or digest, cut where it is long."""
+    return repr(mark if len(mark) <= 40 else f"{mark[:36]}…")
+
+
 def _times(total: Fraction) -> str:
     """A total in words."""
     return "E" if total == 1 else f"{total} times E"
@@ -331,6 +368,7 @@ def _entries(events: list[dict[str, Any]], schema: Schema) -> tuple[Entry, ...]:
         if event["event"] == "reserve" and event["id"] == len(entries) + 1:
             entries.append({key: event[key] for key in ("id", "time", "mechanism", "people")})
             entries[-1] |= {"spend": Spend.from_dict(event["spend"], schema), "state": "reserved"}
+            entries[-1]["table"] = event.get("table")
         elif event["event"] == "settle" and 1 <= event["id"] <= len(entries):
             entries[event["id"] - 1]["state"] = "released"
         else:
@@ -342,6 +380,7 @@ def _check_kinds(event: Mapping[str, Any]) -> None:
     """Refuse an event whose parts are not of their kind."""
     kinds = {"id": int, "time": str}
     kinds |= {"mechanism": str, "people": int} if event["event"] == "reserve" else {}
+    kinds |= {"table": str} if "table" in event else {}
     wrong = [name for name, kind in kinds.items() if type(event[name]) is not kind]
     if wrong or event.get("people", 0) < 0:
         raise FormatError(f"the ledger has an event with a wrong {(wrong or ['people'])[0]}")

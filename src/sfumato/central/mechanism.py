@@ -120,6 +120,11 @@ class FromMargins(ABC):
     def margins(self) -> tuple[tuple[int, ...], ...]:
         """For each histogram it needs, the numbers of its axes."""
 
+    @property
+    def charged(self) -> frozenset[int]:
+        """Numbers of the axes that it learns about."""
+        return frozenset(axis for axes in self.margins for axis in axes)
+
     def run(self, counts: Counts, bits: BitSource) -> Outcome:
         """Answer d-privately.
 
@@ -153,6 +158,11 @@ class AboutQuestions(FromMargins):
     def margins(self) -> tuple[tuple[int, ...], ...]:
         """The one histogram that is needed."""
         return (self.asked.axes,)
+
+    @property
+    def charged(self) -> frozenset[int]:
+        """The axes of the histogram; none where the questions are the same for everybody."""
+        return frozenset() if self.asked.free else super().charged
 
     @cached_property
     def labels(self) -> tuple[str, ...]:

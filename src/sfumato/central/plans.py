@@ -164,8 +164,12 @@ def plan(
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
         raise StudyError(f"n must be a whole number of people of at least 1, got n={n!r}")
     space = Space(study, spend)
-    count = space.workload(questions).questions
-    known = candidates(questions, level)
+    workload = space.workload(questions)
+    known = candidates(
+        questions,
+        level,
+        ordered=any(space.schema.axes[axis].domain.ordered for axis in workload.asked_axes),
+    )
     options: list[ReleaseOption] = []
     for place, (name, mechanism) in enumerate(known.items(), start=1):
         options.append(_option(name, mechanism, space, int(n)))
@@ -174,7 +178,7 @@ def plan(
     options.sort(key=_rank)
     return ReleasePlan(
         study=space.schema.name,
-        questions=count,
+        questions=workload.questions,
         n=int(n),
         spend=str(space.spend),
         level=level,
@@ -182,12 +186,15 @@ def plan(
     )
 
 
-def candidates(questions: Any, level: float = 0.95) -> dict[str, Mechanism]:
+def candidates(
+    questions: Any, level: float = 0.95, *, ordered: bool = True
+) -> dict[str, Mechanism]:
     """Every mechanism that may answer, by name.
 
     Args:
         questions: In the study's own language, or a workload.
         level: Share of intervals that hold the truth.
+        ordered: Whether an axis has an order; if none has, every strategy measures cell by cell.
     """
     found: dict[str, Mechanism] = {
         f"Laplace, {THEMSELVES}{said}": Laplace(
@@ -195,7 +202,7 @@ def candidates(questions: Any, level: float = 0.95) -> dict[str, Mechanism]:
         )
         for said, allocation in (("", "exact"), (", equal noise", "equal"), (", PSA", "psa"))
     }
-    for strategy in FIXED:
+    for strategy in FIXED if ordered else FIXED[:1]:
         found[f"Laplace, {strategy}"] = Laplace(questions, strategy, level=level)
     found["MWEM"] = MWEM(questions, level=level)
     return found

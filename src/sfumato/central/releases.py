@@ -205,7 +205,8 @@ def release(
 
     The order is fixed: first everything is checked, then the cost is entered in the ledger, then
     the data are touched. From the moment it is entered, the cost is spent, whatever happens next.
-    Only the axes that the questions are about are charged.
+    Only the axes that the questions are about are charged; what everybody counts towards alike
+    costs nothing. A ledger that has seen a table's name or keyed digest takes no other table.
 
     Guarantee:
         Among tables of the same number of people that differ in one person's record, from i to j,
@@ -221,7 +222,7 @@ def release(
     Raises:
         LedgerError: If too little is left; nothing is spent then.
         StudyError: If the questions cannot be answered at this cost; nothing is spent then.
-        MismatchError: If the ledger is that of another study.
+        MismatchError: If the ledger is that of another study or another table.
 
     Example:
         >>> import sfumato as sf
@@ -237,6 +238,7 @@ def release(
     """
     _refuse_unlike(data, mechanism, ledger)
     ledger.refuse_other(data.schema)
+    ledger.refuse_other_table(data.mark)
     space = Space(data.schema, spend)
     prepared = mechanism.prepare(space, data.n)
     prepared.expected()  # the errors are found now, so that nothing about them can fail later
@@ -244,12 +246,14 @@ def release(
     margins = prepared.margins if isinstance(prepared, FromMargins) else (every,)
     for axes in margins:
         refuse_large(data.schema, axes)
-    touched = {axis for axes in margins for axis in axes}
+    touched = prepared.charged if isinstance(prepared, FromMargins) else every
     spent = space.spend.only(touched, data.schema)
     source = SecureBits() if bits is None else bits
     words = mechanism.describe()
-    entry = ledger.reserve(spent, mechanism=words, people=data.n)
-    counts = [data.marginal(axes) for axes in margins]
+    entry = ledger.reserve(spent, mechanism=words, people=data.n, table=data.mark)
+    # What is not charged is not looked at: its answer follows from the number of people.
+    source_of = data.marginal if touched else data.anybody
+    counts = [source_of(axes) for axes in margins]
     if isinstance(prepared, FromMargins):
         outcome = prepared.run_margins(counts, source)
     else:

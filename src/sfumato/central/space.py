@@ -184,6 +184,11 @@ class Margin:
         return cell_names(self.own)
 
     @property
+    def free(self) -> bool:
+        """Whether every question counts everybody alike, which says nothing but how many."""
+        return not self.workload.asked_axes
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What should be known about the questions."""
         return tuple(PRORATED.format(name) for name in self.workload.prorated)

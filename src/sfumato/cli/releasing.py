@@ -22,6 +22,7 @@ from sfumato.study.study import Study
 MECHANISMS = ("laplace", "mwem")
 ACTIONS = ("new", "show")
 _SHOWN = 30
+_MOST_KEY = 4096  # bytes
 
 
 def release(
@@ -65,6 +66,18 @@ def release(
     ] = None,
     rounds: Annotated[
         int | None, typer.Option(metavar="N", help="For mwem: how many questions are measured.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="What you call the table: the ledger then takes no other name."),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A secret of 16 bytes or more, kept outside the ledger: the ledger then takes no "
+            "other table.",
+        ),
     ] = None,
     level: Level = 0.95,
     plan: Annotated[
@@ -111,7 +124,8 @@ def release(
             "this release protects nobody; use it for experiments only"
         )
     bits = SecureBits() if seed is None else SeededBits(seed)
-    found = central.release(_read(loaded, table), made, spend=share, ledger=book, bits=bits)
+    people = _read(loaded, table, name, key)
+    found = central.release(people, made, spend=share, ledger=book, bits=bits)
     # Shown before it is written: what is paid for must not be lost with a full disk.
     if as_json:
         left = {"remaining": book.to_dict()["remaining"]}
@@ -168,11 +182,28 @@ def _load(file: Path) -> central.Ledger:
     return central.Ledger.load(file)
 
 
-def _read(study: Study, path: Path) -> central.Data:
+def _read(
+    study: Study, path: Path, name: str | None = None, key: Path | None = None
+) -> central.Data:
     """A whole table of people."""
+    secret = None if key is None else _secret(key)
     names = [axis.name for axis in study.axes]
     with showing.progress(f"Reading {path.name}") as seen:
-        return central.Data(study, read_table(path, names, seen=seen))
+        return central.Data(study, read_table(path, names, seen=seen), name=name, key=secret)
+
+
+def _secret(file: Path) -> bytes:
+    """The key in a file."""
+    try:
+        with file.open("rb") as held:
+            found = held.read(_MOST_KEY + 1)
+    except OSError as error:
+        raise CommandError(f"cannot read the key {str(file)!r}: {error.strerror}") from None
+    if len(found) > _MOST_KEY:
+        raise CommandError(
+            f"the key {str(file)!r} has more than {_MOST_KEY} bytes; name the file of the key"
+        )
+    return found
 
 
 def _mechanism(
