@@ -653,7 +653,8 @@ ENCODED: dict[str, str] = {
     "grid, points": "983e60500641a4a6a7ffc466f61814cb82582e97b08926b64bd105a0824f02a0",
 }
 
-LEDGER = KEPT / "commute.ledger"
+LEDGER = KEPT / "commute.ledger"  # of format 1
+TIED = KEPT / "tied.ledger"  # of format 2
 RELEASES = ("first", "means", "mwem")
 
 
@@ -839,6 +840,25 @@ def test_a_ledger_goes_on_where_it_was(tmp_path: Path) -> None:
         sf.central.release(data, asked, spend=1, ledger=again)
 
 
+def test_a_ledger_of_format_2_loads_and_goes_on(tmp_path: Path) -> None:
+    copy = tmp_path / TIED.name
+    shutil.copy(TIED, copy)
+    ledger = sf.central.Ledger.load(copy)
+    assert ledger_words(ledger) == {
+        "total": "3/2",
+        "used": {"age": "7/20", "mode": "1/4"},
+        "left": {"age": "23/20", "mode": "5/4"},
+        "remaining": "23/20",
+        "states": ["released", "reserved"],
+        "people": [400, 400],
+        "spent": ["1/4 of E", "age: E = 0.05 · distance"],
+    }
+    assert (ledger.fingerprint, ledger.table) == (pinned("commute"), "commute 2026")
+    ledger.reserve("1/4", mechanism="one more", people=400, table="commute 2026")
+    assert copy.read_bytes().splitlines()[1:5] == TIED.read_bytes().splitlines()[1:]
+    assert sf.central.Ledger.load(copy).remaining == Fraction(9, 10)
+
+
 def test_a_ledger_that_lost_an_entry_is_still_refused(tmp_path: Path) -> None:
     document = json.loads(LEDGER.read_text(encoding="utf-8"))
     document["events"].pop()
@@ -865,7 +885,7 @@ def test_the_folder_holds_what_is_tested_and_stays_small() -> None:
     kinds = ("study.toml", "reports.parquet", "tally.parquet")
     named = {path(name, kind) for name in ASKED for kind in kinds}
     named |= {KEPT / f"{name}.release.json" for name in RELEASES}
-    named |= {LEDGER, KEPT / "expected.json", KEPT / "make.py"}
+    named |= {LEDGER, TIED, KEPT / "expected.json", KEPT / "make.py"}
     there = {file for file in KEPT.iterdir() if file.is_file()}
     assert there == named
     assert sum(file.stat().st_size for file in there) < 400_000
