@@ -159,6 +159,13 @@ class Field:
         """The coordinates u = B⁻¹·θ of a given θ."""
         return self.coordinates(theta) / self._scale**2
 
+    def conjugate(self, matrix: Floats) -> Floats:
+        """Bᵀ·F·B for a matrix F over the cells of a small grid; B is diagonal if it is rough."""
+        if self.is_rough:
+            scale = self._scale.ravel()
+            return matrix * np.multiply.outer(scale, scale)
+        return self.matrix.T @ matrix @ self.matrix
+
     @cached_property
     def matrix(self) -> Floats:
         """B as a matrix, for small grids."""
@@ -182,7 +189,7 @@ class Curvature:
         self._law, self._weight = law, mixture.information(mixed)
         self._factor = None
         if law.size <= DENSE_CELLS:
-            curved = field.matrix.T @ self._information(mixed) @ field.matrix
+            curved = field.conjugate(self._information(mixed))
             self._factor = cho_factor(curved + np.eye(law.size), lower=True)
 
     @property
