@@ -170,8 +170,13 @@ class GeometricChannel(SymbolChannel):
     def steps(self, cells: NDArray[np.int64]) -> Steps:
         """The noise, added and clamped."""
         part = yield from rounding_steps(cells, self.resolution)
-        noise = yield Pick(self._noise.weights, self.precision)
+        noise = yield self._pick
         return np.clip(part + noise - (self.size - 1), 0, self.size - 1)
+
+    @cached_property
+    def _pick(self) -> Pick:
+        """The draw of the noise; made once, since the table may be long."""
+        return Pick(self._noise.weights, self.precision)
 
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts: a shifted row of the noise table, its tails summed at the ends."""
@@ -273,10 +278,15 @@ class CappedGeometricChannel(SymbolChannel):
     def steps(self, cells: NDArray[np.int64]) -> Steps:
         """The noise, added and clamped; the outcomes after it are outputs, whatever the cell."""
         part = yield from rounding_steps(cells, self.resolution)
-        drawn = yield Pick(self._table.weights, self.precision)
+        drawn = yield self._pick
         reach = self.size - 1
         noisy = np.clip(part + drawn - reach, 0, reach)
         return np.where(drawn <= 2 * reach, noisy, drawn - 2 * reach - 1)
+
+    @cached_property
+    def _pick(self) -> Pick:
+        """The draw of noise or output; made once, since the table may be long."""
+        return Pick(self._table.weights, self.precision)
 
     def noise_table(self) -> tuple[int, ...]:
         """Words of noise −(size−1)..size−1."""

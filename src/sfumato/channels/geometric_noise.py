@@ -14,6 +14,8 @@ from sfumato.channels.odds import Bound, Findings, compare_consecutive
 from sfumato.errors import StudyError
 from sfumato.randomness.tables import WordTable
 
+_FEW_TRIES = 8  # in the search for the weight of zero noise
+
 
 def sharpened(weights: Floats, alpha: float) -> Floats:
     """The function of the output whose mean at every cell is its weight, in O(cells).
@@ -180,36 +182,25 @@ def noise_words(odds: Fraction, reach: int, total: int) -> tuple[int, ...]:
         total: How many words there are.
     """
     centre = _largest_centre(odds, reach, total)
-    half = _half(odds, reach, centre)
-    spare = total - _full(half)
-    half[-1] += spare // 2
+    falling, last = _falling(odds, reach, centre)
+    half = [*falling, *[falling[-1]] * (reach - len(falling)), last]
+    half[-1] += (total - _full(odds, reach, centre)) // 2
     return tuple(half)
 
 
 def _largest_centre(odds: Fraction, reach: int, total: int) -> int:
     """The largest even weight of zero noise with which the table still fits."""
     alpha = 1 / odds
-    guess = int((1 - alpha) / (1 + alpha) * total) // 2
-    low, high = 0, 1
-
-    def fits(half_centre: int) -> bool:
-        return _full(_half(odds, reach, 2 * half_centre)) <= total
-
-    # The ideal weight is off by little: gallop from it instead of halving the whole range.
-    stride = 1
-    if guess and fits(guess):
-        low = guess
-        while fits(low + stride):
-            low, stride = low + stride, 2 * stride
-        high = low + stride
-    else:
-        high = max(guess, 1)
-        while high - stride > 0 and not fits(high - stride):
-            high, stride = high - stride, 2 * stride
-        low = max(high - stride, 0)
+    per_word = (1 - alpha) / (1 + alpha) / 2  # what half of the weight gains by one more word
+    low, high = 0, total  # half of the weight: `low` fits, `high` does not
+    guess, tries = int(per_word * total), 0
     while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        guess, tries = min(max(guess, low + 1), high - 1), tries + 1
+        spare = total - _full(odds, reach, 2 * guess)
+        low, high = (guess, high) if spare >= 0 else (low, guess)
+        # Beside the answer, one step further closes the other side. Coarse tables need halving.
+        step = int(per_word * spare) or (1 if spare >= 0 else -1)
+        guess = guess + step if tries < _FEW_TRIES else (low + high) // 2
     if low == 0:
         raise StudyError(
             f"a table of {_power(total)} words is too coarse for {reach + 1} cells at this "
@@ -218,23 +209,25 @@ def _largest_centre(odds: Fraction, reach: int, total: int) -> int:
     return 2 * low
 
 
-def _half(odds: Fraction, reach: int, centre: int) -> list[int]:
-    """Weights of noise 0..reach from the weight of zero, each at least its neighbour over odds."""
+def _falling(odds: Fraction, reach: int, centre: int) -> tuple[list[int], int]:
+    """Weights of noise 0, 1, …, each at least its neighbour over odds, and that of noise `reach`.
+
+    The list ends where rounding up stalls the decay: from there to `reach` weights stay the same.
+    """
     numerator, denominator = odds.numerator, odds.denominator
     half = [centre]
     while len(half) < reach:
         weight = -(-half[-1] * denominator // numerator)
-        if weight == half[-1]:  # rounding up has stalled the decay: it stays so
-            half.extend([weight] * (reach - len(half)))
-        else:
-            half.append(weight)
-    half.append(-(-half[-1] * denominator // (numerator - denominator)))
-    return half
+        if weight == half[-1]:
+            break
+        half.append(weight)
+    return half, -(-half[-1] * denominator // (numerator - denominator))
 
 
-def _full(half: list[int]) -> int:
+def _full(odds: Fraction, reach: int, centre: int) -> int:
     """Words of both sides, zero counted once."""
-    return 2 * sum(half) - half[0]
+    falling, last = _falling(odds, reach, centre)
+    return 2 * (sum(falling) + (reach - len(falling)) * falling[-1] + last) - centre
 
 
 def _power(total: int) -> str:

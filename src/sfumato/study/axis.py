@@ -75,7 +75,7 @@ class Axis:
                 f"axis {self.name!r}: rounding='stochastic' and optional=True do not go together; "
                 "remove one of the two"
             )
-        if self.optional and NO_ANSWER in self.domain.labels():
+        if self.optional and not self.domain.ordered and NO_ANSWER in self.domain.labels():
             raise StudyError(
                 f"axis {self.name!r} is optional, so the label {NO_ANSWER!r} is taken; rename it"
             )
@@ -207,6 +207,12 @@ class Together:
             raise StudyError(
                 f"{self.words}: rounding='stochastic' needs protect=Distance(...) alone; "
                 "remove one of the two"
+            )
+        unequal = isinstance(metric, CappedLineMetric) and metric.equal_step is None
+        if axis.domain.rounding_bits and unequal:
+            raise StudyError(
+                f"{self.words}: rounding='stochastic' under a cap needs equal bins; use low, high "
+                "and bins instead of edges, or leave out cap"
             )
         return metric
 

@@ -16,6 +16,7 @@ import numpy as np
 from sfumato.arrays import Cells, Floats
 from sfumato.channels.base import Channel
 from sfumato.channels.choice import Choice
+from sfumato.domains.base import MOST_CELLS
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
@@ -109,18 +110,23 @@ def bound(part: Together, choice: Choice, metric: CellMetric) -> Channel:
 
     Raises:
         StudyError: If the channel does not fit the metric.
+        TooLargeError: If the axes have too many cells together.
     """
     try:
+        if part.size > MOST_CELLS:
+            raise TooLargeError(
+                f"one channel takes up to {MOST_CELLS:,} cells, and together they have "
+                f"{part.size:,}. Use fewer cells (bins=..., step=...), or give each axis a "
+                "guarantee of its own; guarantees add"
+            )
         if len(part.axes) > 1 and isinstance(metric, UniformMetric):
             ordered = tuple(axis.domain.ordered for axis in part.axes)
             shape = tuple(axis.size for axis in part.axes)
             return choice.bind_grid(metric, shape, ordered)
         problem = choice.misfit(metric)
         if problem:
-            raise StudyError(
-                f"{type(choice).__name__} does not fit: {problem} "
-                "(without a channel, one that fits is chosen)"
-            )
+            named = " (without a channel, one that fits is chosen)" if part.channel else ""
+            raise StudyError(f"{type(choice).__name__} does not fit: {problem}{named}")
         return choice.bind(metric, resolution=part.axes[0].domain.rounding_bits)
     except (StudyError, TooLargeError) as error:
         raise type(error)(f"{part.words}: {error}") from None

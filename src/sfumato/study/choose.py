@@ -12,7 +12,8 @@ n·ε² ≈ 30 (`python -m benchmarks choice`; docs/mathematics.md).
 Uniform metrics. Typical questions are ranges along ordered axes and single cells elsewhere. The
 unbiased variances for an evenly spread population are known in closed form: k-ary response is best
 while cells are few or ε is large; combs are best for ranges of many cells, and local hashing for
-single cells without order. Where there would be too many combs, a hierarchy is chosen.
+single cells without order. Where there would be too many combs, a hierarchy is chosen; where there
+are too many cells or axes for it, Hadamard randomised response, and in the end k-ary response.
 
 Likelihood answers gain more from combs than from k-ary response. Measured with 10,000 people on
 humps, spikes and a Zipf law (m = 8 to 64, ε = 1 to 5), the two were equally good where combs had
@@ -21,6 +22,7 @@ humps, spikes and a Zipf law (m = 8 to 64, ε = 1 to 5), the two were equally go
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -41,7 +43,7 @@ from sfumato.channels.searched.extremal import Extremal
 from sfumato.channels.thermometer import MOST_CELLS as MOST_BITS
 from sfumato.channels.thermometer import Thermometer
 from sfumato.channels.trees.hierarchy import Hierarchical
-from sfumato.errors import StudyError
+from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.labelled import BlockMetric, HighLowMetric
@@ -197,6 +199,8 @@ def threshold_variances(epsilon: float, size: int) -> tuple[float, float]:
 _FAR_BELOW = 1e6
 _LEAST_EPSILON, _MOST_EPSILON = 1e-100, 350.0
 _SAME, _NONE = 1e-6, 1e-9  # relative and absolute tolerance for equal variances
+#: Cells times axes up to which combs are made within seconds.
+_MOST_COMBED = 1 << 21
 #: For likelihood answers combs are better up to this multiple of k-ary response's variance …
 _LEVEL = 1.8
 #: … from this number of cells on.
@@ -229,12 +233,14 @@ def choose_uniform(
     """
     truth = kary_variance(metric, shape, ordered)
     if not any(ordered):
+        if HRR().misfit(metric):
+            return KaryResponse(), "there are too many cells for hashes"
         hashes, hashed = _hashes(metric, method)
         if truth <= hashed:
             return KaryResponse(), _because("single cells", truth, hashed, "hashes")
         return hashes, _because("single cells", hashed, truth, "k-ary response")
-    if too_many(shape):
-        return Hierarchical(4, "best", "optimised"), "there are too many cells for combs"
+    if too_many(shape) or metric.size * len(shape) > _MOST_COMBED:
+        return _beyond_combs(metric, shape, ordered)
     combs = comb_variance(Comb().bind_grid(metric, shape, ordered))
     if abs(truth - combs) <= _SAME * truth + _NONE:
         # With teeth of one step and a prime number of cells, every comb is k-ary response with
@@ -249,6 +255,17 @@ def choose_uniform(
             f"{combs / truth:.3g} times the variance of k-ary response"
         )
     return Comb(), _because("ranges", combs, truth, "k-ary response")
+
+
+def _beyond_combs(
+    metric: UniformMetric, shape: tuple[int, ...], ordered: tuple[bool, ...]
+) -> tuple[Choice, str]:
+    """The best channel that can serve a grid of too many cells for combs, and the reason."""
+    for choice in (Hierarchical(4, "best", "optimised"), HRR()):
+        with contextlib.suppress(StudyError, TooLargeError):
+            choice.bind_grid(metric, shape, ordered)
+            return choice, "there are too many cells for combs"
+    return KaryResponse(), "there are too many cells for other channels"
 
 
 def _because(of: str, smaller: float, larger: float, other: str) -> str:
@@ -314,9 +331,10 @@ def kary_variance(
     wrong = 1 / (more + cells)
     gap = more * wrong
     square = _mean_square(shape, ordered)
+    # The mean of (Σw)²: that of r² over all ranges, and 1 for a single cell.
     total = math.prod(
-        float(question_power(size, o)[0]) for size, o in zip(shape, ordered, strict=True)
-    )  # the mean of (Σw)²
+        (size + 1) * (size + 2) / 6 if o else 1.0 for size, o in zip(shape, ordered, strict=True)
+    )
     # Outputs are uniform: the mean of (w − qΣw)² over cells is mean w² − 2q(Σw)²/N + q²(Σw)².
     spread = square - 2 * wrong * total / cells + wrong**2 * total
     return spread / gap**2 - square
