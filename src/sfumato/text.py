@@ -19,7 +19,7 @@ def format_to(value: float, error: float) -> str:
     if not math.isfinite(value):
         return str(value)
     if error > 0 and math.isfinite(error):
-        decimals = 1 - math.floor(math.log10(error))
+        decimals = 1 - math.floor(math.log10(float(f"{error:.1e}")))  # 0.999 is 1.0
     else:
         decimals = 0 if value == round(value) else 6
     rounded = round(value, decimals)
@@ -30,8 +30,8 @@ def percent(share: float) -> str:
     """A share as a percentage to two significant digits.
 
     Example:
-        >>> percent(0.0021234), percent(0.5)
-        ('0.21%', '50%')
+        >>> percent(0.0021234), percent(0.5), percent(0.009999)
+        ('0.21%', '50%', '1.0%')
     """
     return f"{format_to(100 * share, 100 * share)}%"
 

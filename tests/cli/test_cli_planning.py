@@ -85,7 +85,33 @@ def test_plan_says_what_a_wanted_error_takes(run: Run, study: sf.Study) -> None:
     assert line["epsilon_factor"] == sf.epsilon_for(study, 5_000, 0.01, "age=2..4")
     assert line["epsilon"]["age"] == pytest.approx(0.8 * line["epsilon_factor"])
     shown = run(*words).stdout
-    assert f"on age=2..4: {line['people']:,} people; or 5,000 people with every epsilon" in shown
+    assert f"at most 1.0% on age=2..4: {line['people']:,} people; or 5,000 people with" in shown
+    again = run("plan", "commute.toml", "--people", line["people"], "--ask", "age=2..4").stdout
+    assert "1.0%" in next(row for row in again.splitlines() if "age=2..4" in row)
+
+
+@pytest.mark.slow
+def test_a_wanted_error_without_a_question_is_that_of_rows_in_the_table(
+    run: Run, study: sf.Study
+) -> None:
+    line = json.loads(run(*PLAN, "--want", 0.01, "--json").stdout)["wanted"][0]
+    assert line["question"] == "age: a random range and income: a random range"
+    plan = study.expected_error(line["people"])
+    shares = [plan[row].share for row in line["question"].split(" and ")]
+    assert max(share for share in shares if share is not None) == pytest.approx(0.01, rel=1e-3)
+
+
+def test_a_wanted_error_of_likelihood_answers_is_the_simulated_one(
+    run: Run, study: sf.Study
+) -> None:
+    sf.Study("ages", [study.axes[0]]).save("ages.toml")
+    words = ("plan", "ages.toml", "--people", 300, "--method", "likelihood", "--runs", 2, "--json")
+    line = json.loads(run(*words, "--ask", "age=2..4", "--want", 0.05).stdout)["wanted"][0]
+    words = (*words[:3], line["people"], *words[4:], "--ask", "age=2..4")
+    row = json.loads(run(*words).stdout)["rows"][-1]
+    assert (row["how"], row["question"]) == ("simulated", "age=2..4")
+    # Two runs have a standard error of half of what they find: most of 12 tries are near enough.
+    assert 0.03 <= row["share"] <= 0.05
 
 
 @pytest.mark.slow

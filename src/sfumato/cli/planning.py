@@ -20,7 +20,7 @@ from sfumato.errors import StudyError
 from sfumato.metrics.distance import Distance
 from sfumato.planning.bins import BinPlan, plan_bins
 from sfumato.planning.compare import COLUMNS, METHODS
-from sfumato.planning.expected_error import Plan
+from sfumato.planning.expected_error import typical_of
 from sfumato.planning.inverse import epsilon_for, people_for
 from sfumato.study.study import Study
 from sfumato.text import percent
@@ -73,12 +73,10 @@ def plan(
         target(plot, "picture", *PLOTS, force=force)
     loaded = load_study(study)
     given = _prior(loaded, prior)
-    options: dict[str, Any] = {"prior": given, "method": method}
+    options: dict[str, Any] = {"prior": given, "method": method, "runs": runs}
     with showing.progress("planning") as seen:
-        found = loaded.expected_error(
-            number, ask, level=level, runs=runs, progress=_share(seen), **options
-        )
-    wanted = _wanted(loaded, number, want, ask, options, found) if want is not None else []
+        found = loaded.expected_error(number, ask, level=level, progress=_share(seen), **options)
+    wanted = [] if want is None else _wanted(loaded, number, want, ask, options)
     bins = _bins(loaded, number)
     if plot is not None:
         found.save_plot(plot)
@@ -153,28 +151,34 @@ def _share(seen: showing.Seen) -> Callable[[float], None]:
 
 
 def _wanted(
-    study: Study, n: int, want: float, ask: list[str] | None, options: dict[str, Any], found: Plan
+    study: Study, n: int, want: float, ask: list[str] | None, options: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """For each question, how many people, or by what factor more ε, give the wanted error."""
+    """For each question, how many people, or by what factor more ε, give the wanted error.
+
+    Without questions the errors that must not exceed it are those of each block: rows of the table.
+    """
+    blocks = " and ".join(typical_of(study, block.axes).text for block in study.blocks)
+    asked: list[tuple[str, str | None]] = [(one, one) for one in ask or ()] or [(blocks, None)]
     lines = []
-    questions: list[str | None] = [*ask] if ask else [None]
-    for question in questions:
-        people = people_for(study, want, question, **options)
-        try:
-            factor: float | None = epsilon_for(study, n, want, question, **options)
-        except StudyError:
-            factor = None
-        lines.append(
-            {
-                "question": question or "random ranges",
-                "share": want,
-                "people": people,
-                "epsilon_factor": factor,
-                "epsilon": None
-                if factor is None
-                else {name: epsilon * factor for name, epsilon in _epsilons(study).items()},
-            }
-        )
+    with showing.progress("searching") as seen:
+        for done, (text, question) in enumerate(asked):
+            seen(2 * done, 2 * len(asked))
+            people = people_for(study, want, question, **options)
+            seen(2 * done + 1, 2 * len(asked))
+            try:
+                factor: float | None = epsilon_for(study, n, want, question, **options)
+            except StudyError:
+                factor = None
+            epsilons = {name: epsilon * (factor or 0) for name, epsilon in _epsilons(study).items()}
+            lines.append(
+                {
+                    "question": text,
+                    "share": want,
+                    "people": people,
+                    "epsilon_factor": factor,
+                    "epsilon": None if factor is None else epsilons,
+                }
+            )
     return lines
 
 
@@ -189,7 +193,7 @@ def _epsilons(study: Study) -> dict[str, float]:
 
 def _wanted_line(line: dict[str, Any], n: int) -> str:
     """What a wanted error takes, in words."""
-    head = f"For a standard error of {percent(line['share'])} on {line['question']}: "
+    head = f"For a standard error of at most {percent(line['share'])} on {line['question']}: "
     people = f"{line['people']:,} people"
     if line["epsilon"] is None:
         return f"{head}{people}; with {n:,} people no epsilon is enough."

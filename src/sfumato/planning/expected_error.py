@@ -252,7 +252,7 @@ def expected_error(
 
 
 def typical(study: Study, prior: Prior) -> list[Planned]:
-    """Random ranges, deciles, cells and means of every axis, and ranges over two axes.
+    """Random ranges, deciles, cells and means of every axis, ranges of two axes, and of each block.
 
     Args:
         study: The study.
@@ -276,11 +276,15 @@ def typical(study: Study, prior: Prior) -> list[Planned]:
             for place in pair
         }
         asked.append(Planned(f"{names}: a random range of both", "range", both))
-    return asked
+    blocks = [typical_of(study, block.axes) for block in study.blocks]
+    known = {one.text for one in asked}
+    return [*asked, *(one for one in blocks if one.text not in known)]
 
 
 def typical_of(study: Study, axes: Sequence[int]) -> Planned:
-    """The questions by which the channels of a block are compared: random ranges of all its axes.
+    """The questions by which a block is judged, here as in `compare` and for a wanted error.
+
+    They are random ranges of all its axes together.
 
     Args:
         study: The study.
@@ -294,7 +298,7 @@ def typical_of(study: Study, axes: Sequence[int]) -> Planned:
         for place, axis in held.items()
     }
     kind = "range" if any(axis.domain.ordered for axis in held.values()) else "cell"
-    several = f"a random {kind} of all"
+    several = f"a random {kind} of {'both' if len(held) == 2 else 'all'}"
     alone = "a random range" if kind == "range" else "one cell"
     names = " × ".join(axis.name for axis in held.values())
     return Planned(f"{names}: {alone if len(held) == 1 else several}", kind, workloads)

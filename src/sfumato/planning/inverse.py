@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +14,6 @@ from sfumato.errors import StudyError
 from sfumato.metrics.base import Metric, Sum
 from sfumato.planning.expected_error import (
     Method,
-    Planned,
     checked_method,
     checked_people,
     exact_error,
@@ -25,14 +24,19 @@ from sfumato.planning.simulate import simulate
 from sfumato.planning.variances import prior_of
 from sfumato.study.axis import Axis
 from sfumato.study.study import Study
+from sfumato.verbs import RUNS
 
 Question = str | Mapping[str, Any]
 PriorLike = str | ArrayLike | Mapping[str, ArrayLike]
 
 MOST_PEOPLE = 10**12
+#: Reports of many bits are simulated person by person: this takes minutes.
+MOST_PEOPLE_OF_BITS = 10**5
 LEAST_EPSILON, MOST_EPSILON = 1e-4, 64.0
 _DIGITS = 4
-_CLOSE = 1.01  # likelihood answers: people are found to one percent
+# Likelihood answers: errors are simulated anew for each number of people, so they jump. The search
+# ends within one percent, and takes there the first of a few numbers that come near what is wanted.
+_CLOSE, _NEAR, _TRIES = 1.01, 0.95, 12
 
 
 def people_for(
@@ -42,19 +46,27 @@ def people_for(
     *,
     prior: PriorLike = "flat",
     method: Method = "unbiased",
+    runs: int = RUNS,
+    seed: int = 0,
 ) -> int:
     """How many people give a wanted standard error, as a share of all people.
+
+    The error is the one that `Study.expected_error` states for the same question, method, runs and
+    seed: with this many people it is at most what is wanted.
 
     Args:
         study: The study.
         wanted: The standard error of the share, such as 0.01 for one percent.
         question: What is asked; left out, random ranges of the block where their error is largest.
         prior: Where people are expected to be.
-        method: "unbiased" is exact: the smallest number of people. "likelihood" goes by the error
-            that the answers would state, to within one percent.
+        method: "unbiased" gives the smallest number of people. "likelihood" errors are simulated,
+            and people are found to within one percent.
+        runs: Number of tallies to simulate for likelihood answers.
+        seed: For the simulation.
 
     Raises:
-        StudyError: If no number of people up to 10^12 is enough.
+        StudyError: If no number of people up to 10^12 is enough; with reports of many bits and
+            likelihood answers, up to 10^5.
 
     Example:
         >>> import sfumato as sf
@@ -62,18 +74,20 @@ def people_for(
         >>> people_for(study, 0.01, "age=18..30")
         7707
     """
-    share = _checked_share(wanted)
+    goal = _Goal(_checked_share(wanted), question, prior, method, runs, seed)
+    goal.check(study)
+    one = goal.exactly().error(study, 1)
+    exact = max(1, math.ceil((one / goal.share) ** 2 * (1 - 1e-12)))
     if method == "unbiased":
-        one = _share_error(study, 1, question, prior, method)
-        people = max(1, math.ceil((one / share) ** 2 * (1 - 1e-12)))
-    else:
-        people = _search_people(study, share, question, prior)
-    if people > MOST_PEOPLE:
-        raise StudyError(
-            f"a standard error of {share:g} would need {people:,} people; allow a larger error or "
-            "a larger epsilon"
-        )
-    return people
+        _refuse_people(goal.share, f"{exact:,}", exact > MOST_PEOPLE)
+        return exact
+    bits = any(block.channel.layout.kind == "bits" for block in study.blocks)
+    most = MOST_PEOPLE_OF_BITS if bits else MOST_PEOPLE
+    found = _smallest(
+        lambda people: goal.over(study, round(people)), exact // 16, (1, most), math.ceil, _CLOSE
+    )
+    _refuse_people(goal.share, f"more than {most:,}", found is None)
+    return round(found or 0)
 
 
 def epsilon_for(
@@ -84,8 +98,13 @@ def epsilon_for(
     *,
     prior: PriorLike = "flat",
     method: Method = "unbiased",
+    runs: int = RUNS,
+    seed: int = 0,
 ) -> float:
     """The smallest ε, to four digits, with which n people give a wanted standard error.
+
+    The error is the one that `Study.expected_error` states for the same question, method, runs and
+    seed: with this ε it is at most what is wanted.
 
     Args:
         make: A function from ε to a study; or an axis, whose ε is searched; or a study, and then
@@ -94,7 +113,10 @@ def epsilon_for(
         wanted: The standard error of the share, such as 0.01 for one percent.
         question: What is asked; left out, random ranges of the block where their error is largest.
         prior: Where people are expected to be.
-        method: The decoder; "likelihood" goes by the error that the answers would state.
+        method: The decoder. "likelihood" errors are simulated, and ε is found to within one
+            percent.
+        runs: Number of tallies to simulate for likelihood answers.
+        seed: For the simulation.
 
     Raises:
         StudyError: If no ε up to 64 is enough.
@@ -105,26 +127,29 @@ def epsilon_for(
         >>> epsilon_for(age, 10_000, 0.01, "age=18..30")
         0.4659
     """
-    people, share = checked_people(n), _checked_share(wanted)
+    people = checked_people(n)
+    goal = _Goal(_checked_share(wanted), question, prior, method, runs, seed)
     build = _maker(make)
+    goal.check(build(1.0))
 
-    def enough(epsilon: float) -> bool:
-        return _share_error(build(epsilon), people, question, prior, method) <= share
+    def smallest(goal: _Goal, guess: float, close: float) -> float | None:
+        return _smallest(
+            lambda epsilon: goal.over(build(epsilon), people),
+            guess,
+            (LEAST_EPSILON, MOST_EPSILON),
+            _round_up,
+            close,
+        )
 
-    if enough(LEAST_EPSILON):
-        return LEAST_EPSILON
-    if not enough(MOST_EPSILON):
+    found = smallest(goal.exactly(), 1.0, 1.0)
+    if method == "likelihood":
+        found = smallest(goal, found or MOST_EPSILON, _CLOSE)
+    if found is None:
         raise StudyError(
             f"even epsilon={MOST_EPSILON:g} gives {people:,} people a larger standard error than "
-            f"{share:g}; ask more people, or allow a larger error"
+            f"{goal.share:g}; ask more people, or allow a larger error"
         )
-    low, high = LEAST_EPSILON, MOST_EPSILON
-    while high / low > 1 + 10.0 ** -(_DIGITS + 1):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    found = _round_up(high)
-    below = _round_up(low * (1 - 10.0**-_DIGITS))
-    return below if below < found and enough(below) else found
+    return found
 
 
 def scaled(study: Study, factor: float) -> Study:
@@ -186,41 +211,94 @@ def _scaled_metric(metric: Metric, by: Fraction) -> Metric:
     return result
 
 
-def _share_error(
-    study: Study, n: int, question: Question | None, prior: PriorLike, method: Method
-) -> float:
-    """The largest standard error of the questions, as a share."""
-    held = prior_of(study, prior)
-    checked_method(method, held)
-    asked = _asked(study, question)
-    if method == "unbiased":
-        found = [exact_error(study, one, held, n) for one in asked]
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    """A wanted error, and how the error is found that must not exceed it."""
+
+    share: float
+    question: Question | None
+    prior: PriorLike
+    method: Method
+    runs: int
+    seed: int
+
+    def check(self, study: Study) -> None:
+        """Refuse what no study of this kind can be asked."""
+        checked_method(self.method, prior_of(study, self.prior))
+
+    def exactly(self) -> _Goal:
+        """The same for unbiased answers, whose error needs no simulation."""
+        return replace(self, method="unbiased")
+
+    def over(self, study: Study, n: int) -> float:
+        """The error over the wanted one: at most 1 is enough."""
+        return self.error(study, n) / self.share
+
+    def error(self, study: Study, n: int) -> float:
+        """The largest standard error of the questions, as a share."""
+        held = prior_of(study, self.prior)
+        if self.question is not None:
+            asked = own(study, [self.question])
+        else:
+            asked = [typical_of(study, block.axes) for block in study.blocks]
+        if self.method == "unbiased":
+            found = [exact_error(study, one, held, n) for one in asked]
+        else:
+            found = [
+                simulate(study, [one.workloads], held, n, runs=self.runs, seed=self.seed)[0]
+                for one in asked
+            ]
+        return max(error.stderr for error in found) / n
+
+
+def _smallest(
+    over: Callable[[float], float],
+    guess: float,
+    limits: tuple[float, float],
+    rounded: Callable[[float], float],
+    close: float,
+) -> float | None:
+    """The smallest rounded number that is enough, to within a factor; None if there is none."""
+    least, most = limits
+    low = high = min(max(guess, least), most)
+    found = over(high)
+    if found <= 1:
+        while low == high:
+            if high == least:
+                return least
+            low = max(rounded(high / 4), least)
+            if (there := over(low)) <= 1:
+                high, found = low, there
     else:
-        found = [simulate(study, [one.workloads], held, n, runs=0, seed=0)[0] for one in asked]
-    return max(error.stderr for error in found) / n
+        while low == high:
+            if high == most:
+                return None
+            high = min(rounded(low * 4), most)
+            if (found := over(high)) > 1:
+                low = high
+    while high / low > close:
+        middle = rounded(math.sqrt(low * high))
+        if not low < middle < high:
+            return high
+        there = over(middle)
+        low, high, found = (low, middle, there) if there <= 1 else (middle, high, found)
+    best = (found, high)
+    tries = {rounded(high * (1 - k / _TRIES * (1 - 1 / close))) for k in range(1, _TRIES)}
+    for one in sorted(tries - {low, high}, reverse=True):
+        if best[0] >= _NEAR:
+            break
+        if (there := over(one)) <= 1:
+            best = max(best, (there, one))
+    return best[1]
 
 
-def _asked(study: Study, question: Question | None) -> list[Planned]:
-    """The user's question, or what is typical of every block."""
-    if question is not None:
-        return own(study, [question])
-    return [typical_of(study, block.axes) for block in study.blocks]
-
-
-def _search_people(study: Study, share: float, question: Question | None, prior: PriorLike) -> int:
-    """Multiply by four until there are enough people, then bisect."""
-
-    def enough(people: int) -> bool:
-        return _share_error(study, people, question, prior, "likelihood") <= share
-
-    high = 1
-    while high <= MOST_PEOPLE and not enough(high):
-        high *= 4
-    low = high // 4
-    while high > low + 1 and high / max(low, 1) > _CLOSE:
-        middle = max(low + 1, min(high - 1, round(math.sqrt(max(low, 1) * high))))
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+def _refuse_people(share: float, needed: str, refused: bool) -> None:
+    """Say how many people a wanted error would need, where they are too many."""
+    if refused:
+        raise StudyError(
+            f"a standard error of {share:g} would need {needed} people; allow a larger error or a "
+            "larger epsilon"
+        )
 
 
 def _checked_share(wanted: float) -> float:

@@ -82,8 +82,10 @@ def simulate(
             f"runs must be at least {int(bits)} to plan likelihood answers"
             f"{' from reports of many bits' if bits else ''}, got runs={runs}"
         )
-    rng = np.random.Generator(np.random.PCG64(seed))
-    rows = [QuestionRows.of(part, axes, one, rng) for one in asked]
+    # A question has the same error whatever else is asked: rows and people are drawn apart.
+    drawn, people = np.random.SeedSequence(seed).spawn(2)
+    rows = [QuestionRows.of(part, axes, one, np.random.default_rng(drawn)) for one in asked]
+    rng = np.random.default_rng(people)
     plain = [
         n * row_variances([block.channel for block in part.blocks], law, row.by_block)
         for row in rows
