@@ -73,14 +73,15 @@ def _chain(error: BaseException | None) -> Iterable[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _fault(run: Callable[[Any, Path], object], given: Any, folder: Path) -> str | None:
-    """What an input did that it should not do; None if it was answered or refused."""
+def _outcome(run: Callable[[Any, Path], object], given: Any, folder: Path) -> str:
+    """What became of an input: "answered", "refused", or what it did that it should not do."""
     try:
         try:
             run(given, folder)
         except sf.SfumatoError as error:
             for part in _chain(error):
                 refuse_private(f"{part} {part.args}")
+            return "refused"
     except MemoryError:
         return "memory"
     except BaseException as error:  # noqa: BLE001 - any error is a finding
@@ -90,7 +91,7 @@ def _fault(run: Callable[[Any, Path], object], given: Any, folder: Path) -> str 
             if "sfumato" in frame.filename
         ]
         return f"{type(error).__name__} at {frames[-1] if frames else 'the target'}"
-    return None
+    return "answered"
 
 
 def _peak() -> int:
@@ -133,13 +134,13 @@ def work(name: str, seed: int, first: int, count: int, seconds: float, mark: Pat
     """
     target = _target(name)
     out = sys.stdout
-    slowest, done = 0.0, 0
+    slowest, done, answered = 0.0, 0, 0
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     with tempfile.TemporaryDirectory() as home, mark.open("wb", buffering=0) as place:
         folder = Path(home)
         os.chdir(folder)
         target.make(random.Random(0))  # what inputs are made from is loaded
-        _fault(target.run, target.make(random.Random(0)), folder)
+        _outcome(target.run, target.make(random.Random(0)), folder)
         rest = _peak()
         soft = _addresses() + _MOST_ADDRESSES
         resource.setrlimit(resource.RLIMIT_AS, (soft, resource.RLIM_INFINITY))
@@ -148,19 +149,21 @@ def work(name: str, seed: int, first: int, count: int, seconds: float, mark: Pat
             given = target.make(_randomness(name, seed, number))
             begun = time.process_time()
             signal.setitimer(signal.ITIMER_PROF, seconds)
-            fault = _fault(target.run, given, folder)
+            fault = _outcome(target.run, given, folder)
             signal.setitimer(signal.ITIMER_PROF, 0)
             slowest = max(slowest, time.process_time() - begun)
             done += 1
             full = _peak() - rest > MEGABYTES << 20
             fault = "memory" if full else fault
-            if fault:
+            answered += fault == "answered"
+            if fault not in ("answered", "refused"):
                 found = {"number": number, "fault": fault, "input": repr(given)[:_SHOWN]}
                 print(json.dumps(found), file=out, flush=True)
             if full:  # the peak of this process says nothing about further inputs
                 break
         grown = (_peak() - rest) >> 20
-    print(json.dumps({"done": done, "slowest": slowest, "grown": grown}), file=out, flush=True)
+    end = {"done": done, "answered": answered, "slowest": slowest, "grown": grown}
+    print(json.dumps(end), file=out, flush=True)
 
 
 def fuzz(name: str, seed: int, count: int, *, seconds: float = SECONDS) -> dict[str, Any]:
@@ -174,7 +177,7 @@ def fuzz(name: str, seed: int, count: int, *, seconds: float = SECONDS) -> dict[
     """
     here = Path(__file__)
     found: dict[str, list[dict[str, Any]]] = {}
-    total = {"inputs": 0, "slowest_seconds": 0.0, "most_megabytes": 0}
+    total = {"inputs": 0, "answered": 0, "slowest_seconds": 0.0, "most_megabytes": 0}
     # One thread each, and memory from the system, so that addresses tell what is used.
     calm = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
     calm |= {"ARROW_DEFAULT_MEMORY_POOL": "system"}
@@ -204,6 +207,7 @@ def fuzz(name: str, seed: int, count: int, *, seconds: float = SECONDS) -> dict[
             if lines and "done" in lines[-1]:
                 end = lines[-1]
                 total["inputs"] += end["done"]
+                total["answered"] += end["answered"]
                 total["slowest_seconds"] = max(total["slowest_seconds"], end["slowest"])
                 total["most_megabytes"] = max(total["most_megabytes"], end["grown"])
                 continue

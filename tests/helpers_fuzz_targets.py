@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import tomllib
@@ -9,11 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tomli_w
 from helpers_fuzz import Target, refuse_private
-from helpers_fuzz_mutate import grown, mutated, table
+from helpers_fuzz_mutate import column, grown, mutated, table, value
 from typer.testing import CliRunner
 
 import sfumato as sf
@@ -276,6 +279,68 @@ def read_csv(given: tuple[str, bytes], folder: Path) -> None:
         assert sum(map(len, encode_file(study, path, bits, lambda done, total: None))) >= 0
 
 
+def _cell(rng: random.Random) -> Any:
+    """A person's value, or something else in its place."""
+    if rng.random() < 0.5:
+        return rng.choice((18, 80, 8675309, "30", "car", "Xanadu", None, 25.0, "8675309"))
+    return rng.choice((value(rng), b"Xanadu", object(), {"Xanadu": 1}, ["Xanadu"], 1j, rng))
+
+
+def _values(rng: random.Random, rows: int) -> Any:
+    """A column in one of the forms that people bring."""
+    form = rng.randrange(6)
+    if form == 0:
+        return column(rng, rows)
+    if form == 1:
+        return pa.chunked_array([column(rng, rows)])
+    cells = [_cell(rng)] * rows if rng.random() < 0.5 else [_cell(rng) for _ in range(rows)]
+    if form == 2:
+        return cells
+    if form == 3:
+        return np.array([str(cell) for cell in cells], dtype=object)
+    if form == 4:
+        return pd.Series(cells, dtype=object)
+    kind = rng.choice(
+        ("i1", "u8", ">i4", "f2", "f8", "c16", "M8[s]", "m8[s]", "?", "S3", "U3", "V4")
+    )
+    return np.zeros((rows, rows) if rng.random() < 0.1 else rows, dtype=kind)
+
+
+def people(rng: random.Random) -> Any:
+    """A table of people in memory: a dict, records, a frame, an Arrow table, or no table."""
+    rows = rng.choice((0, 1, 2, 5))
+    names = rng.choice((["age", "mode"], ["age", "mode"], ["age", "mode", "age"], ["age"], []))
+    columns = [(name, _values(rng, rng.choice((rows, rows, rows, 3)))) for name in names]
+    form = rng.randrange(6)
+    if form == 0:
+        return {name: _cell(rng) for name in names}
+    if form == 1:
+        return [{name: _cell(rng) for name in names} for _ in range(rows)]
+    if form == 2:
+        return rng.choice((value(rng), [value(rng)], {"age": value(rng), "mode": value(rng)}))
+    if form == 3:
+        arrays = [column(rng, rows) for _ in names]
+        return pa.table(arrays, names=names)
+    if form == 4:
+        frame = pd.DataFrame(index=range(rows))
+        for place, name in enumerate(names):
+            with contextlib.suppress(TypeError, ValueError):
+                frame.insert(place, name, [_cell(rng)] * rows, allow_duplicates=True)
+        return frame
+    return dict(columns)
+
+
+def read_people(given: Any, folder: Path) -> None:
+    study = _study("commute")
+    try:
+        assert len(study.encode(given, bits=sf.SeededBits(1))) >= 0
+    finally:
+        if isinstance(given, pa.Table):
+            path = _file(given, folder / "people.parquet")
+            for reports in encode_file(study, path, sf.SeededBits(1), lambda done, total: None):
+                assert len(reports)
+
+
 # The command line
 
 LINES = (
@@ -346,6 +411,7 @@ TARGETS: dict[str, Target] = {
     "questions": Target(question, read_question, 48),
     "options": Target(option, read_option, 48),
     "tables": Target(csv_file, read_csv, 24),
+    "people": Target(people, read_people, 24),
     "commands": Target(line, run_line, 1),
 }
 
