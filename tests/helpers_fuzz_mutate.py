@@ -6,12 +6,15 @@ import copy
 import json
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
+from scipy import sparse
 
 #: What breaks parsers: numbers out of bounds, punctuation, markup, control characters, depth.
 TOKENS = (
@@ -90,32 +93,31 @@ def _letter(rng: random.Random, held: Any) -> Any:
     return chr(rng.choice((rng.randrange(128), rng.randrange(128), rng.randrange(0xD800))))
 
 
+SIMPLE: tuple[Any, ...] = (
+    *(True, False, 0, 1, -1, 2, 3, 7, 255, 2**31, -(2**31), 2**53 + 1, 2**63, -(2**63), 2**64),
+    *(10**30, 10**400, 0.0, -0.0, 0.5, 1.9, -1.5, 1e308, 5e-324, math.nan, math.inf, -math.inf),
+    *("", " ", "x", "1", "1/2", "0.1", "north", [], {}, [[]], [{}], {"": 0}, {"kind": "uniform"}),
+    *(["a"], ["a", "a"], [0, 1], [1, "a"], {"kind": 1}, {"kind": "x"}, [None], None),
+    *(date(2024, 1, 1), datetime(2024, 1, 1), time(12)),
+)
+
+
 def value(rng: random.Random) -> Any:
     """A value that a document should not hold where it holds another."""
-    if rng.random() < 0.3:
-        return _token(rng)
-    simple = (
-        *(True, False, 0, 1, -1, 2, 3, 7, 255, 2**31, -(2**31), 2**53 + 1, 2**63, -(2**63), 2**64),
-        *(10**30, 10**400, 0.0, -0.0, 0.5, 1.9, -1.5, 1e308, 5e-324, math.nan, math.inf, -math.inf),
-        *(
-            "",
-            " ",
-            "x",
-            "1",
-            "1/2",
-            "0.1",
-            "north",
-            [],
-            {},
-            [[]],
-            [{}],
-            {"": 0},
-            {"kind": "uniform"},
-        ),
-        *(["a"], ["a", "a"], [0, 1], [1, "a"], {"kind": 1}, {"kind": "x"}, [None], None),
-        *(date(2024, 1, 1), datetime(2024, 1, 1), time(12)),
-    )
-    return copy.deepcopy(rng.choice(simple))
+    return _token(rng) if rng.random() < 0.3 else copy.deepcopy(rng.choice(SIMPLE))
+
+
+def _alike(rng: random.Random, held: Any) -> Any:
+    """Another value of the same kind, which may well be right."""
+    if isinstance(held, bool):
+        return not held
+    if isinstance(held, (int, float)):
+        return rng.choice((0, 1, 2, 5, 12, 100, held + 1, held - 1, held * 2, -held, 0.5, 1.5))
+    if isinstance(held, str):
+        return rng.choice((held[:-1], held + "x", held.upper(), held * 2, "1/2", "geometric"))
+    if isinstance(held, list):
+        return [held[k] for k in sorted(rng.sample(range(len(held)), rng.randrange(len(held) + 1)))]
+    return held
 
 
 def _places(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -150,7 +152,7 @@ def grown(rng: random.Random, tree: Any, others: Sequence[Any]) -> Any:
             return value(rng)
         *path, key = rng.choice(places)
         parent = _at(tree, tuple(path))
-        change = rng.randrange(8)
+        change = rng.randrange(10)
         if change == 0:
             del parent[key]
         elif change == 1 and isinstance(parent, dict):
@@ -167,9 +169,43 @@ def grown(rng: random.Random, tree: Any, others: Sequence[Any]) -> Any:
             parent[_token(rng)] = value(rng)
         elif change == 4:
             parent[:] = parent * rng.choice((2, 3, 50))
+        elif change < 8:
+            parent[key] = _alike(rng, parent[key])
         else:
             parent[key] = value(rng)
     return tree
+
+
+THINGS: tuple[Callable[[], Any], ...] = (
+    *(lambda: (1, 2), lambda: (None, None), lambda: (None,), lambda: {1, 2}, lambda: {"x"}),
+    *(lambda: [(1, 2), None], lambda: [[1, 2], [3]], lambda: [[]], lambda: set, lambda: "age"),
+    *(lambda: object(), lambda: print, lambda: int, lambda: iter([1]), lambda: range(3)),
+    *(lambda: b"age", lambda: Decimal("0.5"), lambda: Fraction(1, 2), lambda: 1j, lambda: ...),
+    *(lambda: np.zeros(0), lambda: np.zeros((2, 0)), lambda: np.ones((1, 10)), lambda: np.nan),
+    *(lambda: np.ones(10), lambda: np.full((1, 10), np.nan), lambda: np.full(10, np.inf)),
+    *(lambda: np.ones((2, 2, 2)), lambda: np.array("x"), lambda: np.array([None] * 10)),
+    *(lambda: np.eye(10), lambda: [1] * 10, lambda: [0.1] * 10, lambda: ["a"] * 10),
+    *(
+        lambda: {"age": (1, 5)},
+        lambda: {"age": [1, (2, None)]},
+        lambda: {7: 1},
+        lambda: {None: 1},
+    ),
+    *(lambda: {"age": {}}, lambda: {"age": None}, lambda: {"nobody": 1}, lambda: "age=1..5"),
+    *(lambda: [0.1, 0.5], lambda: [0.5, 2], lambda: 0.5, lambda: "unbiased", lambda: "auto"),
+    *(lambda: np.float32(0.5), lambda: np.int8(3), lambda: np.bool_(True), lambda: [True] * 10),
+    *(lambda: [10**30] * 10, lambda: [-1] * 10, lambda: [1.5] * 10, lambda: [2**62] * 10),
+    *(
+        lambda: pa.array([1, 2]),
+        lambda: sparse.csr_array(np.eye(10)),
+        lambda: sparse.csr_array((3, 10)),
+    ),
+)
+
+
+def thing(rng: random.Random) -> Any:
+    """What somebody may pass where a number, a list, an axis or a question is expected."""
+    return value(rng) if rng.random() < 0.5 else rng.choice(THINGS)()
 
 
 def column(rng: random.Random, rows: int) -> pa.Array:

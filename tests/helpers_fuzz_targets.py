@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import tempfile
 import tomllib
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,13 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import tomli_w
 from helpers_fuzz import Target, refuse_private
-from helpers_fuzz_mutate import column, grown, mutated, table, value
+from helpers_fuzz_mutate import column, grown, mutated, table, thing, value
 from typer.testing import CliRunner
 
 import sfumato as sf
 from sfumato import central, questions
 from sfumato.central.chain import encode, seal, start
 from sfumato.cli import app, language
+from sfumato.cli.commands import CommandError
 from sfumato.cli.people import encode_file, read_counts
 from sfumato.questions.language import weights
 
@@ -397,8 +400,169 @@ def run_line(words: list[str], folder: Path) -> None:
     ran = CliRunner().invoke(app, words)
     if ran.exception is not None and not isinstance(ran.exception, SystemExit):
         raise ran.exception
-    assert ran.exit_code in (0, 1, 2)
     refuse_private(ran.output)
+    assert ran.exit_code in (0, 1, 2)
+    if ran.exit_code == 2:
+        raise CommandError(ran.output)
+
+
+# Arguments of the functions that people call
+
+
+@cache
+def _asked() -> dict[str, Any]:
+    """A study with a tally, estimates, answers, data and a ledger, to be asked wrongly."""
+    axes = [sf.integers("age", 0, 9, protect=sf.Distance(0.5))]
+    study = sf.Study("ages", axes)
+    reports = study.encode({"age": [1, 2, 3, 7] * 10}, bits=sf.SeededBits(1))
+    tally = study.tally(reports)
+    ledger = central.Ledger.create(Path(tempfile.mkdtemp(), "a.ledger"), study)
+    est = tally.estimate("unbiased")
+    return {
+        "study": study,
+        "reports": reports,
+        "tally": tally,
+        "weighted": study.tally(reports, weights=[1.5] * 40).estimate(),
+        "est": est,
+        "likely": tally.estimate(smoothing="none"),
+        "answers": est.histogram("age"),
+        "cdf": est.cdf("age"),
+        "answer": est.count(age=(1, 5)),
+        "data": central.Data(study, {"age": [1, 2, 3, 7] * 10}),
+        "ledger": ledger,
+    }
+
+
+Call = Callable[[Any, Callable[[], Any]], object]
+#: Calls with something else in the place of one argument or more; `x()` is that.
+CALLS: dict[str, tuple[Call, ...]] = {
+    "est": (
+        lambda est, x: est.count(x()),
+        lambda est, x: est.count(age=x()),
+        lambda est, x: est.count(where=x(), level=x()),
+        lambda est, x: est.count(age=5, level=x()),
+        lambda est, x: est.fraction(x(), where=x()),
+        lambda est, x: est.fraction(age=x(), level=x()),
+        lambda est, x: est.histogram(x()),
+        lambda est, x: est.histogram("age", bins=x()),
+        lambda est, x: est.histogram("age", where=x(), level=x()),
+        lambda est, x: est.cdf(x(), bins=x()),
+        lambda est, x: est.cdf("age", bins=x(), level=x()),
+        lambda est, x: est.heatmap(x(), x(), bins=x()),
+        lambda est, x: est.heatmap("age", "age", bins=x()),
+        lambda est, x: est.linear(x()),
+        lambda est, x: est.linear(np.eye(10), level=x()),
+        lambda est, x: est.quantile("age", x()),
+        lambda est, x: est.quantile(x(), 0.5),
+        lambda est, x: est.quantile("age", [0.5], where=x(), level=x()),
+        lambda est, x: est.mean(x(), where=x()),
+        lambda est, x: est.mean("age", where=x(), level=x()),
+        lambda est, x: est.variance("age", where=x(), level=x()),
+        lambda est, x: est.total(x()),
+        lambda est, x: est.total("age", where=x(), level=x()),
+        lambda est, x: sf.distribution(x()),
+        lambda est, x: sf.tv_error(est, x()),
+        lambda est, x: sf.l2_error(x(), x()),
+    ),
+    "tally": (
+        lambda tally, x: tally.estimate(x()),
+        lambda tally, x: tally.estimate("unbiased", via=x()),
+        lambda tally, x: tally.estimate(smoothing=x()),
+        lambda tally, x: sf.Tally.load(x(), tally.study),
+        lambda tally, x: sf.Tally.load("tally.parquet", x()),
+        lambda tally, x: sf.Reports.load(x()),
+        lambda tally, x: sf.Reports.from_arrow(x()),
+        lambda tally, x: sf.Study.load(x()),
+        lambda tally, x: sf.Study.from_toml(x()),
+    ),
+    "study": (
+        lambda study, x: study.encode(x()),
+        lambda study, x: study.encode({"age": [1]}, bits=x()),
+        lambda study, x: study.tally(x()),
+        lambda study, x: study.simulate({"age": [1, 2]}, seed=x()),
+        lambda study, x: study.simulate_counts(x(), seed=1),
+        lambda study, x: study.simulate_counts([1] * 10, seed=x()),
+        lambda study, x: study.expected_error(x()),
+        lambda study, x: study.expected_error(100, x()),
+        lambda study, x: study.expected_error(100, prior=x()),
+        lambda study, x: study.expected_error(100, method=x(), level=x()),
+        lambda study, x: study.guarantee.between(x(), x()),
+        lambda study, x: study.guarantee.between({"age": x()}, {"age": 2}),
+        lambda study, x: sf.SeededBits(x()),
+        lambda study, x: questions.parse(study, x()),
+        lambda study, x: questions.parse(study, [x(), x()]),
+        lambda study, x: questions.Given(x(), labels=x()),
+        lambda study, x: questions.Identity(x()),
+        lambda study, x: questions.Ranges(x()),
+        lambda study, x: questions.Prefixes(x()),
+        lambda study, x: questions.Hierarchy(x(), x()),
+    ),
+    "reports": (
+        lambda reports, x: _asked()["study"].tally(reports, weights=x()),
+        lambda reports, x: _asked()["study"].tally(reports, weights=[x()] * 40),
+        lambda reports, x: sf.Reports.join(x()),
+    ),
+    "answers": (
+        lambda answers, x: answers.band(x()),
+        lambda answers, x: answers.simplex(x()),
+        lambda answers, x: answers.with_total(x()),
+    ),
+    "answer": (lambda answer, x: sf.difference(answer, x(), independent=True),),
+    "data": (
+        lambda data, x: central.Data(data.schema, x()),
+        lambda data, x: central.Data(x(), {"age": [1]}),
+        lambda data, x: central.Data.from_counts(data.schema, x()),
+        lambda data, x: central.plan(data.schema, x(), 100, "1/4"),
+        lambda data, x: central.plan(data.schema, ["age=1"], x(), x()),
+        lambda data, x: _prepared(data, central.Laplace(x())),
+        lambda data, x: _prepared(data, central.Laplace(["age=1..5"], x())),
+        lambda data, x: _prepared(data, central.Laplace(["age=1..5"], weights=x(), level=x())),
+        lambda data, x: _prepared(data, central.Laplace(["age=1"], allocation=x(), bias=x())),
+        lambda data, x: _prepared(data, central.Means(x())),
+        lambda data, x: _prepared(data, central.Means({"a": x()}, weights=x())),
+        lambda data, x: _prepared(data, central.Exponential(x(), _plain(x()))),
+        lambda data, x: _prepared(data, central.Exponential(["a"], _plain(x()), sensitivity=x())),
+        lambda data, x: _prepared(data, central.SmallDB(["age=1..5"], x(), level=x())),
+        lambda data, x: _prepared(data, central.MWEM(x(), rounds=x(), check=x())),
+        lambda data, x: _prepared(data, central.MWEM(["age=1"], rounds=2, variant=x())),
+    ),
+    "ledger": (
+        lambda ledger, x: ledger.check(x()),
+        lambda ledger, x: ledger.check({"age": x()}),
+        lambda ledger, x: ledger.reserve(x(), mechanism="x", people=1),
+        lambda ledger, x: ledger.reserve("1/1000000", mechanism=x(), people=x()),
+        lambda ledger, x: ledger.settle(x()),
+        lambda ledger, x: ledger.refuse_other(x()),
+        lambda ledger, x: central.Ledger.load(x()),
+        lambda ledger, x: central.Ledger.create("new.ledger", x(), x()),
+        lambda ledger, x: central.Release.load(x()),
+        lambda ledger, x: central.release(x(), x(), spend=x(), ledger=x()),
+    ),
+}
+
+
+def _prepared(data: central.Data, mechanism: Any) -> None:
+    mechanism.prepare(central.Space(data.schema, "1/4"), data.n)
+    mechanism.describe()
+
+
+def _plain(held: Any) -> Any:
+    """Not a function of the user's own, whose errors are the user's."""
+    return "x" if callable(held) else held
+
+
+def call(rng: random.Random) -> tuple[str, int, list[Any]]:
+    """A call by its place in the table, and what is passed."""
+    owner = rng.choice(("est", "est", "likely", "weighted", *CALLS))
+    calls = CALLS["est" if owner in ("likely", "weighted") else owner]
+    return owner, rng.randrange(len(calls)), [thing(rng) for _ in range(4)]
+
+
+def make_call(given: tuple[str, int, list[Any]], folder: Path) -> None:
+    owner, place, things = given
+    left = iter(things)
+    calls = CALLS["est" if owner in ("likely", "weighted") else owner]
+    calls[place](_asked()[owner], lambda: next(left))
 
 
 #: Everything that reads from outside, with its part of the inputs.
@@ -412,6 +576,7 @@ TARGETS: dict[str, Target] = {
     "options": Target(option, read_option, 48),
     "tables": Target(csv_file, read_csv, 24),
     "people": Target(people, read_people, 24),
+    "arguments": Target(call, make_call, 24),
     "commands": Target(line, run_line, 1),
 }
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from sfumato.checks import shown
 from sfumato.errors import FormatError
 
 try:
@@ -158,7 +159,7 @@ def as_path(path: str | Path) -> Path:
     except TypeError:
         found = Path("\0")
     if "\0" in str(found):
-        raise FormatError(f"a path must be a text or a Path, got {path!r}; name a file")
+        raise FormatError(f"a path must be a text or a Path, got {shown(path)}; name a file")
     return found
 
 

@@ -191,7 +191,7 @@ def test_a_strategy_that_cannot_express_a_question_names_it() -> None:
     ("options", "words"),
     [
         ({"strategy": "prefixes"}, "did you mean 'prefix'"),
-        ({"allocation": "best"}, "allocation must be known"),
+        ({"allocation": "best"}, "allocation must be 'exact'"),
         ({"bias": "some"}, "bias must be"),
         ({"bias": "optimised", "strategy": "prefix"}, "strategy must be left out"),
         ({"weights": [1, 2]}, "one per question"),

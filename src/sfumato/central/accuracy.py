@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sfumato.checks import is_number, shown
 from sfumato.errors import StudyError
 
 __all__ = [
@@ -189,8 +190,8 @@ def small_database_size(questions: int, alpha: float) -> int:
         >>> small_database_size(100, 0.5)
         19
     """
-    if not 0 < alpha <= 1:
-        raise StudyError(f"alpha must lie between 0 and 1, got alpha={alpha}")
+    if not is_number(alpha) or not 1e-9 <= alpha <= 1:
+        raise StudyError(f"alpha must lie between 1e-9 and 1, got alpha={shown(alpha)}")
     return math.ceil(math.log(max(questions, 2)) / alpha**2)
 
 

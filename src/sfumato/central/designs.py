@@ -20,6 +20,7 @@ from scipy.optimize import minimize_scalar
 from sfumato.arrays import Floats
 from sfumato.central.measurements import Measurements, worst_bias
 from sfumato.central.space import Margin
+from sfumato.checks import one_of
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.edges import Edges
 from sfumato.noise.allocate import Allocation, allocate, check
@@ -264,8 +265,7 @@ class Bent:
 
 def refuse_bias(bias: str) -> None:
     """Refuse an unknown way to treat bias."""
-    if bias not in ("none", "optimised"):
-        raise StudyError(f"bias must be 'none' or 'optimised', got bias={bias!r}")
+    one_of(bias, "bias", ("none", "optimised"))
 
 
 def bent_design(asked: Margin, weights: Floats, n: int, method: str) -> Design:

@@ -21,6 +21,7 @@ from scipy import sparse
 from sfumato.central.accuracy import worst_shortfall
 from sfumato.central.mechanism import Counts, Expected, FromMargins, Outcome, question_answers
 from sfumato.central.space import Questions, Space
+from sfumato.checks import several
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.estimation.answers import normal_quantile
 from sfumato.exact import rational
@@ -175,7 +176,7 @@ class Exponential:
 
     def __post_init__(self) -> None:
         """Refuse candidates and scores that do not fit."""
-        names = tuple(str(candidate) for candidate in self.candidates)
+        names = tuple(map(str, several(self.candidates, "candidates")))
         if not names:
             raise StudyError("there must be at least one candidate to choose from, got none")
         if len(set(names)) < len(names):
@@ -249,9 +250,8 @@ def _questions(scores: Any) -> Any:
     empty = isinstance(scores, (list, tuple)) and not scores
     if empty or isinstance(scores, (str, Mapping, Workload)):
         return scores
-    if isinstance(scores, np.ndarray) or not isinstance(scores[0], (str, Mapping)):
-        return Given(scores)
-    return scores
+    in_words = isinstance(scores, (list, tuple)) and isinstance(scores[0], (str, Mapping))
+    return scores if in_words else Given(scores)
 
 
 def _linear_rate(

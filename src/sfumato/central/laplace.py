@@ -26,6 +26,7 @@ from sfumato.central.designs import (
 from sfumato.central.measurements import checked_weights
 from sfumato.central.mechanism import AboutQuestions, Counts, Expected, Outcome, question_answers
 from sfumato.central.space import Margin, Questions, Space, in_words
+from sfumato.checks import one_of
 from sfumato.errors import StudyError, near
 from sfumato.estimation.answers import normal_quantile
 from sfumato.questions.workload import MOST_ENTRIES, Workload
@@ -163,11 +164,7 @@ class Laplace:
                 f"strategy must be a name or a workload, got {type(strategy).__name__}: make rows "
                 "of your own a workload, with questions.Given(matrix)"
             )
-        if self.allocation not in METHODS:
-            raise StudyError(
-                f"allocation must be known, got {self.allocation!r}: "
-                f"{near(self.allocation, METHODS)}"
-            )
+        one_of(self.allocation, "allocation", METHODS)
         refuse_bias(self.bias)
         if self.bias == "optimised" and strategy not in (BEST, QUESTIONS):
             raise StudyError(

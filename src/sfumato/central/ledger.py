@@ -30,6 +30,7 @@ from sfumato.central.chain import (
 )
 from sfumato.central.data import schema_of
 from sfumato.central.spend import Spend, Spending, bound, group_names, worst_share
+from sfumato.checks import shown, whole
 from sfumato.errors import FormatError, LedgerError, MismatchError
 from sfumato.exact import positive, to_plain
 from sfumato.files import as_path, read_json, write_whole
@@ -211,6 +212,9 @@ class Ledger:
             LedgerError: If too little is left.
             MismatchError: If earlier releases were made from another table.
         """
+        if not isinstance(mechanism, str):
+            raise LedgerError(f"mechanism must be a text in words, got {shown(mechanism)}")
+        count = whole(people, "people", error=LedgerError)
 
         def event() -> dict[str, Any]:
             self.refuse_other_table(table)
@@ -220,7 +224,7 @@ class Ledger:
                 "time": _now(),
                 "mechanism": mechanism,
                 "spend": self.check(spend).to_dict(),
-                "people": int(people),
+                "people": count,
                 **({} if table is None else {"table": table}),
             }
 
@@ -229,9 +233,10 @@ class Ledger:
 
     def settle(self, number: int) -> Entry:
         """Note that a reserved release has been made."""
+        number = whole(number, "number", least=1, error=LedgerError)
 
         def event() -> dict[str, Any]:
-            if not 1 <= number <= len(self.entries):
+            if number > len(self.entries):
                 raise LedgerError(f"the ledger has no entry {number}; it has {len(self.entries)}")
             if self.entries[number - 1].state != "reserved":
                 raise LedgerError(f"entry {number} of the ledger has been released already")

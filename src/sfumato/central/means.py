@@ -20,6 +20,7 @@ from sfumato.central.designs import bend_one, refuse_bias
 from sfumato.central.measurements import Measurements, checked_weights, worst_bias
 from sfumato.central.mechanism import Counts, Expected, FromMargins, Outcome, question_answers
 from sfumato.central.space import Space, cell_names
+from sfumato.checks import several
 from sfumato.errors import StudyError, near
 from sfumato.estimation.answers import normal_quantile
 from sfumato.noise.allocate import allocate
@@ -185,8 +186,8 @@ class Means:
         """The functions by label."""
         listed = [self.functions] if isinstance(self.functions, str) else self.functions
         if isinstance(listed, Mapping):
-            return dict(listed)
-        return {f"mean of {axis}": axis for axis in listed}
+            return {str(label): function for label, function in listed.items()}
+        return {f"mean of {axis}": axis for axis in several(listed, "functions")}
 
     def describe(self) -> str:
         """The mechanism in a few words."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from sfumato.arrays import Floats
 from sfumato.central.mechanism import Counts
+from sfumato.checks import numbers
 from sfumato.errors import QuestionError, StudyError, TooLargeError
 from sfumato.estimation.answers import normal_quantile
 from sfumato.questions.lattice import Lattice
@@ -168,7 +169,7 @@ def checked_weights(weights: Sequence[float] | Floats | None, questions: int) ->
     """
     if weights is None:
         return np.ones(questions)
-    held = np.asarray(weights, dtype=np.float64)
+    held = numbers(weights, "weights")
     if held.shape != (questions,):
         raise StudyError(
             f"weights must be {questions} numbers, one per question, got shape {held.shape}"

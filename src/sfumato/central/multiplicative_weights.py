@@ -25,6 +25,7 @@ from sfumato.central.measurements import refuse_low_rates
 from sfumato.central.mechanism import AboutQuestions, Counts, Expected, Outcome, question_answers
 from sfumato.central.small_database import clipped
 from sfumato.central.space import Questions, Space, in_words
+from sfumato.checks import one_of, shown
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.estimation.answers import normal_quantile
 from sfumato.exact import rational
@@ -273,16 +274,14 @@ class MWEM:
         whole = isinstance(rounds, (int, np.integer)) and not isinstance(rounds, bool)
         if rounds is not None and not (whole and 1 <= rounds <= _MOST_ROUNDS):
             raise StudyError(
-                f"rounds must be a whole number from 1 to {_MOST_ROUNDS}, got rounds={rounds!r}"
+                f"rounds must be a whole number from 1 to {_MOST_ROUNDS}, got "
+                f"rounds={shown(rounds)}"
             )
-        if self.variant not in HOW:
-            raise StudyError(
-                f"variant must be 'published' or 'replayed', got variant={self.variant!r}"
-            )
+        one_of(self.variant, "variant", HOW)
         share = rational(self.check, "check")
         if not 0 <= share < 1:
             raise StudyError(
-                f"check must be a share of at least 0 and below 1, got check={self.check}"
+                f"check must be a share of at least 0 and below 1, got check={shown(share)}"
             )
         if self.variant == "replayed" and not share:
             raise StudyError(

@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from sfumato.central.designs import QUESTIONS
 from sfumato.central.laplace import Laplace
 from sfumato.central.mechanism import Mechanism
 from sfumato.central.multiplicative_weights import MWEM
 from sfumato.central.space import Space
 from sfumato.central.spend import Spending
-from sfumato.errors import QuestionError, SfumatoError, StudyError, near
+from sfumato.checks import whole
+from sfumato.errors import QuestionError, SfumatoError, near
 from sfumato.noise.strategies import FIXED
 from sfumato.study.schema import Schema
 from sfumato.study.study import Study
@@ -161,8 +160,7 @@ def plan(
     Returns:
         The options, those with the least error first; those that cannot be done say why.
     """
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise StudyError(f"n must be a whole number of people of at least 1, got n={n!r}")
+    n = whole(n, "n", least=1)
     space = Space(study, spend)
     workload = space.workload(questions)
     known = candidates(

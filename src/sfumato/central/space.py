@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from sfumato.errors import QuestionError, StudyError
 from sfumato.estimation.answers import PRORATED
 from sfumato.metrics.edges import Edges, grid_edges
 from sfumato.questions.compose import parse
-from sfumato.questions.workload import Labels, Workload
+from sfumato.questions.workload import Labels, Workload, is_sparse
 from sfumato.study.axis import Axis
 from sfumato.study.schema import Group, Schema
 from sfumato.study.study import Study
@@ -126,7 +126,8 @@ class Space:
         """
         workload = self.workload(questions)
         every = tuple(range(len(self.shape)))
-        listed = [questions] if isinstance(questions, (str, Mapping, Workload)) else list(questions)
+        single = isinstance(questions, (str, Mapping, Workload)) or is_sparse(questions)
+        listed: list[Any] = [questions] if single else list(cast("Sequence[Any]", questions))
         axes = every
         if not whole and all(isinstance(asked, (str, Mapping)) for asked in listed):
             told = workload.asked_axes

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sfumato.arrays import BitColumns, Layout, Outputs
+from sfumato.checks import shown
 from sfumato.errors import FormatError, TooLargeError
 from sfumato.files import as_path, read_json, write_whole
 from sfumato.study.reports import Reports
@@ -83,6 +84,8 @@ def reports_from_arrow(table: pa.Table, what: str) -> Reports:
         table: A table made by `reports_to_arrow`.
         what: What messages call it.
     """
+    if not isinstance(table, pa.Table):
+        raise FormatError(f"{what} must be an Arrow table, got {shown(table)}")
     head = read_head(table.schema, "reports", what)
     names, layouts = read_layouts(head, what)
     outputs = read_outputs(table, names, layouts, what)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import DENSE_CELLS, Layout, no_outputs
 from sfumato.channels.base import Channel
+from sfumato.checks import numbers
+from sfumato.collect.parquet import MOST_PEOPLE
 from sfumato.collect.statistics import BitReports, SymbolCounts, merged, statistic_of
 from sfumato.collect.tally import Tally
-from sfumato.errors import StudyError
+from sfumato.errors import StudyError, TooLargeError
 from sfumato.randomness.bits import SeededBits
 from sfumato.study.study import Study
 
@@ -33,15 +35,17 @@ def as_counts(counts: ArrayLike, shape: Sequence[int]) -> NDArray[np.int64]:
     Returns:
         The counts with the given shape.
     """
+    whole = numbers(counts, "counts")
     given = np.asarray(counts)
     if given.size != math.prod(shape) or (given.ndim > 1 and given.shape != tuple(shape)):
         raise StudyError(
             f"counts must have one entry per cell, shape {' × '.join(map(str, shape))} or flat in "
             f"C order, got shape {given.shape}"
         )
-    whole = given.astype(np.float64)
     if not np.isfinite(whole).all() or (whole < 0).any() or (whole != np.floor(whole)).any():
         raise StudyError("counts must be whole numbers of people, zero or more; some are not")
+    if whole.max(initial=0) >= 1 << 64:
+        refuse_many()
     return given.astype(np.int64).reshape(tuple(shape))
 
 
@@ -53,8 +57,15 @@ def simulated_tally(study: Study, counts: ArrayLike, seed: int) -> Tally:
         counts: People in each cell, shaped like the axes or flat in C order.
         seed: Any integer.
     """
-    channels = study.channels
-    return Tally(study, draw_tally(channels, as_counts(counts, study.shape), seed))
+    people = as_counts(counts, study.shape)
+    if people.sum(dtype=np.float64) > MOST_PEOPLE or people.min(initial=0) < 0:  # as if with a sign
+        refuse_many()
+    return Tally(study, draw_tally(study.channels, people, seed))
+
+
+def refuse_many() -> NoReturn:
+    """Refuse more people than a tally can count."""
+    raise TooLargeError(f"counts must be of at most {MOST_PEOPLE:,} people in all, got more")
 
 
 def draw_tally(

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.arrays import Floats, Layout
+from sfumato.checks import one_of
 from sfumato.collect.statistics import MOST_GRID, BitReports, Statistic, SymbolCounts, Vectors
-from sfumato.errors import StudyError
 
 LOOK_UP_COST = float(1 << 15)  # fixed cost of finding the places to look up, in memory accesses
 
@@ -135,8 +135,7 @@ class Sums:
     """
 
     def __init__(self, statistic: SymbolCounts | BitReports, via: str) -> None:
-        if via not in WAYS:
-            raise StudyError(f"via must be one of {', '.join(WAYS)}; got via={via!r}")
+        one_of(via, "via", WAYS)
         self.statistic = statistic
         self.via = via
         self._grid: CellSums | None = None

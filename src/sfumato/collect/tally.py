@@ -16,12 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import Floats, Layout, no_outputs
+from sfumato.checks import numbers
 from sfumato.collect.parquet import (
     MOST_PEOPLE,
     count_name,
@@ -169,8 +171,8 @@ def checked(study: Study, reports: SomeReports) -> Iterator[Reports]:
         study: The study that the reports must belong to.
         reports: Reports, their Arrow table, or several of these.
     """
-    several = [reports] if isinstance(reports, (Reports, pa.Table)) else reports
-    for part in several:
+    one = isinstance(reports, (Reports, pa.Table))
+    for part in [reports] if one else _many(reports):
         held = reports_from_arrow(part, "the table") if isinstance(part, pa.Table) else part
         if not isinstance(held, Reports):
             raise DataError(
@@ -180,6 +182,17 @@ def checked(study: Study, reports: SomeReports) -> Iterator[Reports]:
         if (held.names, held.layouts) != (study.columns, study.layouts):
             raise FormatError("these reports have damaged metadata; encode them again")
         yield held
+
+
+def _many(reports: Any) -> Iterator[Any]:
+    """Several parts, one after another: they may be more than the memory holds at once."""
+    try:
+        parts: Iterator[Any] = iter(reports)
+        return parts
+    except TypeError:
+        raise DataError(
+            f"tally() takes Reports or their Arrow tables, got {type(reports).__name__}"
+        ) from None
 
 
 # Within these bounds squares of weights, and sums of them, neither underflow nor overflow.
@@ -294,19 +307,11 @@ def read_weights(weights: ArrayLike) -> Floats:
         >>> read_weights([1, 2.5]).tolist()
         [1.0, 2.5]
     """
-    given = np.asarray(weights)
-    numeric = given.dtype.kind in "iuf" or not given.size
-    if given.dtype.kind == "O":
-        try:
-            given, numeric = given.astype(np.float64), True
-        except (TypeError, ValueError):
-            numeric = False
-    if given.ndim != 1 or not numeric:
-        raise DataError(
-            f"weights must be a list of numbers, one per report, got an array of {given.dtype} "
-            f"with {given.ndim} axes; convert them to numbers first"
-        )
-    found = given.astype(np.float64) + 0.0  # a copy of our own, without negative zeros
+    rule = "a list of numbers, one per report"
+    given = numbers(weights, "weights", rule, error=DataError)
+    if given.ndim != 1 or np.asarray(weights).dtype.kind == "b":
+        raise DataError(f"weights must be {rule}, got an array with {given.ndim} axes")
+    found = given + 0.0  # a copy of our own, without negative zeros
     _refuse(~np.isfinite(found), "must be finite numbers", "leave these reports out, or weigh them")
     _refuse(found < 0, "must not be negative", "tally such reports by themselves and subtract")
     outside = (found > 0) & ((found < LEAST_WEIGHT) | (found > MOST_WEIGHT))

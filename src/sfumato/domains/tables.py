@@ -232,7 +232,7 @@ def _refuse_mixture(values: list[Any], name: str) -> None:
     first: str | None = None
     for row, value in enumerate(values, 1):
         family = kinds[type(value)]
-        if family is None or value != value:
+        if family is None or (isinstance(value, (float, Decimal, np.floating)) and value != value):
             continue
         if family == "moment" and getattr(value, "tzinfo", None) is not None:
             family = "moment with a time zone"

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Floats
+from sfumato.checks import is_number, shown
 from sfumato.errors import MismatchError, QuestionError
 from sfumato.questions.language import Question
 from sfumato.text import format_to
@@ -30,11 +31,11 @@ UNSURE_DIVISOR = "the divisor is not clearly above zero: do not rely on the inte
 
 def normal_quantile(level: float) -> float:
     """The z with P(|Z| <= z) = level for a standard normal Z."""
-    if not 0 < level < 1:
-        raise QuestionError(f"level must lie between 0 and 1, got level={level}")
+    if not is_number(level) or not 0 < level < 1:
+        raise QuestionError(f"level must lie between 0 and 1, got level={shown(level)}")
     from scipy.special import ndtri
 
-    return float(ndtri(0.5 + level / 2))
+    return float(ndtri(0.5 + float(level) / 2))
 
 
 Number = TypeVar("Number", float, Floats)
@@ -407,6 +408,11 @@ def difference(a: Answer, b: Answer, *, independent: bool) -> Answer:
             "difference() is for answers about different people; pass independent=True, "
             "or subtract answers of one estimate with a - b"
         )
+    for one in (a, b):
+        if not isinstance(one, Answer):
+            raise QuestionError(
+                f"difference() takes two answers, such as those of est.count(), got {shown(one)}"
+            )
     limits = None
     if a.limits is not None and b.limits is not None:
         limits = (a.limits[0] - b.limits[1], a.limits[1] - b.limits[0])

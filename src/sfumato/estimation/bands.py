@@ -133,6 +133,7 @@ def critical_value(factor: Floats, level: float) -> tuple[float, float]:
             for _ in range(DRAWS // _AT_ONCE)
         ]
     )
+    level = float(level)
     off = math.sqrt(level * (1 - level) / DRAWS)
     low, mid, high = np.quantile(largest, [max(level - off, 0.0), level, min(level + off, 1.0)])
     return float(mid), float(high - low) / 2

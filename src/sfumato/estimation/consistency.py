@@ -21,6 +21,7 @@ from dataclasses import replace
 import numpy as np
 
 from sfumato.arrays import Floats
+from sfumato.checks import is_number, shown
 from sfumato.errors import QuestionError
 from sfumato.estimation.answers import Answers
 
@@ -206,11 +207,10 @@ def _known_total(answers: Answers) -> float:
 
 def _checked_total(total: float) -> float:
     """A total, checked: finite and not negative."""
-    number = isinstance(total, (int, float, np.integer, np.floating)) and not isinstance(
-        total, bool
-    )
-    if not number or not math.isfinite(total) or total < 0:
-        raise QuestionError(f"total must be a finite number of at least 0, got total={total!r}")
+    if not is_number(total) or total < 0:
+        raise QuestionError(
+            f"total must be a finite number of at least 0, got total={shown(total)}"
+        )
     return float(total)
 
 

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from sfumato.arrays import Floats
 from sfumato.channels.base import Channel, refuse_dense
 from sfumato.channels.hadamard import HadamardChannel
+from sfumato.checks import numbers, shown
 from sfumato.errors import QuestionError
 from sfumato.estimation.answers import Answers
 from sfumato.estimation.estimate import Estimate
@@ -48,6 +49,8 @@ def distribution(estimate: Estimate, *, population: bool = False) -> Answers:
         >>> found.values.shape, bool(abs(found.values[7] - 0.6) < 4 * found.stderr[7])
         ((9000,), True)
     """
+    if not isinstance(estimate, Estimate):
+        raise QuestionError(f"an estimate is needed, tally.estimate(), got {shown(estimate)}")
     study = estimate.study
     channels = study.channels
     if not estimate.n:
@@ -171,10 +174,8 @@ def _shares(found: Estimate | Answers | ArrayLike) -> Floats:
 
 def _numbers(given: ArrayLike, what: str) -> Floats:
     """Numbers as an array of one dimension or more."""
-    try:
-        array = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.zeros(())
+    rule = "numbers, one per cell"
+    array = numbers(given, what, rule, error=QuestionError)
     if array.ndim == 0:
-        raise QuestionError(f"{what} must be numbers, one per cell, got {type(given).__name__}")
+        raise QuestionError(f"{what} must be {rule}, got {shown(given)}")
     return array

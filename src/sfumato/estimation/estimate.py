@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import Floats
+from sfumato.checks import whole
 from sfumato.errors import QuestionError, TooLargeError
 from sfumato.estimation.answers import (
     PRORATED,
@@ -210,6 +211,10 @@ class Estimate(Averages, Quantiles):
         if one == two:
             raise QuestionError(f"a heat map needs two different axes, got {first!r} twice")
         pair = bins if isinstance(bins, tuple) else (bins, bins)
+        if len(pair) != 2:
+            raise QuestionError(
+                f"bins must be a number for both axes, or one for each, got {len(pair)} numbers"
+            )
         rows = {
             one: self._cell_rows(one, where, pair[0]),
             two: self._cell_rows(two, where, pair[1]),
@@ -253,8 +258,8 @@ class Estimate(Averages, Quantiles):
         asked = self._ask(None, where, {}).weights[place]
         keep = np.flatnonzero(asked) if asked is not None else np.arange(axis.size)
         values = keep[keep < axis.domain.size]
-        if bins is not None and (isinstance(bins, bool) or bins < 1):
-            raise QuestionError(f"bins must be a positive whole number, got bins={bins}")
+        if bins is not None:
+            whole(bins, "bins", least=1, error=QuestionError)
         groups = np.array_split(values, min(bins or len(values), len(values)))
         groups += [keep[keep >= axis.domain.size]] if len(values) < len(keep) else []
         if len(groups) > MOST_ROWS:

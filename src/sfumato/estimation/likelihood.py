@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sfumato.arrays import Floats
+from sfumato.checks import one_of
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.collect.tally import Tally
-from sfumato.errors import StudyError, TooLargeError
+from sfumato.errors import TooLargeError
 from sfumato.estimation.answers import Estimated, Terms
 from sfumato.estimation.decoding.em import decode
 from sfumato.estimation.decoding.mixture import mixture_of
@@ -58,8 +59,7 @@ class LikelihoodEstimate(Estimate):
         progress: Progress | None = None,
     ) -> None:
         super().__init__(study, statistic)
-        if smoothing not in ("auto", "none"):
-            raise StudyError(f"smoothing must be 'auto' or 'none', got smoothing={smoothing!r}")
+        one_of(smoothing, "smoothing", ("auto", "none"))
         self.unbiased = UnbiasedEstimate(study, statistic, via=via)
         self.smoothing = smoothing
         self._progress = progress
@@ -212,10 +212,8 @@ def estimate_of(
         smoothing: "auto" or "none", for "likelihood".
         progress: Called with the share of the work done, for "likelihood".
     """
-    if method == "unbiased":
+    if one_of(method, "method", ("likelihood", "unbiased")) == "unbiased":
         return UnbiasedEstimate(tally.study, tally.statistic, via=via)
-    if method == "likelihood":
-        return LikelihoodEstimate(
-            tally.study, tally.statistic, via=via, smoothing=smoothing, progress=progress
-        )
-    raise StudyError(f"method must be 'likelihood' or 'unbiased', got method={method!r}")
+    return LikelihoodEstimate(
+        tally.study, tally.statistic, via=via, smoothing=smoothing, progress=progress
+    )

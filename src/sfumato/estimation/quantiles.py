@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Floats
+from sfumato.checks import is_number, shown
 from sfumato.domains.base import Domain
 from sfumato.errors import QuestionError
 from sfumato.estimation.answers import (
@@ -285,20 +286,18 @@ def _crossing(reached: Callable[[int], bool], size: int) -> int:
 
 def _shares(q: Any) -> tuple[list[float], bool]:
     """The shares asked for, checked, and whether it was a single one."""
-    single = np.ndim(q) == 0
-    given: Sequence[Any] = [q] if single else list(q)
+    several = isinstance(q, (list, tuple, range)) or (isinstance(q, np.ndarray) and q.ndim > 0)
+    given: Sequence[Any] = list(q) if several else [q]
     if not given:
         raise QuestionError("quantile needs at least one share q between 0 and 1, got none")
-    shares = []
     for share in given:
-        number = isinstance(share, (int, float, np.integer, np.floating, Fraction))
-        if not number or isinstance(share, bool) or not 0 <= share <= 1:
+        number = is_number(share) or isinstance(share, Fraction)
+        if not number or not 0 <= share <= 1:
             raise QuestionError(
                 f"a quantile's share must be a number from 0 to 1, such as 0.5 for the median, "
-                f"got q={share!r}"
+                f"got q={shown(share)}"
             )
-        shares.append(float(share))
-    return shares, single
+    return [float(share) for share in given], not several
 
 
 def _single(line: Line, q: float, found: _Found, level: float, notes: tuple[str, ...]) -> Answer:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sfumato.arrays import Floats
+from sfumato.checks import shown
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.errors import QuestionError, near
 from sfumato.estimation.answers import (
@@ -148,11 +149,14 @@ class Source(ABC):
             return everything
         if isinstance(where, str):
             return where if _mentions(self.study.axes, where, axis) else f"{where}, {everything}"
+        weights(self.study.axes, where)  # which refuses what is no question
         return {axis.name: (None, None), **where}
 
     def _place(self, axis: str) -> int:
         """The position of an axis in the study, by its name."""
         names = [held.name for held in self.study.axes]
+        if not isinstance(axis, str):
+            raise QuestionError(f"an axis must be given by its name, got {shown(axis)}")
         if axis not in names:
             raise QuestionError(f"there is no axis {axis!r}: {near(axis, names)}")
         return names.index(axis)

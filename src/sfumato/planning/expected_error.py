@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sfumato.checks import is_number, one_of, shown
 from sfumato.errors import QuestionError, StudyError, near
 from sfumato.estimation.answers import normal_quantile
 from sfumato.planning.simulate import ExpectedError, simulate
@@ -313,9 +314,10 @@ def own(study: Study, questions: Questions | None) -> list[Planned]:
     """
     if questions is None:
         return []
-    given = [questions] if isinstance(questions, (str, Mapping)) else list(questions)
+    if isinstance(questions, (str, Mapping)) or not isinstance(questions, Sequence):
+        questions = [questions]
     asked = []
-    for question in given:
+    for question in questions:
         read = weights(study.axes, question)
         text = question if isinstance(question, str) else read.text
         lists: dict[int, Workload] = {
@@ -354,10 +356,10 @@ def checked_people(n: Any) -> int:
     """A whole number of people, at least one."""
     if isinstance(n, (bool, np.bool_)) or not isinstance(n, (int, float, np.number)):
         raise StudyError(f"n must be a whole number of people, got {type(n).__name__}")
-    if not math.isfinite(n) or n != math.floor(n):
-        raise StudyError(f"n must be a whole number of people, got n={n}")
+    if not is_number(n) or n != math.floor(n):
+        raise StudyError(f"n must be a whole number of people, got n={shown(n)}")
     if n < 1:
-        raise StudyError(f"a plan needs at least one person, got n={int(n)}")
+        raise StudyError(f"a plan needs at least one person, got n={shown(n)}")
     return int(n)
 
 
@@ -368,8 +370,7 @@ def checked_method(method: str, prior: Prior) -> None:
         method: "unbiased" or "likelihood".
         prior: Where people are expected to be.
     """
-    if method not in ("unbiased", "likelihood"):
-        raise StudyError(f"method must be 'unbiased' or 'likelihood', got method={method!r}")
+    one_of(method, "method", ("unbiased", "likelihood"))
     if method == "likelihood" and prior.worst:
         raise StudyError(
             "prior='worst' is known for unbiased answers only; give a histogram to likelihood "

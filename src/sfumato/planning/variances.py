@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 
 from sfumato.arrays import Floats
 from sfumato.channels.base import Channel
+from sfumato.checks import numbers
 from sfumato.errors import StudyError, TooLargeError, near
 from sfumato.questions.lines import Total
 from sfumato.questions.typical import most_rows, rows_of_squares, thinned
@@ -131,10 +132,7 @@ def _by_axis(axes: Sequence[Axis], flat: tuple[Floats, ...], given: Mapping[str,
 
 def _law(given: Any, what: str) -> Floats:
     """A histogram as shares that sum to one."""
-    try:
-        table = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise StudyError(f"{what} must be an array of numbers, one per cell") from None
+    table = numbers(given, what, "an array of numbers, one per cell")
     if not np.isfinite(table).all() or (table < 0).any() or not table.sum() > 0:
         raise StudyError(
             f"{what} must hold finite numbers, zero or more and not all zero; some are not"

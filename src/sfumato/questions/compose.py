@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from sfumato.checks import shown
 from sfumato.errors import QuestionError, near
 from sfumato.questions.language import AxisLike, Question, split, unquoted, weights
 from sfumato.questions.lines import AxisWords, Identity, Prefixes, Ranges, Total
@@ -90,11 +91,12 @@ def parse(study: HasAxes, questions: Any) -> Workload:
 
 def _checked_list(questions: Any) -> list[Any]:
     """A list of questions."""
-    if questions is None or not isinstance(questions, Iterable):
+    try:
+        return [*questions]
+    except TypeError:
         raise QuestionError(
-            f"questions must be a list, got {type(questions).__name__}; write {_FORMS}"
-        )
-    return list(questions)
+            f"questions must be a list, got {shown(questions)}; write {_FORMS}"
+        ) from None
 
 
 def _read(axes: Sequence[AxisLike], asked: Any) -> Question | Workload:
@@ -111,7 +113,8 @@ def _read(axes: Sequence[AxisLike], asked: Any) -> Question | Workload:
                 f"{' × '.join(map(str, asked.shape_of_cells))}"
             )
         return asked
-    if not is_sparse(asked) and np.ndim(asked) not in (1, 2):
+    matrix = isinstance(asked, (list, tuple)) or hasattr(asked, "__array__")
+    if not is_sparse(asked) and not matrix:
         raise QuestionError(
             "a question must be a text, a mapping from axes, a workload or a matrix, got "
             f"{type(asked).__name__}; write {_FORMS}"

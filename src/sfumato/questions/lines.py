@@ -16,11 +16,12 @@ from scipy import sparse
 
 from sfumato.arrays import Floats
 from sfumato.domains.base import NO_ANSWER
-from sfumato.errors import StudyError
+from sfumato.errors import StudyError, TooLargeError
 from sfumato.questions.language import AxisLike, quoted
 from sfumato.questions.workload import Labels, Workload, checked_size
 
 EVERYONE = "everyone"
+MOST_LISTED = 1 << 22  # of ends or nodes: beyond it they alone would fill the memory
 
 
 class Words:
@@ -297,6 +298,11 @@ class Ranges(RowOfCells):
     ) -> None:
         m, size = checked_row(m, size)
         count = m + 1 if ends is None else min(m + 1, checked_size(ends, "ends", 2))
+        if count > MOST_LISTED:
+            raise TooLargeError(
+                f"there are {count:,} places where a range may begin or end, more than "
+                f"{MOST_LISTED:,}; give ends=, which spreads fewer of them over the cells"
+            )
         # Boundary b lies before cell b; a range is everything between two boundaries.
         self._bounds = np.round(np.linspace(0, m, count)).astype(np.intp)
         self._starts = np.concatenate([[0], np.cumsum(np.arange(count - 1, 0, -1))])

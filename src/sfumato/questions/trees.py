@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Floats
-from sfumato.questions.lines import RowOfCells, Words, checked_row, runs
+from sfumato.errors import TooLargeError
+from sfumato.questions.lines import MOST_LISTED, RowOfCells, Words, checked_row, runs
 from sfumato.questions.workload import Labels, checked_size
 
 
@@ -135,6 +136,11 @@ class Haar(RowOfCells):
 
 def _nodes(m: int, branching: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The first and last cell of each run, the longest runs first, without repetition."""
+    if m > MOST_LISTED:
+        raise TooLargeError(
+            f"a hierarchy over {m:,} cells has too many nodes: it may have up to {MOST_LISTED:,} "
+            "cells; use coarser ones"
+        )
     run, firsts, lasts = 1, [], []
     while True:
         first = np.arange(0, m, run, dtype=np.intp)

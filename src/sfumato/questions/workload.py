@@ -18,11 +18,13 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from sfumato.arrays import Floats
+from sfumato.checks import numbers, several, whole
 from sfumato.errors import QuestionError, StudyError, TooLargeError
 
 Which = slice | ArrayLike
 
 MOST_GRAM_CELLS = 4096
+_MOST_CELLS = 1 << 31
 MOST_ENTRIES = 1 << 26
 ENTRIES_AT_ONCE = 1 << 22
 
@@ -317,9 +319,7 @@ def checked_size(value: Any, what: str, least: int = 1) -> int:
     Raises:
         StudyError: If it is anything else.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise StudyError(f"{what} must be a whole number of at least {least}, got {what}={value!r}")
-    return int(value)
+    return whole(value, what, least=least, most=_MOST_CELLS)
 
 
 class Given(Workload):
@@ -355,7 +355,9 @@ class Given(Workload):
                 f"a workload must have {math.prod(shape)} columns, one per cell "
                 f"({' × '.join(map(str, shape))}), got shape {held.shape}"
             )
-        names = None if labels is None else tuple(str(label) for label in labels)
+        names = None
+        if labels is not None:
+            names = tuple(map(str, several(labels, "labels", error=QuestionError)))
         super().__init__(held.shape[0], shape, names)
         self._matrix = held
 
@@ -382,22 +384,17 @@ def _checked_matrix(matrix: Any) -> Any:
     if is_sparse(matrix):
         held = sparse.csr_array(matrix, dtype=np.float64, copy=True)
         held.sum_duplicates()
-        numbers: Any = held.data
+        entries: Any = held.data
     else:
-        try:
-            held = np.array(matrix, dtype=np.float64, ndmin=2)
-        except (TypeError, ValueError):
-            raise QuestionError(
-                "a workload must be a matrix of numbers, one row per question and one column per "
-                f"cell, got {type(matrix).__name__}"
-            ) from None
-        numbers = held
+        rule = "a matrix of numbers, one row per question and one column per cell"
+        held = np.array(numbers(matrix, "a workload", rule, error=QuestionError), ndmin=2)
+        entries = held
     if held.ndim != 2 or 0 in held.shape:
         raise QuestionError(
             "a workload must be a matrix with one row per question and one column per cell, "
             f"got shape {held.shape}"
         )
-    if not np.isfinite(numbers).all():
+    if not np.isfinite(entries).all():
         raise QuestionError("a workload must hold finite numbers; some are not")
-    numbers.setflags(write=False)
+    entries.setflags(write=False)
     return held

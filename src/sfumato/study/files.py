@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sfumato.channels.choice import Choice, choice_from_dict
+from sfumato.checks import shown
 from sfumato.domains.registry import domain_from_dict
 from sfumato.errors import FormatError, SfumatoError
 from sfumato.files import as_path
@@ -102,6 +103,8 @@ def from_toml(text: str, what: str) -> Held:
         text: The text of the file (TOML).
         what: What messages call it.
     """
+    if not isinstance(text, str):
+        raise FormatError(f"{what} must be the text of a study file, got {shown(text)}")
     try:
         data = tomllib.loads(text)
     except RecursionError:

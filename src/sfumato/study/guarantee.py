@@ -156,6 +156,11 @@ class Guarantee:
 
     def _codes(self, axis: Axis, x: Mapping[str, Any], y: Mapping[str, Any]) -> tuple[int, int]:
         """The codes of both records on an axis; the same ones where neither mentions it."""
+        for record in (x, y):
+            if not isinstance(record, Mapping):
+                raise QuestionError(
+                    f"a record must be a dict of values by axis name, got {type(record).__name__}"
+                )
         if axis.name not in x and axis.name not in y:
             return 0, 0
         if axis.name not in x or axis.name not in y:

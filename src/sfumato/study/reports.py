@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sfumato.arrays import Layout, Outputs, join_outputs
-from sfumato.errors import MismatchError
+from sfumato.checks import several
+from sfumato.errors import DataError, MismatchError
 from sfumato.verbs import ReportsVerbs
 
 
@@ -52,7 +53,9 @@ class Reports(ReportsVerbs):
     @classmethod
     def join(cls, parts: Iterable[Reports]) -> Reports:
         """Concatenate reports of one study."""
-        found = list(parts)
+        found = several(parts, "parts", error=DataError)
+        if not found or not all(isinstance(part, Reports) for part in found):
+            raise DataError("join() takes one or more Reports, got something else or none")
         for part in found[1:]:
             if part.fingerprint != found[0].fingerprint:
                 raise MismatchError(

@@ -14,6 +14,7 @@ import numpy as np
 from sfumato.arrays import Layout
 from sfumato.channels.base import Channel
 from sfumato.channels.choice import Choice, choice_to_dict
+from sfumato.checks import shown
 from sfumato.domains.tables import columns
 from sfumato.errors import MismatchError, StudyError
 from sfumato.files import write_whole
@@ -181,6 +182,11 @@ class Study(StudyVerbs):
             DataError: If a value does not fit; rows are named, values never.
         """
         source = SecureBits() if bits is None else bits
+        if isinstance(source, type) or not isinstance(source, BitSource):
+            raise StudyError(
+                "bits must be a source of random bits such as sf.SeededBits(1), got "
+                f"{shown(source)}; left out, they are the system's own"
+            )
         codes = self._codes(table)
         cells = [block.cells(codes) for block in self.blocks]
         parts = []
