@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.cli.showing import Seen
+from sfumato.collect.parquet import MOST_PEOPLE
 from sfumato.domains.columns import read_numbers
 from sfumato.domains.tables import read_batches, read_table
 from sfumato.errors import DataError, TooLargeError, rows
@@ -141,10 +142,15 @@ def _whole_counts(column: Any, name: str) -> NDArray[np.int64]:
     """How many people each row stands for."""
     rule = "whole numbers of people, zero or more"
     numbers, missing = read_numbers(column, axis=name, rule=rule, whole=True)
-    bad = np.flatnonzero(missing | (numbers < 0) | (numbers > 2**53))
+    bad = np.flatnonzero(missing | (numbers < 0) | (numbers > MOST_PEOPLE))
     if bad.size:
         raise DataError(
             f"column {name!r} takes {rule}, and {rows((bad + 1).tolist())} "
             f"{'has' if bad.size == 1 else 'have'} none; correct the file"
+        )
+    if numbers.sum(dtype=np.float64) > MOST_PEOPLE:
+        raise DataError(
+            f"column {name!r} must have at most {MOST_PEOPLE:,} people in all, and has more; "
+            "correct the file"
         )
     return numbers.astype(np.int64)

@@ -260,6 +260,7 @@ def _family(kind: type) -> str | None:
 
 
 CSV_BLOCK = 1 << 23  # bytes
+_MOST_LINE = 1 << 20  # letters of the first line; csv refuses a longer cell
 _PARQUET_ROWS = 1 << 16
 
 Seen = Callable[[int, int], None]
@@ -377,7 +378,8 @@ def _checked_width(file: Path, names: list[str]) -> int:
     header = None
     try:
         with _open(file) as lines:
-            header = next(csv.reader(lines), [])
+            # Line by line, as csv asks for them, each up to a bound.
+            header = next(csv.reader(iter(lambda: lines.readline(_MOST_LINE), "")), [])
     except _reader_errors():
         pass
     if header is None:
