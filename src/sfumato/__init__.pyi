@@ -3,6 +3,7 @@ from . import questions as questions
 from .auditing.audit import Audit as Audit
 from .auditing.audit import AxisAudit as AxisAudit
 from .auditing.audit import audit as audit
+from .auditing.sampling import SampleAudit as SampleAudit
 from .channels.comb import Comb as Comb
 from .channels.exponential import Exponential as Exponential
 from .channels.geometric import Geometric as Geometric

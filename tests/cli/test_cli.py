@@ -364,6 +364,17 @@ def test_audit_of_an_honest_study_holds(run: Run, folder: Path, study: sf.Study)
     assert document == json.loads(json.dumps(sf.audit(study).to_dict()))
 
 
+def test_audit_draws_a_sample_if_asked(run: Run, folder: Path) -> None:
+    text = run("audit", "commute.toml", "--sample", 20_000).stdout
+    assert "age: 20,000 reports drawn at random from 8 cells agree" in text
+    assert "The guarantee holds." in text
+    document = json.loads(run("audit", "commute.toml", "--sample", 20_000, "--json").stdout)
+    assert [axis["sample"]["problems"] for axis in document["axes"]] == [[], []]
+    refused = run("audit", "commute.toml", "--sample", 10, ok=False)
+    assert refused.exit_code == 2
+    assert "sample must be a whole number of reports from 1,000" in refused.stderr
+
+
 def test_audit_that_fails_has_exit_code_1(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,12 +385,15 @@ def test_audit_that_fails_has_exit_code_1(
         tightest=("0", "1"),
         method="exact",
         holds=False,
+        problems=("the odds exceed their bound",),
+        sample=None,
     )
     found = SimpleNamespace(holds=False, axes=[axis], to_dict=lambda: {"holds": False})
-    monkeypatch.setattr("sfumato.cli.designing.audit_study", lambda study: found)
+    monkeypatch.setattr("sfumato.cli.designing.audit_study", lambda study, sample: found)
     result = run("audit", "commute.toml", ok=False)
     assert result.exit_code == 1
     assert "does NOT hold" in result.stdout
+    assert "age: the odds exceed their bound" in result.stdout
     assert "0 and 1" in result.stdout
     result = run("audit", "commute.toml", "--json", ok=False)
     assert (result.exit_code, json.loads(result.stdout)) == (1, {"holds": False})

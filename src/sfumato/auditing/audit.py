@@ -7,7 +7,9 @@ sampler really draws from against it.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,13 +17,17 @@ import numpy as np
 from sfumato.auditing.drive import Drive, Driven, drive
 from sfumato.auditing.law import law_problems, listed_rows
 from sfumato.auditing.learn import drive_unlisted
+from sfumato.auditing.sampling import SIGNIFICANCE, SampleAudit, checked_sample, sample_audit
 from sfumato.channels.base import Channel
 from sfumato.channels.odds import Method
 from sfumato.metrics.cells import CellMetric
+from sfumato.randomness.bits import BitSource, SecureBits
 from sfumato.study.axis import Together
 from sfumato.study.study import Study
 
 _MOST_LABELS = 1 << 20
+
+Draw = Callable[..., SampleAudit]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +51,7 @@ class AxisAudit:
             happens where the check has found a problem already.
         reports_driven: Reports that `encode` made of scripted words.
         problems: What is wrong, in words; empty if the guarantee holds.
+        sample: What reports drawn at random showed; None unless a sample was asked for.
     """
 
     axis: str
@@ -59,6 +66,7 @@ class AxisAudit:
     driven: Driven
     reports_driven: int
     problems: tuple[str, ...] = ()
+    sample: SampleAudit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,16 +96,27 @@ class Audit:
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             for row in table
         ]
-        problems = [f"{a.axis}: {problem}" for a in self.axes for problem in a.problems]
-        return "\n".join([head, "", *lines, *([""] if problems else []), *problems])
+        notes = [f"{a.axis}: {problem}" for a in self.axes for problem in a.problems]
+        notes += [f"{a.axis}: {a.sample}" for a in self.axes if a.sample is not None]
+        return "\n".join([head, "", *lines, *([""] if notes else []), *notes])
 
 
-def audit(study: Study) -> Audit:
+def audit(study: Study, *, sample: int | None = None, bits: BitSource | None = None) -> Audit:
     """Check exactly that no report of a study tells more than its guarantee allows.
 
     Channels of up to `Channel.most_ratios` odds (cells² × outputs, 2^21 or more) are checked pair
     by pair and output by output; larger ones by their structure: along a line E adds up, so
     neighbours decide, and under a cap the most and the least likely cell of each output.
+
+    With `sample`, reports are also drawn at random from some cells of each block, as devices draw
+    them, and compared with the law and with E. By chance, a sound study fails that at most once in
+    a million audits.
+
+    Args:
+        study: The study.
+        sample: How many reports to draw for each block; left out, none.
+        bits: Where the randomness of the sample comes from; left out, the operating system's
+            secure source.
 
     Example:
         >>> import sfumato as sf
@@ -106,12 +125,20 @@ def audit(study: Study) -> Audit:
         >>> found.holds, round(found.axes[0].spent, 6), found.axes[0].method
         (True, 1.0, 'all pairs, exactly')
     """
+    draw: Draw | None = None
+    if sample is not None:
+        draw = partial(
+            sample_audit,
+            sample=checked_sample(sample),
+            bits=SecureBits() if bits is None else bits,
+            significance=SIGNIFICANCE / len(study.blocks),
+        )
     pairs = zip(study.parts, study.blocks, strict=True)
-    axes = tuple(_audit_block(part, block.channel) for part, block in pairs)
+    axes = tuple(_audit_block(part, block.channel, draw) for part, block in pairs)
     return Audit(study=study.name, fingerprint=study.fingerprint, axes=axes)
 
 
-def _audit_block(part: Together, channel: Channel) -> AxisAudit:
+def _audit_block(part: Together, channel: Channel, draw: Draw | None) -> AxisAudit:
     """Check one channel against what its axes are promised."""
     metric = part.metric()
     labels = None
@@ -121,11 +148,16 @@ def _audit_block(part: Together, channel: Channel) -> AxisAudit:
             names = [[f"{a.name} {label}" for label in a.labels()] for a in part.axes]
         labels = [", ".join(parts) for parts in itertools.product(*names)]
     name = ", ".join(axis.name for axis in part.axes)
-    return _audited(name, channel, metric, labels, part.axes[0].domain.rounding_bits)
+    return _audited(name, channel, metric, labels, part.axes[0].domain.rounding_bits, draw)
 
 
 def _audited(
-    name: str, channel: Channel, metric: CellMetric, labels: list[str] | None, resolution: int
+    name: str,
+    channel: Channel,
+    metric: CellMetric,
+    labels: list[str] | None,
+    resolution: int,
+    draw: Draw | None,
 ) -> AxisAudit:
     """Check one channel against the E between its cells."""
     found = channel.check(metric)
@@ -138,6 +170,10 @@ def _audited(
     driven = Drive() if found.problems else _driven(channel, metric)
     problems = (*found.problems, *driven.problems)
     pair = found.pair
+    sample = None
+    if draw is not None and channel.size == metric.size:
+        sample = draw(channel, metric, pair=pair, label=partial(_label, labels))
+        problems = (*problems, *sample.problems)
     return AxisAudit(
         axis=name,
         channel=channel.id,
@@ -151,6 +187,7 @@ def _audited(
         driven=driven.method,
         reports_driven=driven.reports,
         problems=problems,
+        sample=sample,
     )
 
 

@@ -122,6 +122,10 @@ class BitChannel(Channel):
         """`width` bits, packed."""
         return Layout("bits", self.width)
 
+    def bit_chances(self, cell: int) -> Floats | None:
+        """P(bit is one | cell) of every bit; None unless the bits are independent."""
+        return None
+
     def refuse_patterns(self) -> None:
         """Refuse to list all patterns of a long report."""
         if self.width > MOST_PATTERN_BITS:
@@ -268,6 +272,11 @@ class FlippedCode(BitChannel):
         cell, place = np.unique(points, return_inverse=True)
         codes = np.array([self.code_of(x) for x in cell.tolist()])
         return codes[place] ^ flips
+
+    def bit_chances(self, cell: int) -> Floats:
+        """The bits of the cell's code, flipped."""
+        flips = np.array(self.flip_words, dtype=np.float64) / 2.0**self.precision
+        return np.where(self.code_of(cell), 1 - flips, flips)
 
     def codes(self) -> NDArray[np.bool_]:
         """The code of every cell, one row per cell."""

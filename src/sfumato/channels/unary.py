@@ -143,6 +143,12 @@ class OUEChannel(UniformFlips, BitChannel):
         ones[np.arange(len(cells)), cells] = yield Lane(1, 1)
         return ones
 
+    def bit_chances(self, cell: int) -> Floats:
+        """A fair coin for the own bit, the chance of a flip for all others."""
+        chances = np.full(self.size, self.flips / 2.0**self.precision)
+        chances[cell] = 0.5
+        return chances
+
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts of all bit patterns; patterns are read with bit 0 lowest."""
         self.refuse_patterns()

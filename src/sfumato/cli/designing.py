@@ -135,9 +135,18 @@ def explain(study: StudyFile, as_json: AsJson = False) -> None:
         typer.echo(text)
 
 
-def audit(study: StudyFile, as_json: AsJson = False) -> None:
+def audit(
+    study: StudyFile,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Also draw N reports of each block at random, such as 1000000."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Check exactly that a study keeps its promise; exit code 1 if it does not."""
-    found = audit_study(load_study(study))
+    found = audit_study(load_study(study), sample=sample)
     if as_json:
         showing.show_json(found.to_dict())
     else:
@@ -148,6 +157,9 @@ def audit(study: StudyFile, as_json: AsJson = False) -> None:
             verdict = Text("yes", "green") if row.holds else Text("NO", "bold red")
             made.add_row(*(Text(_cell(cell)) for cell in cells), verdict)
         showing.stdout().print(made)
+        for row in found.axes:
+            for note in (*row.problems, *([] if row.sample is None else [str(row.sample)])):
+                showing.say(f"{row.axis}: {note}\n")
         showing.say("The guarantee holds." if found.holds else "The guarantee does NOT hold.")
     if not found.holds:
         raise typer.Exit(1)
