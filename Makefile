@@ -12,12 +12,14 @@ PYTHON ?=
 CANDIDATES := $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
 CORES ?= 2
 
-.PHONY: help demo quick test check docs soak bench clean
+LOCK := supply/requirements.lock
+
+.PHONY: help demo quick test check docs soak bench lock vulnerabilities clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml $(LOCK)
 	@for candidate in $(CANDIDATES); do \
 	  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
 	    found="$$candidate"; break; \
@@ -29,7 +31,8 @@ $(READY): pyproject.toml
 	fi; \
 	echo "Setting up $(VENV) with $$("$$found" --version); this takes a minute the first time."; \
 	"$$found" -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[plots,dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes --requirement $(LOCK)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: $(READY) ## a first look: a made-up survey from question to answer, in build/demo
@@ -60,6 +63,14 @@ soak: $(READY) ## heavy statistics with fresh seeds; SEED=... repeats a run; kee
 bench: $(READY) ## measure speed and error; keeps results/bench/*.json
 	@mkdir -p results/bench
 	$(BIN)/python -m benchmarks $(ARGS)
+
+lock: $(READY) ## lock the newest versions that pyproject.toml allows, with hashes; writes the bill of materials
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras \
+	  --generate-hashes --custom-compile-command "make lock" --output-file $(LOCK) pyproject.toml
+	$(BIN)/python -m supply.bill
+
+vulnerabilities: $(READY) ## check the locked versions for known vulnerabilities; offline it says so and passes
+	$(BIN)/python -m supply.vulnerabilities
 
 clean: ## remove .venv and everything built; results/ stays
 	rm -rf $(VENV) build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

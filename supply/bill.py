@@ -1,0 +1,119 @@
+"""The software bill of materials: CycloneDX 1.6, made from the lock file and nothing else.
+
+`python -m supply.bill` writes it; `make lock` does so too. The same lock file gives the same bill.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+import uuid
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from supply.lock import LOCK, Package, read
+
+BILL = Path(__file__).with_name("sbom.cdx.json")
+PROJECT = Path(__file__).parent.parent / "pyproject.toml"
+
+
+def bill(packages: Sequence[Package], lock: bytes, project: dict[str, Any]) -> dict[str, Any]:
+    """The bill of materials as plain values.
+
+    Args:
+        packages: What the lock file holds.
+        lock: The bytes of the lock file, which number the bill.
+        project: The table `project` of `pyproject.toml`.
+    """
+    refs = [_ref(package) for package in packages]
+    runtime = _needed(packages, project["dependencies"])
+    itself = {
+        "type": "library",
+        "bom-ref": project["name"],
+        "name": project["name"],
+        "version": project["version"],
+        "licenses": [{"license": {"id": project["license"]}}],
+    }
+    stated = [*project["dependencies"], *_all(project["optional-dependencies"])]
+    direct = {_name(requirement) for requirement in stated}
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": uuid.UUID(bytes=hashlib.sha256(lock).digest()[:16], version=4).urn,
+        "version": 1,
+        "metadata": {"component": itself},
+        "components": [
+            {
+                "type": "library",
+                "bom-ref": ref,
+                "name": package.name,
+                "version": package.version,
+                "purl": ref,
+                "scope": "required" if package.name in runtime else "optional",
+                **({"properties": [_marker(package)]} if package.marker else {}),
+            }
+            for package, ref in zip(packages, refs, strict=True)
+        ],
+        "dependencies": [
+            {
+                "ref": project["name"],
+                "dependsOn": [_ref(package) for package in packages if package.name in direct],
+            },
+            *(
+                {
+                    "ref": ref,
+                    "dependsOn": [
+                        other
+                        for held, other in zip(packages, refs, strict=True)
+                        if package.name in held.parents
+                    ],
+                }
+                for package, ref in zip(packages, refs, strict=True)
+            ),
+        ],
+    }
+
+
+def text() -> str:
+    """The bill for the lock file as it is."""
+    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
+    return json.dumps(bill(read(), LOCK.read_bytes(), project), indent=1) + "\n"
+
+
+def _ref(package: Package) -> str:
+    """The package URL."""
+    return f"pkg:pypi/{package.name}@{package.version}"
+
+
+def _marker(package: Package) -> dict[str, str]:
+    """Where this version is installed."""
+    return {"name": "sfumato:marker", "value": package.marker}
+
+
+def _name(requirement: str) -> str:
+    """The normalised name of a requirement."""
+    found = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert found is not None, requirement
+    return re.sub(r"[-_.]+", "-", found[0]).lower()
+
+
+def _all(extras: dict[str, list[str]]) -> Iterable[str]:
+    """The requirements of all extras."""
+    return [requirement for held in extras.values() for requirement in held]
+
+
+def _needed(packages: Sequence[Package], requirements: Sequence[str]) -> set[str]:
+    """Names of these requirements and of all that they need in turn."""
+    found: set[str] = set()
+    more = {_name(requirement) for requirement in requirements}
+    while more:
+        found |= more
+        more = {p.name for p in packages if more & set(p.parents)} - found
+    return found
+
+
+if __name__ == "__main__":
+    BILL.write_text(text(), encoding="utf-8")

@@ -1,0 +1,64 @@
+"""The lock file: one version and the hashes of all its files for every package that is installed.
+
+`make lock` writes it, from the dependencies that `pyproject.toml` states.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+LOCK = Path(__file__).with_name("requirements.lock")
+
+_ENTRY = re.compile(r"(?P<name>[a-z0-9][a-z0-9-]*)==(?P<version>\S+)(?: ; (?P<marker>.+?))? \\$")
+_HASH = re.compile(r" {4}--hash=(?P<hash>sha256:[0-9a-f]{64})(?: \\)?$")
+_VIA = re.compile(r" {4}#(?: via)?(?: +(?P<parent>[a-z0-9][a-z0-9-]*)(?: \(.*\))?)?$")
+
+
+@dataclass(frozen=True)
+class Package:
+    """One version of a package in the lock file.
+
+    Attributes:
+        name: Its normalised name.
+        version: The only version that is installed.
+        marker: The environments in which this version is installed; empty for all.
+        hashes: Of its files, one of which is installed.
+        parents: The packages that need it.
+    """
+
+    name: str
+    version: str
+    marker: str
+    hashes: tuple[str, ...]
+    parents: tuple[str, ...]
+
+
+def read(path: Path = LOCK) -> list[Package]:
+    """All packages of the lock file; a line of another kind is refused."""
+    found: list[Package] = []
+    for number, line in enumerate(path.read_text(encoding="ascii").splitlines(), start=1):
+        if line.startswith("# "):
+            continue
+        if entry := _ENTRY.match(line):
+            name, version, marker = entry.group("name", "version", "marker")
+            found.append(Package(name, version, marker or "", (), ()))
+        elif found and (held := _HASH.match(line)):
+            found[-1] = _with(found[-1], hashes=held["hash"])
+        elif found and (via := _VIA.match(line)):
+            found[-1] = _with(found[-1], parents=via["parent"])
+        else:
+            raise ValueError(f"line {number} of {path.name} is none of a lock file: {line!r}")
+    return found
+
+
+def _with(package: Package, *, hashes: str | None = None, parents: str | None = None) -> Package:
+    """The package with one more hash or parent."""
+    return Package(
+        package.name,
+        package.version,
+        package.marker,
+        package.hashes + ((hashes,) if hashes else ()),
+        package.parents + ((parents,) if parents else ()),
+    )
