@@ -361,7 +361,23 @@ def test_audit_of_an_honest_study_holds(run: Run, folder: Path, study: sf.Study)
     assert "The guarantee holds." in text
     assert "geometric" in text
     document = json.loads(run("audit", "commute.toml", "--json").stdout)
-    assert document == json.loads(json.dumps(sf.audit(study).to_dict()))
+    expected = json.loads(json.dumps(sf.audit(study).to_dict()))
+    assert {**document, "date": ""} == {**expected, "date": ""}
+
+
+@pytest.mark.parametrize("name", ["audit.html", "audit.json"])
+def test_audit_writes_a_report(run: Run, folder: Path, study: sf.Study, name: str) -> None:
+    assert f"Written to {name}." in run("audit", "commute.toml", "--out", name).stdout
+    assert study.fingerprint in (folder / name).read_text(encoding="utf-8")
+    refused = run("audit", "commute.toml", "--out", name, ok=False)
+    assert (refused.exit_code, "--force" in refused.stderr) == (2, True)
+    run("audit", "commute.toml", "--out", name, "--force", "--json")
+
+
+def test_audit_refuses_a_report_of_another_kind(run: Run, folder: Path) -> None:
+    refused = run("audit", "commute.toml", "--out", "audit.pdf", ok=False)
+    assert refused.exit_code == 2
+    assert "a report file must end in .html or .json, got 'audit.pdf'" in refused.stderr
 
 
 def test_audit_draws_a_sample_if_asked(run: Run, folder: Path) -> None:

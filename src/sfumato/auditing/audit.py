@@ -7,16 +7,21 @@ sampler really draws from against it.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sfumato import __version__
 from sfumato.auditing.drive import Drive, Driven, drive
 from sfumato.auditing.law import law_problems, listed_rows
 from sfumato.auditing.learn import drive_unlisted
+from sfumato.auditing.report import save
 from sfumato.auditing.sampling import SIGNIFICANCE, SampleAudit, checked_sample, sample_audit
 from sfumato.channels.base import Channel
 from sfumato.channels.odds import Method
@@ -71,11 +76,23 @@ class AxisAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What the check of a whole study found; axes are perturbed independently, so E adds."""
+    """What the check of a whole study found; axes are perturbed independently, so E adds.
+
+    Args:
+        study: Name of the study.
+        fingerprint: Its fingerprint.
+        axes: What was found for each axis, or for axes under one guarantee.
+        date: When the check was made, in UTC.
+        version: Which version of sfumato made it.
+    """
 
     study: str
     fingerprint: str
     axes: tuple[AxisAudit, ...]
+    date: str = field(
+        default_factory=lambda: f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", compare=False
+    )
+    version: str = field(default=__version__, compare=False)
 
     @property
     def holds(self) -> bool:
@@ -83,8 +100,19 @@ class Audit:
         return all(axis.holds for axis in self.axes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {**asdict(self), "holds": self.holds}
+        """Plain values, for JSON; what is infinite is the text "inf"."""
+        found = {**asdict(self), "holds": self.holds}
+        for axis in found["axes"]:
+            axis |= {k: str(v) for k, v in axis.items() if isinstance(v, float) and math.isinf(v)}
+        return found
+
+    def save(self, path: str | Path) -> None:
+        """Write a report of the audit: a page that works offline (.html), or .json.
+
+        Raises:
+            FormatError: If the file ends in anything else, or cannot be written.
+        """
+        save(self.to_dict(), path)
 
     def __str__(self) -> str:
         verdict = "the guarantee holds" if self.holds else "THE GUARANTEE DOES NOT HOLD"

@@ -139,7 +139,7 @@ def sample_audit(
         for place, counts, chances in frequencies:
             found.frequencies(place, counts, chances, drawing.each, level)
         for ends, more, less, total in odds:
-            found.odds(ends, more, less, total, e[ends], level)
+            found.odds(ends, more, less, total, float(e[ends]), level)
         found.resolution = _resolution(drawing.each, level)
     return SampleAudit(
         reports=0 if drawing is None else drawing.each * len(codes),

@@ -95,7 +95,7 @@ sfumato compare commute.toml --people 10000 --json
         "Check exactly that a study keeps its promise; exit code 1 if it does not.",
         r"""
 sfumato audit commute.toml
-sfumato audit commute.toml --sample 1000000
+sfumato audit commute.toml --sample 1000000 --out audit.html
 """,
     ),
     "encode": Command(

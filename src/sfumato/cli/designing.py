@@ -12,6 +12,7 @@ import typer
 from rich.text import Text
 
 from sfumato.auditing.audit import audit as audit_study
+from sfumato.auditing.report import ENDINGS
 from sfumato.channels.choice import REGISTRY, Choice, choice_to_dict
 from sfumato.cli import showing
 from sfumato.cli.commands import CommandError
@@ -143,10 +144,19 @@ def audit(
             metavar="N", help="Also draw N reports of each block at random, such as 1000000."
         ),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a report too: a page, .html, or .json."),
+    ] = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Check exactly that a study keeps its promise; exit code 1 if it does not."""
+    if out is not None:
+        target(out, "report", *ENDINGS, force=force, inputs=(study,))
     found = audit_study(load_study(study), sample=sample)
+    if out is not None:
+        found.save(out)
     if as_json:
         showing.show_json(found.to_dict())
     else:
@@ -161,6 +171,8 @@ def audit(
             for note in (*row.problems, *([] if row.sample is None else [str(row.sample)])):
                 showing.say(f"{row.axis}: {note}\n")
         showing.say("The guarantee holds." if found.holds else "The guarantee does NOT hold.")
+        if out is not None:
+            showing.say(f"Written to {out}.")
     if not found.holds:
         raise typer.Exit(1)
 
