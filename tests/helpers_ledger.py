@@ -2,14 +2,15 @@
 
 Run as a program, since only a process without threads may be forked. A writer notes a release in a
 file of its own after the ledger has let it pass, as a curator would publish it, so that what was
-released is known however the writer ends. It is killed at a random time, or at a random line of the
-modules that change the file; its system writes a line of the file in pieces, so that it can be cut
-anywhere.
+released is known however the writer ends. It is killed at a random time, at a random line of the
+modules that change the file, or between two pieces of a line of the file, which its system writes
+one by one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -33,6 +34,7 @@ WRITERS = 8
 SHUT_OUT = 8
 _MOST_LINES = 4_000  # of a writer's life: some three releases
 _MOST_SECONDS = 0.2
+_MOST_PIECES = 40
 _PIECE = 48  # bytes of a line that are written at once
 _FILES = tuple(str(file.__file__) for file in (module, chain, files))
 
@@ -90,6 +92,17 @@ def _length_first() -> None:
     module.append = append  # type: ignore[assignment]
 
 
+def _uncut() -> None:
+    """Append to what a dead writer left, whatever that is."""
+
+    def append(file: Path, handle: int, document: Any, size: int) -> None:
+        line, at = chain._line(document["events"][-1]), os.fstat(handle).st_size
+        chain._put(handle, line, at)
+        chain._put(handle, chain._top(document, at + len(line)), 0)
+
+    module.append = append  # type: ignore[assignment]
+
+
 def _replaced() -> None:
     """Replace the whole file by one with a name of its own."""
 
@@ -108,19 +121,27 @@ BROKEN: dict[str, Break] = {
     "unlocked": _unlocked,
     "left behind": _left_behind,
     "length first": _length_first,
+    "uncut": _uncut,
     "replaced": _replaced,
     "late": lambda: None,
 }
 
 
-def _in_pieces() -> None:
-    """Let the system write a line in pieces; the length it writes at once, as a disk does."""
-    whole = os.pwrite
-    os.pwrite = (
-        lambda handle, data, at: whole(  # type: ignore[assignment]
-            handle, data[:_PIECE] if at else data, at
-        )
-    )
+def _in_pieces(left: int | None) -> None:
+    """Let the system write a line in pieces; the length it writes at once, as a disk does.
+
+    Args:
+        left: The piece after which the process is killed; None if it is not.
+    """
+    whole, pieces = os.pwrite, itertools.count(1)
+
+    def pwrite(handle: int, data: bytes, at: int) -> int:
+        done = whole(handle, data[:_PIECE] if at else data, at)
+        if next(pieces) == left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+
+    os.pwrite = pwrite  # type: ignore[assignment]
 
 
 class _Line:
@@ -139,15 +160,15 @@ class _Line:
         return self
 
 
-def _write(path: Path, notes: Path, seed: int, lines: int | None, broken: str | None) -> None:
+def _write(path: Path, notes: Path, seed: int, way: str, broken: str | None) -> None:
     """Release again and again until refused or dead."""
     rng = random.Random(seed)
     if broken is not None:
         BROKEN[broken]()
-    _in_pieces()
+    _in_pieces(rng.randrange(1, _MOST_PIECES) if way == "piece" else None)
     log = os.open(notes, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-    if lines is not None:
-        sys.settrace(_Line(lines))
+    if way == "line":
+        sys.settrace(_Line(rng.randrange(1, _MOST_LINES)))
     ledger = central.Ledger.load(path)
     while True:
         share = rng.choice(SHARES)
@@ -163,13 +184,12 @@ def _write(path: Path, notes: Path, seed: int, lines: int | None, broken: str | 
 
 def _born(path: Path, notes: Path, rng: random.Random, broken: str | None) -> tuple[int, float]:
     """A writer's process, and when it is to be killed."""
-    seed, by_time = rng.getrandbits(32), rng.random() < 0.5
-    lines = None if by_time else rng.randrange(1, _MOST_LINES)
-    at = time.monotonic() + (rng.uniform(0, _MOST_SECONDS) if by_time else 60.0)
+    seed, way = rng.getrandbits(32), rng.choice(("time", "line", "piece"))
+    at = time.monotonic() + (rng.uniform(0, _MOST_SECONDS) if way == "time" else 60.0)
     process = os.fork()
     if not process:
         try:
-            _write(path, notes, seed, lines, broken)
+            _write(path, notes, seed, way, broken)
         except sf.SfumatoError as error:
             os._exit(SHUT_OUT if "another writer" in str(error) else 0)
         finally:
