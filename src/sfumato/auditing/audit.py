@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 
 from sfumato import __version__
+from sfumato.auditing.claims import claim_problems
 from sfumato.auditing.drive import Drive, Driven, drive
 from sfumato.auditing.law import law_problems, listed_rows
 from sfumato.auditing.learn import drive_unlisted
+from sfumato.auditing.paths import paths_of
 from sfumato.auditing.report import save
 from sfumato.auditing.sampling import SIGNIFICANCE, SampleAudit, checked_sample, sample_audit
 from sfumato.channels.base import Channel
@@ -223,9 +225,12 @@ def _driven(channel: Channel, metric: CellMetric) -> Drive:
     """Drive `encode` with scripted words, and compare what it follows with the law checked."""
     if channel.steps(np.zeros(1, dtype=np.int64)) is None:
         return drive_unlisted(channel, metric)
-    found = drive(channel)
+    paths = list(paths_of(channel.steps))
+    found = drive(channel, paths)
     if not found.problems:
-        found.problems += law_problems(channel, metric, listed_rows(channel))
+        rows = listed_rows(channel, paths)
+        found.problems += law_problems(channel, rows)
+        found.problems += claim_problems(channel, metric, rows, paths)
     return found
 
 

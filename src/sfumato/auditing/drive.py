@@ -9,6 +9,7 @@ goes elsewhere.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import LANES
-from sfumato.auditing.paths import Path, paths_of, run
+from sfumato.auditing.paths import Path, run
 from sfumato.auditing.script import OtherWordsError, Script, outputs_of
 from sfumato.channels.base import Channel
 from sfumato.channels.flips import WORDS_AT_ONCE
@@ -59,15 +60,18 @@ class Drive:
     problems: list[str] = field(default_factory=list)
 
 
-def drive(channel: Channel) -> Drive:
+def drive(channel: Channel, paths: Sequence[Path]) -> Drive:
     """Drive `encode` on both sides of the boundaries of its tables.
 
     With many cells or outcomes, all boundaries are tried at the first and last cells and at some
     others, and two boundaries at as many more cells as there is time for.
+
+    Args:
+        channel: What is driven.
+        paths: The paths of its reports.
     """
     found = Drive(method="every boundary")
     rng = np.random.default_rng(_SEED)
-    paths = list(paths_of(channel.steps))
     for path in paths:
         budget = _MOST_WORK // len(paths) // (1 + path.flips // _BITS_OF_ONE)
         driver = _Driver(channel, path, 1 + min(budget // _ALONE, 7), rng, found)
@@ -76,14 +80,16 @@ def drive(channel: Channel) -> Drive:
         codes = _codes(channel, few, rng)
         # Each boundary is tried with several choices of the other draws, more where that is cheap.
         times = max(1, min(budget // _CHEAP // (len(codes) * len(targets)), _MOST_TIMES))
-        driver.make(np.repeat(codes, len(targets) * times), np.tile(targets, len(codes) * times))
+        cells = [np.repeat(codes, len(targets) * times)]
+        tries = [np.tile(targets, len(codes) * times)]
+        for code in (codes.min(), codes.max()):  # at one end or the other, every outcome shows
+            tries.append(_leads(path))
+            cells.append(np.full(len(tries[-1]), code))
         if len(codes) == few or any(_tried(draw) < draw.outcomes for draw in path.draws):
             found.method = "selected boundaries"
-            more = np.repeat(_codes(channel, max(4, budget // 4), rng), 2)
-            driver.make(more, targets[rng.integers(len(targets), size=len(more))])
-        leads = _leads(path)
-        for code in (codes.min(), codes.max()):  # at one end or the other, every outcome shows
-            driver.make(np.full(len(leads), code), leads)
+            cells.append(np.repeat(_codes(channel, max(4, budget // 4), rng), 2))
+            tries.append(targets[rng.integers(len(targets), size=len(cells[-1]))])
+        driver.make(np.concatenate(cells), np.concatenate(tries))
     return found
 
 
@@ -178,8 +184,6 @@ class _Driver:
         if self.path.flips:
             words = max(1, min(WORDS_AT_ONCE // self.path.flips, _AT_ONCE // LANES))
             at_once = words * (LANES - 1)
-        if not len(cells):
-            return
         parts = [slice(start, start + at_once) for start in range(0, len(cells), at_once)]
         alone = self.rng.integers(len(cells), size=self.alone).tolist()
         for part in [*parts, *(slice(person, person + 1) for person in alone)]:

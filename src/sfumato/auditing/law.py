@@ -1,9 +1,8 @@
-"""The law of a channel's steps, summed over all outcomes, against what it shows and claims.
+"""The law of a channel's steps, summed up over all outcomes, against the law that it shows.
 
-`Channel.words` is the law that is checked against E, and `worst_ratio` what a channel claims of it.
-The steps are what `encode` was seen to do. Wherever all combinations of outcomes of a cell can be
-listed, its row is summed up in integers: it must be the one shown, and no odds may be beyond those
-claimed.
+`Channel.words` is the law that is checked against E; the steps are what `encode` was seen to do.
+Wherever all combinations of outcomes at a cell can be listed, its row is summed up in integers, and
+must be the one shown.
 """
 
 from __future__ import annotations
@@ -11,50 +10,42 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.auditing.paths import Path, paths_of, run
+from sfumato.auditing.paths import Path, run
 from sfumato.channels.base import Channel
-from sfumato.channels.odds import Bound
-from sfumato.metrics.cells import CellMetric
-from sfumato.metrics.distance import LineMetric
-from sfumato.metrics.labelled import BlockMetric, HighLowMetric
-from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.draws import Draw, Flips
 
 _MOST_LEAVES = 1 << 17  # combinations of outcomes of all cells whose rows are summed up
 _MOST_SHOWN = 1 << 20  # entries of the law that are listed for it
 _MOST_CELLS = 1 << 8
-
+_LEAVES_AT_ONCE = 1 << 20
 
 Rows = Mapping[int, tuple[list[int], int]]
 
 
-def law_problems(channel: Channel, metric: CellMetric, rows: Rows) -> Iterator[str]:
-    """What is wrong with the law that a channel shows, or with the odds that it claims.
+def law_problems(channel: Channel, rows: Rows) -> Iterator[str]:
+    """Where the law that a channel shows is not the one that `encode` follows.
 
     Args:
         channel: What is checked.
-        metric: E between its cells.
         rows: What `encode` does at some codes: words by output, and their sum.
     """
     outputs = channel.layout.count if channel.layout.kind == "symbols" else 2**channel.layout.count
     places = 1 << channel.resolution
-    if rows and channel.size * outputs <= _MOST_SHOWN:
-        shown, total = channel.words()
-        for code, (row, common) in rows.items():
-            cell, part = divmod(code, places)
-            pairs = zip(shown[cell], shown[cell + bool(part)], strict=True)
-            law = [(places - part) * low + part * high for low, high in pairs]
-            if [word * total * places for word in row] != [word * common for word in law]:
-                yield f"the law that is checked for cell {cell} is not the one that encode follows"
-                return
-    at_cells = {code // places: row for code, (row, _) in rows.items() if code % places == 0}
-    yield from _claim_problems(channel, metric, at_cells)
+    if not rows or channel.size * outputs > _MOST_SHOWN:
+        return
+    shown, total = channel.words()
+    for code, (row, common) in rows.items():
+        cell, part = divmod(code, places)
+        pairs = zip(shown[cell], shown[cell + bool(part)], strict=True)
+        law = [(places - part) * low + part * high for low, high in pairs]
+        if [word * total * places for word in row] != [word * common for word in law]:
+            yield f"the law that is checked for cell {cell} is not the one that encode follows"
+            return
 
 
 def some_codes(channel: Channel, most: int) -> list[int]:
@@ -75,9 +66,13 @@ def some_codes(channel: Channel, most: int) -> list[int]:
     return sorted({min(cell * places + part, last) for cell in cells for part in parts})
 
 
-def listed_rows(channel: Channel) -> Rows:
-    """The law of the steps at as many cells as can be listed."""
-    paths = list(paths_of(channel.steps))
+def listed_rows(channel: Channel, paths: Sequence[Path]) -> Rows:
+    """The law of the steps at as many cells as can be listed.
+
+    Args:
+        channel: Whose steps they are.
+        paths: The paths of its reports.
+    """
     leaves = sum(path.leaves for path in paths)
     codes = some_codes(channel, min(_MOST_CELLS, _MOST_LEAVES // leaves))
     return {code: row_of(channel, code, paths) for code in codes}
@@ -91,7 +86,7 @@ def row_of(channel: Channel, code: int, paths: Sequence[Path]) -> tuple[list[int
         code: A cell, as `encode` takes it.
         paths: The paths of its reports.
     """
-    parts = [_part(channel, code, path) for path in paths]
+    parts = [_part(channel, code, path, np.arange(path.leaves)) for path in paths]
     common = math.lcm(*(total for *_, total in parts))
     bits = channel.layout.kind == "bits"
     row = [0] * (1 << channel.layout.count if bits else channel.layout.count)
@@ -101,64 +96,78 @@ def row_of(channel: Channel, code: int, paths: Sequence[Path]) -> tuple[list[int
     return row, common
 
 
-def _part(channel: Channel, code: int, path: Path) -> tuple[list[int], list[int], int]:
-    """The outputs of one path, one for each combination of outcomes, and their words."""
-    sizes = [draw.outcomes for draw in path.draws if not draw.branches]
-    each = iter(np.unravel_index(np.arange(path.leaves), sizes or (1,)))
-    branches = iter(path.branches)
-    words: NDArray[Any] = np.ones(path.leaves, dtype=object)
-    total = 1
+def chances_at(
+    channel: Channel, code: int, paths: Sequence[Path], outputs: NDArray[np.int64]
+) -> list[Fraction]:
+    """The exact chances of a few of many symbols at a cell.
 
-    def follow(draw: Draw) -> Any:
-        nonlocal words, total
-        total *= draw.total
-        if draw.branches:
-            branch = next(branches)
-            words = words * draw.weights(np.array([branch]))[0]
-            return branch
-        outcomes: Any = next(each)
-        if isinstance(draw, Flips):
-            outcomes = (outcomes[:, None] >> np.arange(len(draw.chances)) & 1).astype(np.uint8)
-        words = words * np.array(draw.weights(outcomes), dtype=object)
-        return outcomes
+    Args:
+        channel: Whose steps they are.
+        code: A cell, as `encode` takes it.
+        paths: The paths of its reports.
+        outputs: Distinct symbols.
+    """
+    found = dict.fromkeys(outputs.tolist(), Fraction(0))
+    for path in paths:
+        total, words_of = 1, dict.fromkeys(found, 0)
+        for start in range(0, path.leaves, _LEAVES_AT_ONCE):
+            leaves = np.arange(start, min(start + _LEAVES_AT_ONCE, path.leaves))
+            made = outputs_by(channel, code, path, leaves)
+            some, words, total = _part(channel, code, path, leaves[np.isin(made, outputs)])
+            for output, word in zip(some, words, strict=True):
+                words_of[output] += word
+        for output, word in words_of.items():
+            found[output] += Fraction(word, total)
+    return list(found.values())
 
-    made = run(channel.steps(np.full(path.leaves, code)), follow)
+
+def outputs_by(
+    channel: Channel, code: int, path: Path, leaves: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The outputs of a path by some combinations of outcomes; bits as one number, bit 0 lowest.
+
+    Args:
+        channel: Whose steps they are.
+        code: A cell, as `encode` takes it.
+        path: The branches that are taken.
+        leaves: Combinations, by number.
+    """
+    answers = iter(_answers(path, leaves))
+    made = run(channel.steps(np.full(len(leaves), code)), lambda draw: next(answers))
     if channel.layout.kind == "bits":
         made = made.astype(np.int64) @ (1 << np.arange(made.shape[1]))
-    return made.tolist(), words.tolist(), total
+    return np.asarray(made, dtype=np.int64)
 
 
-def _claim_problems(
-    channel: Channel, metric: CellMetric, rows: dict[int, list[int]]
-) -> Iterator[str]:
-    """No two neighbours may show odds beyond those that the channel claims, nor may these exceed E.
+def _part(
+    channel: Channel, code: int, path: Path, leaves: NDArray[np.int64]
+) -> tuple[list[int], list[int], int]:
+    """Outputs by some combinations of outcomes, the words of each, and those of all."""
+    words: NDArray[Any] = np.ones(len(leaves), dtype=object)
+    total = 1
+    answers = iter(_answers(path, leaves))
 
-    All rows have the same sum.
-    """
-    claimed = channel.worst_ratio()
-    if claimed is None:
-        return
-    step = metric.equal_step if isinstance(metric, LineMetric) else None
-    if isinstance(metric, UniformMetric | BlockMetric | HighLowMetric):
-        step = metric.epsilon
-    if step is not None and not Bound(step, linear=channel.rounds).allows(
-        claimed.numerator, claimed.denominator
-    ):
-        yield "the channel claims odds beyond its bound (worst_ratio)"
-        return
-    for low, high in pairwise(sorted(rows)):
-        if high > low + 1 and not isinstance(metric, UniformMetric):
+    def weigh(draw: Draw) -> Any:
+        nonlocal words, total
+        answer = next(answers)
+        words = words * np.array(draw.weights(np.atleast_1d(answer)), dtype=object)
+        total *= draw.total
+        return answer
+
+    run(channel.steps(np.full(len(leaves), code)), weigh)
+    return outputs_by(channel, code, path, leaves).tolist(), words.tolist(), total
+
+
+def _answers(path: Path, leaves: NDArray[np.int64]) -> Iterator[Any]:
+    """What each draw of a path is answered, for combinations of outcomes by number."""
+    branches = iter(path.branches)
+    sizes = [draw.outcomes for draw in path.draws if not draw.branches]
+    split = iter(np.unravel_index(leaves, sizes or (1,)))
+    for draw in path.draws:
+        if draw.branches:
+            yield next(branches)
             continue
-        for x, y in ((low, high), (high, low)):
-            if metric.exact(x, y) is not None and _exceeds(rows[x], rows[y], claimed):
-                yield (
-                    f"the odds of cell {x} against cell {y} are larger than the channel claims "
-                    "(worst_ratio)"
-                )
-                return
-
-
-def _exceeds(row: Sequence[int], other: Sequence[int], odds: Fraction) -> bool:
-    """Whether some output has larger odds than these between two rows."""
-    more, less = odds.numerator, odds.denominator
-    return any(a * less > more * b for a, b in zip(row, other, strict=True))
+        outcomes = next(split)
+        if isinstance(draw, Flips):
+            outcomes = (outcomes[:, None] >> np.arange(len(draw.chances)) & 1).astype(np.uint8)
+        yield outcomes

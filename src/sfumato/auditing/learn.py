@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.auditing.claims import claim_problems
 from sfumato.auditing.drive import Drive
 from sfumato.auditing.law import law_problems, some_codes
 from sfumato.auditing.script import OtherWordsError, Script, outputs_of
@@ -52,7 +53,12 @@ def drive_unlisted(channel: Channel, metric: CellMetric) -> Drive:
         return found
     found.reports = learner.reports
     found.method = "every boundary" if len(rows) >= channel.size else "selected boundaries"
-    found.problems += law_problems(channel, metric, rows)
+    found.problems += law_problems(channel, rows)
+    if found.problems:
+        found.problems[0] += (
+            "; if it does not compare its words with bounds, list its draws in `steps`"
+        )
+    found.problems += claim_problems(channel, metric, rows, ())
     return found
 
 

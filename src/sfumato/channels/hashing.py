@@ -25,6 +25,7 @@ References:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -365,6 +366,16 @@ class OLHChannel(SymbolChannel):
         everything = table.sum(axis=-1, keepdims=True)
         mean: Floats = ((right - wrong) * self._picks(table) + wrong * everything) / self.hashes
         return mean
+
+    def sampler_problems(self) -> Iterator[str]:
+        """Hashes of a single digit must tell that digit of every cell's place."""
+        cells = np.arange(self.size)
+        for digit in range(self.digits):
+            unit = self.prime**digit
+            told = self.hashed(np.array(unit), cells)
+            if not np.array_equal(told, self.place // unit % self.prime):
+                yield "the sampler hashes cells by other digits than the channel shows"
+                return
 
     def worst_ratio(self) -> Fraction:
         """The true value of a hash against any other."""

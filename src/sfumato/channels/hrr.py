@@ -16,6 +16,7 @@ References:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -193,6 +194,12 @@ class HRRChannel(UniformFlips, SymbolChannel):
                 row += [self.flips, right] if minus else [right, self.flips]
             rows.append(row)
         return rows, self.order * total
+
+    def sampler_problems(self) -> Iterator[str]:
+        """The sampler must flip with the chance shown, and take every cell's own row."""
+        yield from super().sampler_problems()
+        if not np.array_equal(self._narrow_row, self.row):
+            yield "the sampler takes other rows for the cells than the channel shows"
 
     def likelihood(self) -> Floats:
         """P(output | cell)."""

@@ -147,7 +147,7 @@ class KaryResponseChannel(SymbolChannel):
 
     def steps(self, cells: NDArray[np.int64]) -> Steps:
         """One of the other values in their order, or the truth at last."""
-        other = yield Pick([(self.wrong, self.size - 1), (self.right, 1)], self.precision)
+        other = yield Pick((self.wrong, self.right), self.precision, counts=(self.size - 1, 1))
         return np.where(other == self.size - 1, cells, other + (other >= cells))
 
     def words(self) -> tuple[list[list[int]], int]:

@@ -220,8 +220,8 @@ class SquareWaveChannel(LeastSquaresChannel):
 
     def steps(self, cells: NDArray[np.int64]) -> Steps:
         """A near place, those with a word more first, or one of the others in their order."""
-        runs = [(self.near + 1, self.spare), (self.near, self.window - self.spare)]
-        place = yield Pick([*runs, (self.far, self.size - 1)], self.precision)
+        counts = self.spare, self.window - self.spare, self.size - 1
+        place = yield Pick((self.near + 1, self.near, self.far), self.precision, counts)
         outside = place - self.window
         return np.where(
             outside < 0, cells + place, np.where(outside < cells, outside, outside + self.window)

@@ -76,26 +76,30 @@ class Pick(Draw):
     """One of several outcomes, in the order of a table: outcome i has weights[i] numbers.
 
     Args:
-        weights: Non-negative integers that sum to 2^bits, or pairs of such an integer and how
-            many outcomes in a row have it.
+        weights: Non-negative integers that sum to 2^bits.
         bits: Leading bits of a word that take part.
+        counts: How many outcomes in a row have each weight; left out, one.
         branches: Whether the outcome decides what is drawn next.
     """
 
     def __init__(
-        self, weights: Sequence[int] | Sequence[tuple[int, int]], bits: int, branches: bool = False
+        self,
+        weights: Sequence[int],
+        bits: int,
+        counts: Sequence[int] | None = None,
+        branches: bool = False,
     ) -> None:
-        self.bits, self.branches = bits, branches
-        runs = [run if isinstance(run, tuple) else (run, 1) for run in weights]
-        self._weight = [weight for weight, _ in runs]
-        counts = np.array([count for _, count in runs])
-        # One more entry for the end of all. Numbers are modulo 2^64, which may be a weight.
-        self._step = np.array([w % (1 << WORD_BITS) for w in (*self._weight, 0)], dtype=np.uint64)
-        self._place = np.append(0, np.cumsum(counts))
-        self._start = np.append(
-            np.uint64(0), np.cumsum(self._step[:-1] * counts.astype(np.uint64), dtype=np.uint64)
-        )
-        self._used = np.flatnonzero(np.array([w > 0 for w in self._weight]) & (counts > 0))
+        self.bits, self.branches, self._weights = bits, branches, weights
+        runs = np.ones(len(weights), dtype=np.int64) if counts is None else np.array(counts)
+        most = (1 << WORD_BITS) - 1  # numbers are modulo 2^64, which is the one weight beyond
+        step = np.array(weights if max(weights) <= most else [w & most for w in weights], np.uint64)
+        # One entry more for the end of all.
+        self._step = np.append(step, np.uint64(0))
+        self._place = np.append(0, np.cumsum(runs))
+        self._start = np.append(np.uint64(0), np.cumsum(step * runs.astype(np.uint64)))
+        # Where outcomes begin: those without a number begin with the next.
+        filled = (step > 0) if step.any() else np.array(weights, dtype=object) > 0
+        self._used = np.flatnonzero(filled & (runs > 0))
 
     @property
     def outcomes(self) -> int:
@@ -119,7 +123,7 @@ class Pick(Draw):
     def weights(self, outcomes: Numbers) -> list[int]:
         """Entries of the table."""
         run = np.searchsorted(self._place, outcomes, side="right") - 1
-        return [self._weight[k] for k in run.tolist()]
+        return [self._weights[k] for k in run.tolist()]
 
 
 class PickRow(Draw):
