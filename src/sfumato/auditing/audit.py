@@ -1,7 +1,7 @@
-"""The exact audit: the tables of each channel in a study are checked against E.
+"""The exact audit: the law of each channel in a study is checked against E, and `encode` driven.
 
-E is bound anew from each axis' statement, and every channel is asked to `check` the tables that its
-sampler really draws from against it.
+E is bound anew from each axis' statement, and every channel is asked to `check` its law against it.
+Then `encode` is driven with scripted words: it must follow that very law.
 """
 
 from __future__ import annotations

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.auditing.claims import claim_problems
-from sfumato.auditing.drive import Drive
+from sfumato.auditing.drive import Drive, OtherWordsError, Script, outputs_of
 from sfumato.auditing.law import law_problems, some_codes
-from sfumato.auditing.script import OtherWordsError, Script, outputs_of
 from sfumato.channels.base import Channel
 from sfumato.metrics.cells import CellMetric
 from sfumato.randomness.bits import WORD_BITS, Words

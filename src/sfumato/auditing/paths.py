@@ -1,4 +1,4 @@
-"""The paths that reports take through the steps of a channel, and the law of these steps."""
+"""The paths that reports take through the steps of a channel."""
 
 from __future__ import annotations
 

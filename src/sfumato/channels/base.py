@@ -85,8 +85,9 @@ class Channel(ABC):
 
     All else follows, and `functional`, `sums` and `check` are never overridden. Where structure
     makes it faster, a family overrides `likelihood`, `expect`, `mix`, `second_moment`, `gather`,
-    `products` or `report_likelihood`. To be checked beyond `most_ratios`, or more strictly than by
-    what it shows, it writes `worst_ratio`, `sampler_problems`, `law_problems` or
+    `products` or `report_likelihood`. One whose `encode` does more than to compare one word per
+    person with bounds lists its draws in `steps`. To be checked beyond `most_ratios`, or more
+    strictly than by what it shows, it writes `worst_ratio`, `sampler_problems`, `law_problems` or
     `check_structure`.
 
     Attributes:
