@@ -7,7 +7,7 @@ from helpers_fuzz import SECONDS, fuzz, shares
 from helpers_fuzz_targets import BROKEN, TARGETS
 
 INPUTS = 20_000
-MENDED = ("tables",)  # until all others are: none of what they find is expected
+MENDED = ("reports", "tallies", "releases", "tables", "people")  # until all others are
 COUNTS = shares(INPUTS, {name: target.weight for name, target in TARGETS.items()})
 
 
