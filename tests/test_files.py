@@ -153,16 +153,19 @@ class TestWholeOrNotAtAll:
 
     def test_writers_at_once_do_not_sweep_each_other_away(self, tmp_path: Path) -> None:
         file = tmp_path / "a"
+        done: list[int] = []
 
         def write(number: int) -> None:
             for _ in range(20):
                 put(file, str(number))
+            done.append(number)
 
         threads = [threading.Thread(target=write, args=[number]) for number in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        assert sorted(done) == [0, 1, 2, 3]
         assert file.read_text(encoding="utf-8") in "0123"
         assert names(tmp_path) == ["a"]
 
@@ -203,6 +206,22 @@ class TestKilledWriters:
             file.write_text("last", encoding="utf-8")
 
         write_whole(tmp_path / "a", write)
+        assert (tmp_path / "a").read_text(encoding="utf-8") == "last"
+        assert names(tmp_path) == ["a"]
+
+    def test_one_that_was_swept_away_before_it_was_locked_is_made_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delattr(os, "O_TMPFILE")
+        lock = files._lock
+
+        def late(handle: int) -> None:
+            monkeypatch.setattr(files, "_lock", lock)
+            put(tmp_path / "a", "in between")
+            lock(handle)
+
+        monkeypatch.setattr(files, "_lock", late)
+        put(tmp_path / "a", "last")
         assert (tmp_path / "a").read_text(encoding="utf-8") == "last"
         assert names(tmp_path) == ["a"]
 

@@ -92,17 +92,25 @@ def _new(target: Path, mode: int) -> tuple[int, Path | None]:
 
     The lock says that its writer lives; the system frees it when the writer ends.
     """
-    handle, name = -1, None
     if hasattr(os, "O_TMPFILE") and _DESCRIPTORS.is_dir():
         with contextlib.suppress(OSError):  # some file systems cannot
             handle = os.open(target.parent, os.O_TMPFILE | os.O_RDWR, mode)
-    if handle < 0:
+            _lock(handle)
+            return handle, None
+    while True:
         name = _beside(target)
         handle = os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)
+        _lock(handle)
+        if name.exists():
+            return handle, name
+        os.close(handle)  # another writer swept it away before it was locked
+
+
+def _lock(handle: int) -> None:
+    """Hold the lock of an open file, where the system has locks."""
     if fcntl is not None:
         with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return handle, name
+            fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 def _link(handle: int, name: Path | None, target: Path) -> None:

@@ -322,7 +322,8 @@ class TestWritesThatBreakOff:
         reserve(ledger)
         reserve(ledger)
         whole = ledger.path.read_bytes()
-        for size in range(len(whole)):
+        ends = [place + 1 for place, byte in enumerate(whole[:-1]) if byte == ord("\n")]
+        for size in {*range(0, len(whole), 7), len(whole) - 1, *ends}:
             ledger.path.write_bytes(whole[:size])
             with pytest.raises(sf.FormatError):
                 central.Ledger.load(ledger.path)
