@@ -396,6 +396,15 @@ class TestLedgersOfFormatOne:
         assert [entry.state for entry in again.entries] == ["released", "reserved"]
         assert again.remaining == Fraction(1, 4)
 
+    def test_an_older_copy_under_a_ledger_in_use_is_noticed(self, old: Path) -> None:
+        copy = old.with_name("copy")
+        copy.write_bytes(old.read_bytes())
+        ledger = central.Ledger.load(old)
+        reserve(ledger)
+        copy.replace(old)
+        with pytest.raises(sf.LedgerError, match="replaced by a copy that an earlier version made"):
+            reserve(ledger)
+
     def test_one_of_two_names_is_not_replaced(self, old: Path) -> None:
         os.link(old, old.with_name("other.ledger"))
         before = old.read_bytes()

@@ -323,6 +323,13 @@ def test_a_damaged_or_edited_file_is_refused(
         pass
 
 
+def test_words_that_no_file_can_hold_are_refused(ledger: central.Ledger) -> None:
+    before = ledger.path.read_bytes()
+    with pytest.raises(sf.LedgerError, match="half of another"):
+        ledger.reserve("1/4", mechanism="\udc80", people=10)
+    assert (ledger.path.read_bytes(), ledger.remaining) == (before, 1)
+
+
 def test_a_second_ledger_is_not_written_over_the_first(
     ledger: central.Ledger, study: sf.Study
 ) -> None:

@@ -122,10 +122,11 @@ class Data:
         if name is not None and key is not None:
             raise StudyError("a table has a name or a key, got both: give one of them")
         if name is not None:
-            if not isinstance(name, str) or not 0 < len(name.strip()) <= len(name) <= MOST_NAME:
+            fit = isinstance(name, str) and name.isprintable() and len(name) <= MOST_NAME
+            if not fit or not name.strip():
                 raise StudyError(
-                    f"name must be a text of 1 to {MOST_NAME} characters: name the table, as in "
-                    "'clinic 2026'"
+                    f"name must be a text of 1 to {MOST_NAME} printable characters: name it, as "
+                    "in 'clinic 2026'"
                 )
             return name
         if key is None:

@@ -282,11 +282,21 @@ class Ledger:
         with locked(self.path) as handle:
             data = read(handle)
             self._become(_parsed(self.path, data, self))
+            if self._document["format"] == _REPLACED:
+                raise LedgerError(
+                    f"{str(self.path)!r} was replaced by a copy that an earlier version made; load "
+                    "it again, and mind that releases missing from it have been spent all the same"
+                )
             sealed = seal(self._document["last"], event())
             events = [*self._document["events"], sealed]
             document = {**self._document, "events": events, "last": sealed["digest"]}
-            # What cannot be read back must not be written.
-            grown = Ledger(self.path, json.loads(json.dumps(document)), self)
+            try:  # what cannot be read back must not be written
+                grown = Ledger(self.path, read_json(json.dumps(document)), self)
+            except UnicodeEncodeError:
+                raise LedgerError(
+                    "the words of a release must be text that a file can hold, got a character "
+                    "that is half of another; leave it out"
+                ) from None
             try:
                 append(self.path, handle, grown._document, decode(data)[1])
             except OSError as error:
