@@ -194,3 +194,18 @@ class TestRefusals:
         text = ages(sf.SquareWave(3)).to_toml().replace("width = 3", "breadth = 3")
         with pytest.raises(FormatError, match="does not take these options"):
             sf.Study.from_toml(text)
+
+
+@pytest.mark.parametrize("changed", ["near", "far", "spare"])
+@pytest.mark.parametrize("by", [-1, 1])
+def test_words_that_do_not_sum_to_all_are_found_without_listing_the_law(
+    changed: str, by: int
+) -> None:
+    """On so many cells the odds are checked by structure, which does not add up rows."""
+    metric = UniformMetric(Fraction(1), 500)
+    channel = sf.SquareWave().bind(metric)
+    assert metric.size**2 * channel.outputs > channel.most_ratios
+    assert channel.check(metric).problems == []
+    object.__setattr__(channel, changed, getattr(channel, changed) + by)
+    (problem,) = channel.check(metric).problems
+    assert "the words of a row sum to" in problem

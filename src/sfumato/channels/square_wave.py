@@ -21,6 +21,7 @@ References:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -233,6 +234,12 @@ class SquareWaveChannel(LeastSquaresChannel):
         close = [self.near + (place < self.spare) for place in range(self.window)]
         rows = [[self.far] * x + close + [self.far] * (self.size - 1 - x) for x in range(self.size)]
         return rows, 1 << self.precision
+
+    def sampler_problems(self) -> Iterator[str]:
+        """The words of all places must be all words."""
+        total = self.window * self.near + self.spare + (self.size - 1) * self.far
+        if total != 1 << self.precision or not 0 <= self.spare < self.window:
+            yield f"the words of a row sum to {total}, not to 2^{self.precision}"
 
     def worst_ratio(self) -> Fraction:
         """A near place against a far one."""
