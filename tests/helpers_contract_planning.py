@@ -7,7 +7,7 @@ is taken in closed form here, and nothing is sampled.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 import numpy as np
@@ -17,10 +17,11 @@ from helpers_contract_study import Case
 
 import sfumato as sf
 from sfumato.channels.base import signs
-from sfumato.planning.expected_error import Plan, PlanRow
+from sfumato.planning.expected_error import Method, Plan, PlanRow
 from sfumato.questions.language import weights
 
 N = 1_000
+PLAN_RUNS = 20  # of simulated plans: the default
 #: Readings divide by chances that words round at 2^-40, and squares of large readings cancel.
 CLOSE = 1e-7
 
@@ -67,17 +68,20 @@ def questions(case: Case, row: PlanRow, law: Floats) -> Iterator[list[Floats]]:
     yield from (list(parts) for parts in product(*by_axis))
 
 
+def on_grid(parts: list[Floats], axes: Sequence[int] | None = None) -> Floats:
+    """Weights of one question on the cells of some axes together, of all if none are named."""
+    grid = np.ones(())
+    for axis in range(len(parts)) if axes is None else axes:
+        grid = np.multiply.outer(grid, parts[axis])
+    return grid.ravel()
+
+
 def readings(case: Case, parts: list[list[Floats]]) -> list[Floats]:
     """For each block, f of every question (rows) at every output of the block (columns)."""
     found = []
     for block in case.study.blocks:
-        grids = []
-        for by_axis in parts:
-            grid = np.ones(())
-            for axis in block.axes:
-                grid = np.multiply.outer(grid, by_axis[axis])
-            grids.append(grid.ravel())
-        read = block.channel.coefficients(np.array(grids))
+        rows = np.array([on_grid(by_axis, block.axes) for by_axis in parts])
+        read = block.channel.coefficients(rows)
         if block.channel.layout.kind == "bits":
             read = read[..., :1] + read[..., 1:] @ signs(block.channel.layout.count).T
         found.append(read)
@@ -121,17 +125,56 @@ def answers_are_those_readings(case: Case) -> None:
     plan = case.study.expected_error(N)
     law = np.full(case.cells, 1 / case.cells)
     asked = [next(questions(case, row, law)) for row in plan]
-    grids = []
-    for parts in asked:
-        grid = np.ones(())
-        for part in parts:
-            grid = np.multiply.outer(grid, part)
-        grids.append(grid.ravel())
+    rows = np.array([on_grid(parts) for parts in asked])
     expected = np.ones((len(asked), 1))
     for read in readings(case, asked):
         expected = (expected[:, :, None] * read[:, None, :]).reshape(len(asked), -1)
     for place in {0, len(reports) // 2, len(reports) - 1}:
         estimate = case.study.tally(reports[place : place + 1]).estimate("unbiased")
-        values = estimate.linear(np.array(grids)).values
+        values = estimate.linear(rows).values
         room = 1e-9 * float(np.abs(expected).max())
         assert np.abs(values - expected[:, place]).max() <= room
+
+
+def squared_errors(
+    study: sf.Study, asked: list[Floats], law: Floats, runs: int, seed: int, method: Method
+) -> Floats:
+    """Mean squared errors of several lists of questions (columns) in simulated collections (rows).
+
+    People are drawn from the law anew in each, and answers are compared with these people.
+    """
+    rng = np.random.default_rng(seed)
+    rows = np.concatenate(asked)
+    starts = np.cumsum([0, *(len(part) for part in asked[:-1])])
+    found = np.empty((runs, len(asked)))
+    for run in range(runs):
+        counts = rng.multinomial(N, law)
+        tally = study.simulate_counts(counts, seed=int(rng.integers(1 << 62)))
+        off = tally.estimate(method).linear(rows).values - rows @ counts
+        found[run] = np.add.reduceat(off**2, starts) / [len(part) for part in asked]
+    return found
+
+
+def scores(
+    case: Case, plan: Plan, law: Floats, runs: int, seed: int
+) -> list[Callable[[float], float]]:
+    """For each row, by how many standard errors simulated collections are off a planned error.
+
+    Errors are compared as variances: the mean of squared errors has the standard error s/√runs. A
+    simulated plan has one of its own, from as many runs as it was made with. Bounds are compared
+    from above only.
+    """
+    asked = [np.array([on_grid(q) for q in questions(case, row, law)]) for row in plan]
+    squares = squared_errors(case.study, asked, law, runs, seed, plan.method)
+
+    def score_of(row: PlanRow, found: Floats) -> Callable[[float], float]:
+        drawn = 1 / runs + (1 / PLAN_RUNS if row.how == "simulated" else 0)
+        stderr = float(np.std(found, ddof=1)) * math.sqrt(drawn)
+
+        def score(planned: float) -> float:
+            off = float(found.mean()) - (planned * (N if row.kind == "mean" else 1)) ** 2
+            return (max(off, 0.0) if row.how == "bound" else abs(off)) / (stderr or 1e-9)
+
+        return score
+
+    return [score_of(row, found) for row, found in zip(plan, squares.T, strict=True)]

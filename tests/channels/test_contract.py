@@ -42,6 +42,7 @@ LAWS: tuple[Law, ...] = (
     laws.encodes_any_integers,
     laws.is_unbiased,
     laws.reads_many_questions_as_each,
+    laws.is_linear_where_it_says_so,
     laws.second_moments_are_the_sums,
     laws.sums_agree_with_coefficients,
     laws.means_and_mixtures_are_the_law,
@@ -337,6 +338,11 @@ def of_the_sum(right: Any, weights: Any) -> Any:
     return right(weights) if np.ndim(weights) == 1 else right(weights[..., ::-1, :])
 
 
+def of_the_largest(right: Any, weights: Any) -> Any:
+    """Only the largest weights of a question are read."""
+    return right(weights * (np.abs(weights) >= np.abs(weights).max(axis=-1, keepdims=True)))
+
+
 TWINS: tuple[tuple[Law, str, Callable[..., Any]], ...] = (
     (laws.is_a_law, "words", one_word_more),
     (laws.keeps_the_guarantee, "words", moved_word),
@@ -350,6 +356,7 @@ TWINS: tuple[tuple[Law, str, Callable[..., Any]], ...] = (
     (laws.is_unbiased, "coefficients", a_little_more),
     (laws.is_unbiased, "coefficients", first_is_off),
     (laws.reads_many_questions_as_each, "coefficients", of_the_sum),
+    (laws.is_linear_where_it_says_so, "coefficients", of_the_largest),
     (laws.second_moments_are_the_sums, "second_moment", a_little_more),
     (laws.second_moments_are_the_sums, "product_coefficients", a_little_more),
     (laws.sums_agree_with_coefficients, "gather", first_is_off),
