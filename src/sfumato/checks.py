@@ -4,34 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.errors import SfumatoError, StudyError
-
-_LONGEST = 60
-_SCALARS = (str, bytes, float, complex, Decimal, type(None))
-
-
-def shown(value: Any) -> str:
-    """An argument as a message shows it: a short one as it is, others by their type.
-
-    Example:
-        >>> shown("x"), shown([1, 2]), shown(10**5000), shown("y" * 99)
-        ("'x'", 'a list', 'a whole number of about 5000 digits', 'a str')
-    """
-    if isinstance(value, (int, Fraction)):
-        size = max(abs(value.numerator), value.denominator).bit_length()
-        if size > _LONGEST * math.log2(10):  # which Python may refuse to spell
-            kind = "whole number" if isinstance(value, int) else "fraction"
-            return f"a {kind} of about {int(size * math.log10(2))} digits"
-        return str(value)
-    text = repr(value) if type(value) in _SCALARS or isinstance(value, np.generic) else ""
-    return text if 0 < len(text) <= _LONGEST else f"a {type(value).__name__}"
+from sfumato.errors import SfumatoError, StudyError, shown
 
 
 def one_of(

@@ -5,8 +5,13 @@ A person's value never appears in a message: where data is at fault, row numbers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
 from difflib import get_close_matches
+from fractions import Fraction
+from typing import Any
 
 
 class SfumatoError(Exception):
@@ -41,6 +46,34 @@ class TooLargeError(SfumatoError, ValueError):
     """Work whose size, stated in the message, is beyond what this path can do."""
 
 
+_SCALARS = (str, bytes, float, complex, Decimal, date, time, timedelta, type(None))
+_LONGEST = 80
+
+
+def shown(value: Any) -> str:
+    """A parameter for a message: one value as Python writes it, cut if long; others by their type.
+
+    Example:
+        >>> shown("north"), shown(0.5), shown([1, 2]), shown(10**5000)
+        ("'north'", '0.5', 'a list', 'a whole number of about 5000 digits')
+        >>> shown("1" * 1000_000)
+        "'111111111111111111111111111111111111111...11111111111111111111111111111111111111'"
+    """
+    if isinstance(value, (int, Fraction)):
+        size = max(abs(value.numerator), value.denominator).bit_length()
+        if size > 200:  # Python refuses to write out more than 4,300 digits
+            kind = "whole number" if isinstance(value, int) else "fraction"
+            return f"a {kind} of about {int(size * math.log10(2))} digits"
+        return str(value)
+    if not isinstance(value, _SCALARS) and not hasattr(value, "dtype"):
+        return f"a {type(value).__name__}"
+    if getattr(value, "shape", ()):
+        return f"an array of shape {value.shape}"
+    text = repr(value)
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]}...{text[-half + 1 :]}"
+
+
 def near(name: str, options: Iterable[str]) -> str:
     """The words that point from an unknown name to what there is.
 
@@ -55,7 +88,7 @@ def near(name: str, options: Iterable[str]) -> str:
         "available are 'age', 'region'"
     """
     known = [str(option) for option in options]
-    close = get_close_matches(str(name), known, n=1)
+    close = get_close_matches(str(name)[:100], known, n=1)
     start = f"did you mean {close[0]!r}? Available" if close else "available"
     verb = "is" if len(known) == 1 else "are"
     shown = ", ".join(repr(option) for option in known[:12])

@@ -7,37 +7,80 @@ an integer bound on the safe side takes its place.
 from __future__ import annotations
 
 import math
+import operator
+import re
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from numbers import Integral, Rational
+from numbers import Integral, Rational, Real
 from typing import Any
 
-from sfumato.errors import StudyError
+from sfumato.errors import StudyError, shown
+
+# A number as text: decimal, with an exponent, or a fraction; digits 0 to 9, no spaces between.
+_TEXT = re.compile(
+    r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE](?P<exponent>[+-]?[0-9]++))?"
+    r"|[+-]?[0-9]++/[0-9]++"
+)
+_MOST_DIGITS = 1000
+_MOST_EXPONENT = 999
+_TOO_LARGE = 10**_MOST_DIGITS
+#: The largest ε or length; a few hundred steps of it are still a double.
+LARGEST = Fraction(10**305)
+_SIZE = (
+    f"at most {_MOST_DIGITS:,} digits and an exponent from -{_MOST_EXPONENT} to {_MOST_EXPONENT}"
+)
 
 
 def rational(value: Any, what: str) -> Fraction:
     """Read a number exactly; a float means the shortest decimal that prints it.
 
+    Every number that comes from outside is read here: parameters, files, questions and options.
+
     Args:
-        value: An int, float, Fraction, Decimal, or text such as ``"0.2"`` or ``"1/3"``.
+        value: An int, float, Fraction, Decimal, or text such as ``"0.2"``, ``"1e-3"`` or ``"1/3"``.
         what: Name of the parameter, for the error message.
 
     Raises:
-        StudyError: If the value is not a finite number.
+        StudyError: If the value is not a finite number, or is one of more than 1,000 digits.
 
     Example:
         >>> rational(0.2, "epsilon")
         Fraction(1, 5)
     """
+    return _checked(value, what, "a finite number")
+
+
+def _checked(value: Any, what: str, rule: str) -> Fraction:
+    """A number exactly, refused with the rule that it breaks."""
     try:
-        if isinstance(value, bool):
-            raise ValueError
-        if isinstance(value, (Integral, Rational, Decimal, str)):
-            return Fraction(str(value))
-        return Fraction(repr(float(value)))
+        number = _read(value)
     except (ValueError, TypeError, OverflowError, ZeroDivisionError):
-        raise StudyError(f"{what} must be a finite number, got {what}={value!r}") from None
+        raise StudyError(f"{what} must be {rule}, got {what}={shown(value)}") from None
+    if number is None or max(abs(number.numerator), number.denominator) >= _TOO_LARGE:
+        raise StudyError(f"{what} must be {rule}, with {_SIZE}, got {what}={shown(value)}")
+    return number
+
+
+def _read(value: Any) -> Fraction | None:
+    """A number exactly, None if it would be too large to work with; ValueError if it is none."""
+    if isinstance(value, Decimal):
+        value = str(value)
+    if isinstance(value, str):
+        found = _TEXT.fullmatch(value)
+        if found is None:
+            raise ValueError
+        exponent = found["exponent"] or "0"
+        if len(value) > 2 * _MOST_DIGITS + 2 or len(exponent.lstrip("+-0")) > 3:
+            return None
+        return Fraction(value)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError
+    if isinstance(value, Integral):
+        return Fraction(operator.index(value))
+    if isinstance(value, Rational):
+        return Fraction(value)
+    return Fraction(repr(float(value)))
 
 
 def positive(value: Any, what: str) -> Fraction:
@@ -53,14 +96,40 @@ def positive(value: Any, what: str) -> Fraction:
         ...
         sfumato.errors.StudyError: epsilon must be positive and finite, got epsilon=-1.0
     """
-    try:
-        number = rational(value, what)
-    except StudyError:
-        number = Fraction(0)
+    number = _checked(value, what, "positive and finite")
     if number <= 0:
-        shown = value if isinstance(value, (int, float, str)) else str(value)
-        raise StudyError(f"{what} must be positive and finite, got {what}={shown!r}")
+        raise StudyError(f"{what} must be positive and finite, got {what}={shown(value)}")
+    if not 1 / LARGEST <= number <= LARGEST:
+        raise StudyError(f"{what} must lie between 1e-305 and 1e305, got {what}={shown(value)}")
     return number
+
+
+def nearest_float(number: Fraction) -> float:
+    """The nearest float, infinite where there is none.
+
+    Example:
+        >>> nearest_float(Fraction(1, 4)), nearest_float(Fraction(-(10**400)))
+        (0.25, -inf)
+    """
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def whole(value: Any) -> int | None:
+    """A Python or NumPy integer as it is; None for anything else, booleans included.
+
+    Example:
+        >>> whole(7), whole(7.0), whole(True)
+        (7, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:  # durations of NumPy
+        return None
 
 
 def to_plain(number: Fraction) -> int | float | str:

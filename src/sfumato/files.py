@@ -13,8 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sfumato.checks import shown
-from sfumato.errors import FormatError
+from sfumato.errors import FormatError, shown
 
 try:
     import fcntl

@@ -1,8 +1,67 @@
-"""Formatting of numbers and tables as plain text."""
+"""Names, numbers and tables as plain text."""
 
 from __future__ import annotations
 
+import html
 import math
+import re
+
+from sfumato.errors import StudyError, shown
+
+MOST_LETTERS = 1_000  # of a name, label or unit
+# Control characters, breaks of lines and paragraphs, and marks that turn the direction of writing
+# round: a terminal would take them for commands.
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_HALVES = re.compile("[\ud800-\udfff]")
+
+
+def refuse_name(text: str, what: str) -> None:
+    """Refuse a name, label or unit that no file can hold; any other is shown as it is.
+
+    Args:
+        text: The name, label or unit.
+        what: What it is called in a message.
+
+    Raises:
+        StudyError: If it is too long, or holds half of a character (a surrogate).
+    """
+    if len(text) > MOST_LETTERS:
+        raise StudyError(
+            f"{what} may have at most {MOST_LETTERS:,} characters, got {len(text):,}: {shown(text)}"
+        )
+    if _HALVES.search(text):
+        raise StudyError(f"{what} must be text that UTF-8 can write, got {shown(text)}")
+
+
+def visible(text: str) -> str:
+    r"""A line for people: characters that would not be seen are written as Python writes them.
+
+    Names and labels may hold any text. What shows them passes them through here, and escapes the
+    markup of its own language, so that nothing in them is taken for a command.
+
+    Example:
+        >>> visible("a\x1b[31mb")
+        'a\\x1b[31mb'
+    """
+    return _UNSEEN.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def visible_json(text: str) -> str:
+    """A JSON document with the same characters escaped as JSON writes them; it means the same."""
+    written = (
+        _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in text.split("\n")
+    )
+    return "\n".join(written)
+
+
+def escape(text: str) -> str:
+    """A line for a page: `visible`, and nothing in it is markup.
+
+    Example:
+        >>> escape("<b> & more")
+        '&lt;b&gt; &amp; more'
+    """
+    return html.escape(visible(text))
 
 
 def format_to(value: float, error: float) -> str:
@@ -43,7 +102,8 @@ def text_table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[st
         columns: Names of the columns.
         rows: The cells, one tuple per row.
     """
-    table = [columns, *rows]
+    table = [tuple(map(visible, row)) for row in (columns, *rows)]
+    columns, *rows = table
     widths = [max(len(row[k]) for row in table) for k in range(len(columns))]
     words = [any(row[k][:1].isalpha() for row in rows) for k in range(len(columns))]
 

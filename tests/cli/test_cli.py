@@ -149,7 +149,7 @@ def test_new_chooses_channels_for_the_people_expected(run: Run) -> None:
     assert "for 1,000 people likelihood answers are more accurate" in few["axes"][0]["reason"]
     assert "Made for about 1,000 people." in run("explain", "few.toml").stdout
     refused = run("new", "none.toml", *axis, "0", ok=False)
-    assert "people must be a whole number of at least 1, got people=0" in refused.stderr
+    assert "people must be a whole number from 1 to 10^15, got people=0" in refused.stderr
     assert not Path("none.toml").exists()
 
 

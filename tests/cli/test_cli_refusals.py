@@ -155,7 +155,7 @@ CASES: list[tuple[tuple[str, ...], list[str]]] = [
     (("simulate", "s.toml", "--counts", "counts.csv", "--seed", "1", *OUT), ["'count'", "(row 3)"]),
     (("simulate", "s.toml", "--counts", "minus.csv", "--seed", "1", *OUT), ["'count'", "row 2"]),
     (("simulate", "s.toml", "p.csv", "--seed", "1", *OUT, "--ask", "aeg=3"), ["mean 'age'?"]),
-    (("demo", "--out", "tour", "--people", "0"), ["positive whole number, got 0"]),
+    (("demo", "--out", "tour", "--people", "0"), ["whole number from 1 to 10,000,000, got 0"]),
     (("demo", "--out", "notes.txt"), ["is a file"]),
 ]
 

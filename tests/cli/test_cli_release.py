@@ -135,7 +135,7 @@ def test_an_overspend_is_refused_and_leaves_everything_as_it_was(run: Run) -> No
         ((*RELEASE, "--spend", "1/4"), "ask something"),
         ((*RELEASE, "--spend", "1/4", *ASK, "--mean", "age"), "--mean AXIS alone"),
         ((*RELEASE[:3], "--spend", "1/4", *ASK), "entered in a ledger; name it with --ledger"),
-        ((*RELEASE, "--spend", "lots", *ASK), "spend must be positive"),
+        ((*RELEASE, "--spend", "lots", *ASK), "--spend is a share above 0 such as 1/4"),
         ((*RELEASE, "--spend", "agee=1/4", *ASK), "did you mean 'age'"),
         ((*RELEASE, "--spend", "age=1/4,age=1/8", *ASK), "each axis once"),
         ((*RELEASE, "--spend", "age=1/4,=1/8", *ASK), "age=1/4,sex=1/8"),

@@ -274,7 +274,7 @@ def test_integers_keep_only_whole_numbers_of_an_interval() -> None:
     weights, cut = AGE.interval(17.5, Fraction(61, 3), axis="age")
     assert (weights.sum(), weights[:3].tolist(), cut) == (3, [1, 1, 1], False)
     assert AGE.interval(np.int8(98), float("inf"), axis="age")[0].sum() == 2
-    assert AGE.label_weights(np.int64(20), axis="age").nonzero()[0].tolist() == [2]
+    assert AGE.cell_of(np.int64(20), axis="age") == 2
     with pytest.raises(QuestionError, match=r"none in 20\.2\.\.20\.8"):
         AGE.interval(20.2, 20.8, axis="age")
 
@@ -283,7 +283,7 @@ def test_integers_keep_only_whole_numbers_of_an_interval() -> None:
 def test_numbers_are_asked_for_by_number(wrong: object) -> None:
     for domain in (AGE, INCOME, GRID):
         with pytest.raises(QuestionError, match="'age' takes numbers"):
-            domain.label_weights(wrong, axis="age")
+            domain.cell_of(wrong, axis="age")
     with pytest.raises(QuestionError, match="'age' takes numbers"):
         AGE.parse("old", axis="age")
 
@@ -311,7 +311,7 @@ def test_an_integer_has_the_cell_that_carries_its_label(low: int, more: int, dat
     (cell,) = read(domain, [value])
     assert domain.labels()[cell] == str(value)
     assert domain.positions()[cell] == value
-    assert domain.label_weights(value, axis="a")[cell] == 1.0
+    assert domain.cell_of(value, axis="a") == cell
 
 
 # ---- reals
@@ -395,7 +395,7 @@ def test_an_interval_takes_its_share_of_the_bins_it_cuts() -> None:
     assert (weights.argmax(), weights.sum(), cut) == (1, 1.0, False)
     weights, cut = INCOME.interval(200_000, None, axis="income")
     assert (weights.sum(), cut) == (0.0, True)
-    assert INCOME.label_weights(200_000, axis="income")[-1] == 1.0
+    assert INCOME.cell_of(200_000, axis="income") == INCOME.size - 1
 
 
 @pytest.mark.slow
@@ -570,10 +570,10 @@ def test_times_up_to_midnight_are_half_open() -> None:
     assert late.labels() == ["22:00..22:30", "22:30..23:00", "23:00..23:30", "23:30..24:00"]
     assert read(late, [dt.time(23, 59, 59, 999999)]) == [3]
     assert late.interval("23:15", "24:00", axis="t")[0].tolist() == [0, 0, 0.5, 1]
-    assert late.label_weights(dt.time(22, 30), axis="t").tolist() == [0, 1, 0, 0]
+    assert late.cell_of(dt.time(22, 30), axis="t") == 1
     assert "not written as such (row 1)" in refusal(late, ["24:00"], clip=True)
     with pytest.raises(QuestionError, match="outside"):
-        late.label_weights("24:00", axis="t")
+        late.cell_of("24:00", axis="t")
 
 
 def test_moments_of_every_precision_reach_their_hour() -> None:
@@ -585,7 +585,8 @@ def test_moments_of_every_precision_reach_their_hour() -> None:
 
 
 def test_a_bare_date_on_an_axis_of_moments_means_its_whole_day() -> None:
-    weights = MOMENT.label_weights("2024-01-02", axis="when")
+    assert MOMENT.cell_of("2024-01-02", axis="when") == 24
+    weights, _ = MOMENT.interval("2024-01-02", "2024-01-02", axis="when")
     assert weights.nonzero()[0].tolist() == list(range(24, 48))
     weights, cut = MOMENT.interval(dt.date(2024, 1, 7), None, axis="when")
     assert (weights.sum(), cut) == (24.0, False)
@@ -602,7 +603,7 @@ def test_a_date_has_the_cell_whose_label_spans_it(start: dt.date, step: int, dat
     (cell,) = read(domain, [day])
     first, _, last = domain.labels()[cell].partition("..")
     assert first <= day.isoformat() <= (last or first)
-    assert domain.label_weights(day, axis="d")[cell] == 1.0
+    assert domain.cell_of(day, axis="d") == cell
 
 
 # ---- categories
@@ -621,10 +622,10 @@ def test_categories_know_their_labels_in_text_integers_and_dictionaries() -> Non
 
 def test_an_unknown_label_in_a_question_is_answered_with_a_near_one() -> None:
     with pytest.raises(QuestionError, match=r"'region' has no label 'nroth': did you mean 'north'"):
-        REGION.label_weights("nroth", axis="region")
-    assert Categories(("1", "2")).label_weights(2, axis="r").tolist() == [0.0, 1.0]
+        REGION.cell_of("nroth", axis="region")
+    assert Categories(("1", "2")).cell_of(2, axis="r") == 1
     with pytest.raises(QuestionError, match="no label True"):
-        Categories(("True", "x")).label_weights(True, axis="r")
+        Categories(("True", "x")).cell_of(True, axis="r")
 
 
 def test_categories_have_neither_order_nor_distance() -> None:

@@ -868,7 +868,7 @@ def test_very_many_unlike_fractions_are_rounded_down_to_the_grid():
         ([[0, -1], [1, 0]], r"-1 at row 1, column 2"),
         ([[0, 1], [math.nan, 0]], r"nan at row 2, column 1"),
         ([[0, 1], [-math.inf, 0]], r"-inf at row 2, column 1"),
-        ([[0, 1], ["far", 0]], r"far at row 2, column 1"),
+        ([[0, 1], ["far", 0]], r"'far' at row 2, column 1"),
         ([[0, None], [1, 0]], r"None at row 1, column 2"),
         ([[0, 1], [1, 2]], r"diagonal.*2 at row 2, column 2"),
         ([[math.inf, 1], [1, 0]], r"diagonal.*inf at row 1, column 1"),

@@ -13,7 +13,7 @@ from scipy import sparse
 import sfumato as sf
 from sfumato.errors import QuestionError
 from sfumato.questions.compose import parse
-from sfumato.questions.language import quoted
+from sfumato.questions.language import quoted, weights
 from sfumato.questions.lines import Identity, Ranges
 from sfumato.questions.products import KWay
 
@@ -171,3 +171,63 @@ def test_matrices_and_workloads_pass_through() -> None:
 def test_questions_that_cannot_be_read(asked: Any, says: str) -> None:
     with pytest.raises(QuestionError, match=says):
         parse(small(), asked)
+
+
+LONG = 200_000  # characters: hours of work if it grew with their square
+
+
+@pytest.mark.parametrize(
+    ("piece", "says"),
+    [
+        ("age=18,", "axis 'age' must be mentioned once"),
+        ("cells of age,", "axis 'age' must be mentioned once"),
+        ("ranges of age, sex=f,", "must be mentioned once"),
+        ("cells of ", "no axis"),
+        ("a'", "cannot be read"),
+        ("it''s ", "cannot be read"),
+        ("=", "one ="),
+        ("age=", "one ="),
+        ("'", "cannot be read"),
+        ("' ", "cannot be read"),
+        (" ", "cannot be read"),
+        ("sex=f|", "one ="),
+        ("age=18..", "one ="),
+        ("|", "cannot be read"),
+        (",", "cannot be read"),
+        ("marginal ", "no axis"),
+        ("marginal age,", "no axis|once"),
+        ("1", "cannot be read"),
+    ],
+)
+def test_long_questions_are_read_in_time_that_grows_with_their_length(
+    piece: str, says: str
+) -> None:
+    """A text of this length takes a moment; it took hours where each part was read again."""
+    text = (piece * (LONG // len(piece) + 1))[:LONG] + "x"
+    with pytest.raises(QuestionError, match=says) as refused:
+        parse(small(), text)
+    assert len(str(refused.value)) < 1_000
+
+
+def test_many_values_of_many_cells_are_read_in_time() -> None:
+    labels = [f"label {number}" for number in range(40_000)]
+    axes = of(sf.categories("town", labels), sf.integers("age", 0, 9_999))
+    asked = f"town={'|'.join(labels[::2])}, age={'|'.join(map(str, range(0, 10_000, 2)))}"
+    question = weights(axes.axes, asked)
+    assert [held.sum() for held in question.weights if held is not None] == [20_000, 5_000]
+    with pytest.raises(QuestionError, match="too many to ask for 500 intervals and points"):
+        parse(of(sf.integers("age", 0, 2**23)), {"age": list(range(0, 1000, 2))})
+
+
+def test_questions_beyond_all_bounds_are_refused() -> None:
+    with pytest.raises(QuestionError, match="at most 1,000,000 characters, got 2,000,004"):
+        parse(small(), "age=" + "1" * 2_000_000)
+    nested: Any = []
+    for _ in range(100_000):
+        nested = [nested]
+    for asked in (nested, [nested], {"age": nested}):
+        with pytest.raises(QuestionError):
+            parse(small(), asked)
+    for way in ("9" * 5_000, "٣", "1e3", "-1"):
+        with pytest.raises(QuestionError):
+            parse(small(), f"{way}-way")

@@ -31,6 +31,7 @@ from sfumato.metrics.cells import CellMetric
 from sfumato.randomness.bits import BitSource, SecureBits
 from sfumato.study.axis import Together
 from sfumato.study.study import Study
+from sfumato.text import visible
 
 _MOST_LABELS = 1 << 20
 
@@ -128,7 +129,7 @@ class Audit:
         ]
         notes = [f"{a.axis}: {problem}" for a in self.axes for problem in a.problems]
         notes += [f"{a.axis}: {a.sample}" for a in self.axes if a.sample is not None]
-        return "\n".join([head, "", *lines, *([""] if notes else []), *notes])
+        return "\n".join(map(visible, [head, "", *lines, *([""] if notes else []), *notes]))
 
 
 def audit(study: Study, *, sample: int | None = None, bits: BitSource | None = None) -> Audit:

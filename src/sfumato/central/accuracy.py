@@ -12,8 +12,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.checks import is_number, shown
-from sfumato.errors import StudyError
+from sfumato.checks import is_number
+from sfumato.errors import StudyError, shown
 
 __all__ = [
     "exponential_shortfall",

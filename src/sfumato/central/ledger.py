@@ -30,14 +30,15 @@ from sfumato.central.chain import (
 )
 from sfumato.central.data import schema_of
 from sfumato.central.spend import Spend, Spending, bound, group_names, worst_share
-from sfumato.checks import shown, whole
-from sfumato.errors import FormatError, LedgerError, MismatchError
+from sfumato.checks import whole
+from sfumato.errors import FormatError, LedgerError, MismatchError, shown
 from sfumato.exact import positive, to_plain
 from sfumato.files import as_path, read_json, write_whole
 from sfumato.metrics.base import Metric
 from sfumato.study.files import schema_from_toml
 from sfumato.study.schema import Schema
 from sfumato.study.study import Study
+from sfumato.text import visible
 
 FORMAT = 2
 _REPLACED = 1  # the format of a file that is replaced as a whole, by an earlier version
@@ -340,7 +341,7 @@ class Ledger:
         shown = ", ".join(f"{share} for {name}" for name, share in left.items())
         same = len(set(left.values())) == 1
         lines.append(f"Left of E: {self.remaining if same else shown}.")
-        return "\n".join(lines)
+        return "\n".join(map(visible, lines))
 
 
 def _used(schema: Schema, spends: list[Spend]) -> dict[str, Fraction]:

@@ -25,8 +25,8 @@ from sfumato.central.measurements import refuse_low_rates
 from sfumato.central.mechanism import AboutQuestions, Counts, Expected, Outcome, question_answers
 from sfumato.central.small_database import clipped
 from sfumato.central.space import Questions, Space, in_words
-from sfumato.checks import one_of, shown
-from sfumato.errors import StudyError, TooLargeError
+from sfumato.checks import one_of
+from sfumato.errors import StudyError, TooLargeError, shown
 from sfumato.estimation.answers import normal_quantile
 from sfumato.exact import rational
 from sfumato.questions.lattice import Lattice

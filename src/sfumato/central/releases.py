@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 import warnings
@@ -22,8 +21,8 @@ from sfumato.central.spend import Spending
 from sfumato.errors import FormatError, QuestionError, SfumatoError, StudyError, near
 from sfumato.estimation.answers import Answer, Answers
 from sfumato.files import as_path, read_json, write_whole
-from sfumato.randomness.bits import BitSource, SecureBits
-from sfumato.text import format_to, text_table
+from sfumato.randomness.bits import BitSource, word_source
+from sfumato.text import escape, format_to, text_table, visible
 
 T = TypeVar("T")
 
@@ -100,7 +99,7 @@ class Release:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the answers as a table, and what they cost."""
-        tail = "<br>".join(html.escape(line) for line in self._tail())
+        tail = "<br>".join(escape(line) for line in self._tail())
         return f"{self.answers._repr_html_()}<p><small>{tail}</small></p>"
 
     def plot(self, **options: Any) -> Any:
@@ -127,7 +126,7 @@ class Release:
         ]
         if not self.secure:
             lines.append("The noise came from a seed: this release protects nobody.")
-        return lines
+        return [visible(line) for line in lines]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -248,7 +247,7 @@ def release(
         refuse_large(data.schema, axes)
     touched = prepared.charged if isinstance(prepared, FromMargins) else every
     spent = space.spend.only(touched, data.schema)
-    source = SecureBits() if bits is None else bits
+    source = word_source(bits)
     words = mechanism.describe()
     entry = ledger.reserve(spent, mechanism=words, people=data.n, table=data.mark)
     # What is not charged is not looked at: its answer follows from the number of people.

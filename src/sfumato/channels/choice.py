@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 from sfumato.channels.base import Channel
-from sfumato.errors import FormatError, StudyError, near
+from sfumato.errors import FormatError, StudyError, near, shown
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
 
@@ -255,18 +255,18 @@ def choice_from_dict(data: Mapping[str, Any]) -> Choice:
     """Read a channel choice back; unknown ids and other revisions are refused."""
     options = dict(data)
     kind = options.pop("kind", None)
-    if kind not in REGISTRY:
-        raise FormatError(f"unknown channel {kind!r}: {near(str(kind), REGISTRY)}")
+    if not isinstance(kind, str) or kind not in REGISTRY:
+        raise FormatError(f"unknown channel {shown(kind)}: {near(str(kind), REGISTRY)}")
     here = REGISTRY[kind].revision
     revision = options.pop("revision", here)
     if revision != here:
         raise FormatError(
-            f"channel {kind!r} has revision {here} here, got revision={revision!r}: its reports "
-            "mean something else; use the version of sfumato that the study was made with"
+            f"channel {kind!r} has revision {here} here, got revision={shown(revision)}: its "
+            "reports mean something else; use the version of sfumato that the study was made with"
         )
     try:
         return REGISTRY[kind](**options)
     except TypeError:
         raise FormatError(
-            f"channel {kind!r} does not take these options: {', '.join(sorted(options))}"
+            f"channel {kind!r} does not take these options: {shown(sorted(options))}"
         ) from None

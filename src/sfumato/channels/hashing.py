@@ -48,7 +48,7 @@ from sfumato.channels.hrr import MOST_CELLS
 from sfumato.channels.odds import Findings
 from sfumato.channels.response import KaryResponse, KaryResponseChannel
 from sfumato.channels.transforms import digit_products, scattered
-from sfumato.errors import StudyError
+from sfumato.errors import StudyError, shown
 from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
@@ -107,9 +107,12 @@ class OLH(Choice):
         if self.g is None:
             return
         known = primes(LARGEST_PRIME)
-        if isinstance(self.g, bool) or self.g not in known:
-            near = "" if not isinstance(self.g, int) else _nearest(self.g, known)
-            raise StudyError(f"g must be a prime from 2 to {LARGEST_PRIME}, got g={self.g!r}{near}")
+        whole = isinstance(self.g, int) and not isinstance(self.g, bool)
+        if not whole or self.g not in known:
+            near = _nearest(self.g, known) if whole else ""
+            raise StudyError(
+                f"g must be a prime from 2 to {LARGEST_PRIME}, got g={shown(self.g)}{near}"
+            )
 
     def misfit(self, metric: CellMetric) -> str | None:
         """It needs one ε for all pairs, and a family of hashes that is not too large."""

@@ -33,7 +33,7 @@ from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import claimed_tightness, refuse_dense
 from sfumato.channels.choice import Choice, Trial, needs_uniform, uniform_fitted, uniform_trials
 from sfumato.channels.least_squares import MOST_READ_CELLS, LeastSquaresChannel
-from sfumato.errors import StudyError
+from sfumato.errors import StudyError, shown
 from sfumato.exact import exp_bounds, exp_floor
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
@@ -73,7 +73,7 @@ class SquareWave(Choice):
             return
         if isinstance(self.width, bool) or not isinstance(self.width, int) or self.width < 0:
             raise StudyError(
-                f"width must be a whole number of cells, 0 or more, got width={self.width!r}; "
+                f"width must be a whole number of cells, 0 or more, got width={shown(self.width)}; "
                 "leave it out for the recommended one"
             )
 

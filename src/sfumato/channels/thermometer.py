@@ -28,7 +28,7 @@ from sfumato.channels.base import claimed_tightness
 from sfumato.channels.choice import Choice, Trial
 from sfumato.channels.flips import FlippedCode, as_bits
 from sfumato.channels.odds import Bound, Findings
-from sfumato.errors import StudyError
+from sfumato.errors import StudyError, shown
 from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
@@ -50,9 +50,9 @@ class Thermometer(Choice):
 
     def __post_init__(self) -> None:
         """Refuse unknown variants."""
-        if self.variant not in ("exact", "published"):
+        if not isinstance(self.variant, str) or self.variant not in ("exact", "published"):
             raise StudyError(
-                f"variant must be 'exact' or 'published', got variant={self.variant!r}"
+                f"variant must be 'exact' or 'published', got variant={shown(self.variant)}"
             )
 
     def misfit(self, metric: CellMetric) -> str | None:

@@ -10,6 +10,7 @@ import typer
 
 from sfumato import __version__
 from sfumato.cli.commands import COMMANDS, CommandError, Commands
+from sfumato.errors import shown
 
 __all__ = ["app", "main"]
 
@@ -58,6 +59,8 @@ def _sfumato(
 
 def _import(module: str) -> None:
     """Import a module by name, also from the current folder, as `python -m` does."""
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise CommandError(f"--import takes the name of a Python module, got {shown(module)}")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:

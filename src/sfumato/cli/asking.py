@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from sfumato.cli import showing
 from sfumato.cli.collecting import load_tally
@@ -22,7 +21,9 @@ from sfumato.cli.options import (
     StudyFile,
     TallyFile,
     load_study,
+    real_number,
     target,
+    whole_number,
 )
 from sfumato.collect.tally import Tally
 from sfumato.estimation.answers import Answer, Answers
@@ -107,7 +108,9 @@ def quantile(
     axis: Annotated[str, typer.Argument(metavar="AXIS", help="Axis to show.")],
     shares: Annotated[
         list[float] | None,
-        typer.Argument(metavar="SHARE", help="Such as 0.1 0.5 0.9; left out, quartiles."),
+        typer.Argument(
+            parser=real_number, metavar="SHARE", help="Such as 0.1 0.5 0.9; left out, quartiles."
+        ),
     ] = None,
     where: Where = None,
     level: Level = 0.95,
@@ -128,7 +131,7 @@ def quantile(
     interval = showing.level_text(level)
     made = showing.table("share", axis, right=("share",))
     for share, answer in zip(shares or [0.25, 0.5, 0.75], found, strict=True):
-        made.add_row(f"{share * 100:g}%", Text(str(answer)))
+        made.add_row(f"{share * 100:g}%", showing.literal(str(answer)))
     showing.stdout().print(made)
     showing.say(f"In brackets the {interval}. From {estimate.n:,} reports; {estimate.method}.")
     if where:
@@ -141,7 +144,10 @@ def histogram(
     axis: Annotated[str, typer.Argument(metavar="AXIS", help="Axis to show.")],
     where: Where = None,
     bins: Annotated[
-        int | None, typer.Option(metavar="N", help="Join neighbouring cells into N groups.")
+        int | None,
+        typer.Option(
+            parser=whole_number, metavar="N", help="Join neighbouring cells into N groups."
+        ),
     ] = None,
     fraction: Fraction = False,
     level: Level = 0.95,
@@ -173,7 +179,11 @@ def heatmap(
     where: Where = None,
     bins: Annotated[
         list[int] | None,
-        typer.Option(metavar="N", help="Groups of cells on both axes; give it twice for each."),
+        typer.Option(
+            parser=whole_number,
+            metavar="N",
+            help="Groups of cells on both axes; give it twice for each.",
+        ),
     ] = None,
     fraction: Fraction = False,
     level: Level = 0.95,

@@ -12,7 +12,7 @@ import typer
 
 from sfumato.cli import people, showing
 from sfumato.cli.commands import CommandError
-from sfumato.cli.options import AsJson, Force, StudyFile, load_study, suffix, target
+from sfumato.cli.options import AsJson, Force, Seed, StudyFile, load_study, suffix, target
 from sfumato.cli.showing import Seen
 from sfumato.collect import parquet as wire
 from sfumato.collect.tally import Tally
@@ -31,10 +31,7 @@ def encode(
         Path, typer.Argument(metavar="INPUT", help="People's values, .csv, .csv.gz or .parquet.")
     ],
     out: Annotated[Path, typer.Option(help="File for the reports, .parquet.")],
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Repeatable noise, for experiments only: it protects nobody."),
-    ] = None,
+    seed: Seed = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:

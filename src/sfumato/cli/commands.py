@@ -17,6 +17,9 @@ import typer
 from typer.core import TyperGroup
 
 from sfumato.errors import SfumatoError
+from sfumato.text import visible
+
+_LONGEST = 2_000  # letters of a message
 
 
 class CommandError(SfumatoError, ValueError):
@@ -252,11 +255,13 @@ class Commands(TyperGroup):
 
 def _refuse(message: str, *, as_json: bool) -> None:
     """Say what is wrong, where the caller looks for it."""
+    if len(message) > _LONGEST:  # it quotes a long argument
+        message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
     if as_json:
-        typer.echo(json.dumps({"error": message}, ensure_ascii=False))
+        typer.echo(json.dumps({"error": visible(message)}, ensure_ascii=False))
         return
     from rich.console import Console
     from rich.text import Text
 
-    line = Text.assemble(("error:", "bold red"), " ", message)
+    line = Text.assemble(("error:", "bold red"), " ", visible(message))
     Console(stderr=True, highlight=False).print(line, soft_wrap=True)

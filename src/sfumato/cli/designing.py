@@ -24,7 +24,7 @@ from sfumato.cli.language import (
     parse_choice,
     parse_protection,
 )
-from sfumato.cli.options import AsJson, Force, StudyFile, load_study, target
+from sfumato.cli.options import AsJson, Force, StudyFile, load_study, target, whole_number
 from sfumato.errors import SfumatoError, near
 from sfumato.metrics.uniform import Uniform
 from sfumato.questions.language import quoted
@@ -69,7 +69,9 @@ def new(
     people: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="About how many people will answer; helps to choose channels."
+            parser=whole_number,
+            metavar="N",
+            help="About how many people will answer; helps to choose channels.",
         ),
     ] = None,
     force: Force = False,
@@ -165,7 +167,7 @@ def audit(
             pair = "–" if row.tightest is None else " and ".join(row.tightest)
             cells = (row.axis, row.channel, row.spent, pair, row.method)
             verdict = Text("yes", "green") if row.holds else Text("NO", "bold red")
-            made.add_row(*(Text(_cell(cell)) for cell in cells), verdict)
+            made.add_row(*(showing.literal(_cell(cell)) for cell in cells), verdict)
         showing.stdout().print(made)
         for row in found.axes:
             for note in (*row.problems, *([] if row.sample is None else [str(row.sample)])):
@@ -301,10 +303,10 @@ def ask_people() -> int | None:
         answer = _ask("\nAbout how many people will answer (leave empty if unknown)", default="")
         if not answer:
             return None
-        number = answer.replace(",", "")
-        if number.isdecimal() and int(number):
-            return int(number)
-        _tell(f"  {answer!r} is not a number of people; write digits, such as 10000.")
+        try:
+            return checked_expected(whole_number(answer.replace(",", "")))
+        except (SfumatoError, typer.BadParameter):
+            _tell(f"  {answer!r} is not a number of people; write digits, such as 10000.")
 
 
 def _ask_parts(shared: bool) -> str:

@@ -210,14 +210,14 @@ def _reals(rest: str) -> dict[str, Any] | None:
     listed = re.fullmatch(r"edges\s+(\S.*)", rest)
     if listed:
         return {"edges": [edge.strip() for edge in listed[1].split("|")]}
-    spanned = re.fullmatch(r"(\S.*?)\s+in\s+(\S+)(?:\s+bins)?", rest)
+    spanned = re.fullmatch(r"(.+?) in (\S+)(?: bins)?", " ".join(rest.split()))
     ends = _ends(spanned[1]) if spanned else None
     return ends and spanned and {"low": ends[0], "high": ends[1], "bins": spanned[2]}
 
 
 def _steps(rest: str) -> dict[str, Any] | None:
     """Start, end and step; the step of dates may be left out."""
-    stepped = re.fullmatch(r"(\S.*?)(?:\s+by\s+(\S.*))?", rest)
+    stepped = re.fullmatch(r"(.+?)(?: by (.+))?", " ".join(rest.split()))
     ends = _ends(stepped[1]) if stepped else None
     if not stepped or not ends:
         return None
@@ -410,6 +410,6 @@ def _value(text: str) -> Any:
     """A whole number, true or false, a list, or a word; "a|" is a list of one."""
     if "|" in text:
         return text.removesuffix("|").split("|")
-    if re.fullmatch(r"-?\d+", text):
+    if re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
     return _TRUTH.get(text, text)

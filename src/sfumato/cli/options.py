@@ -2,19 +2,71 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from sfumato.cli.commands import CommandError
+from sfumato.errors import StudyError, shown
+from sfumato.exact import nearest_float, rational
 from sfumato.study.study import Study
+
+_MOST_DIGITS = 20
+
+
+def whole_number(given: Any) -> int:
+    """A whole number of an option, as people write it.
+
+    Raises:
+        typer.BadParameter: If it is none, or has more than 20 digits.
+    """
+    number = _number(given)
+    if number.denominator != 1 or abs(number) >= 10**_MOST_DIGITS:
+        raise typer.BadParameter(
+            f"a whole number of at most {_MOST_DIGITS} digits is expected, got {shown(given)}"
+        )
+    return int(number)
+
+
+def real_number(given: Any) -> float:
+    """A number of an option, as people write it: 0.25, 1e-3 or 1/4.
+
+    Raises:
+        typer.BadParameter: If it is none, or not finite.
+    """
+    return nearest_float(_number(given))
+
+
+def _number(given: Any) -> Fraction:
+    """A number, or the error of an option that is none."""
+    try:
+        return rational(given, "number")
+    except StudyError:
+        raise typer.BadParameter(
+            f"a number such as 10, 0.25 or 1/4 is expected, got {shown(given)}"
+        ) from None
+
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file, .toml.")]
 TallyFile = Annotated[Path, typer.Argument(metavar="TALLY", help="Tally file, .parquet.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
-Level = Annotated[float, typer.Option(help="How often intervals contain the truth.")]
+Level = Annotated[
+    float,
+    typer.Option(
+        parser=real_number, metavar="SHARE", help="How often intervals contain the truth."
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        parser=whole_number,
+        metavar="N",
+        help="Repeatable noise, for experiments only: it protects nobody.",
+    ),
+]
 Plot = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg, .pdf or .html.")
 ]

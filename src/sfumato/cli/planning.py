@@ -9,11 +9,21 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from rich.text import Text
 
 from sfumato.cli import showing
 from sfumato.cli.commands import CommandError
-from sfumato.cli.options import PLOTS, AsJson, Force, Level, Plot, StudyFile, load_study, target
+from sfumato.cli.options import (
+    PLOTS,
+    AsJson,
+    Force,
+    Level,
+    Plot,
+    StudyFile,
+    load_study,
+    real_number,
+    target,
+    whole_number,
+)
 from sfumato.cli.people import read_counts
 from sfumato.domains.reals import Reals
 from sfumato.errors import StudyError
@@ -26,7 +36,10 @@ from sfumato.study.study import Study
 from sfumato.text import percent
 from sfumato.verbs import RUNS
 
-People = Annotated[int, typer.Option("--people", metavar="N", help="How many people will answer.")]
+People = Annotated[
+    int,
+    typer.Option("--people", parser=whole_number, metavar="N", help="How many people will answer."),
+]
 PriorOption = Annotated[
     str,
     typer.Option(
@@ -35,7 +48,12 @@ PriorOption = Annotated[
         "column for each axis and a column count.",
     ),
 ]
-Runs = Annotated[int, typer.Option(metavar="N", help="Tallies to simulate for likelihood answers.")]
+Runs = Annotated[
+    int,
+    typer.Option(
+        parser=whole_number, metavar="N", help="Tallies to simulate for likelihood answers."
+    ),
+]
 
 
 def plan(
@@ -52,6 +70,7 @@ def plan(
     want: Annotated[
         float | None,
         typer.Option(
+            parser=real_number,
             metavar="SHARE",
             help="A standard error that is wanted, such as 0.01: how many people, or how much "
             "more epsilon, it takes.",
@@ -89,7 +108,7 @@ def plan(
         return
     made = showing.table(*found.columns(), right=found.columns()[1:-1])
     for row in found:
-        made.add_row(*(Text(cell) for cell in found.cells(row)))
+        made.add_row(*(showing.literal(cell) for cell in found.cells(row)))
     showing.stdout().print(made)
     showing.say(f"Study {found.study!r}: {found.caption()}")
     for note in found.notes:
@@ -129,7 +148,7 @@ def compare(
         return
     made = showing.table(*COLUMNS, right=("standard error", "share", "report"))
     for row in found:
-        made.add_row(*(Text(cell) for cell in row.cells()))
+        made.add_row(*(showing.literal(cell) for cell in row.cells()))
     showing.stdout().print(made)
     showing.say(found.caption())
 

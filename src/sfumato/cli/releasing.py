@@ -6,15 +6,26 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from sfumato import central
 from sfumato.cli import showing
 from sfumato.cli.asking import check_plot, draw_answers
 from sfumato.cli.commands import CommandError
-from sfumato.cli.options import AsJson, Force, Level, Plot, StudyFile, load_study, suffix, target
+from sfumato.cli.options import (
+    AsJson,
+    Force,
+    Level,
+    Plot,
+    Seed,
+    StudyFile,
+    load_study,
+    suffix,
+    target,
+    whole_number,
+)
 from sfumato.domains.tables import read_table
-from sfumato.errors import near
+from sfumato.errors import StudyError, near, shown
+from sfumato.exact import positive
 from sfumato.questions.language import split, unquoted
 from sfumato.randomness.bits import SecureBits, SeededBits
 from sfumato.study.study import Study
@@ -23,6 +34,7 @@ MECHANISMS = ("laplace", "mwem")
 ACTIONS = ("new", "show")
 _SHOWN = 30
 _MOST_KEY = 4096  # bytes
+_SPEND = "--spend is a share above 0 such as 1/4, or one for each axis such as age=1/4,sex=1/8"
 
 
 def release(
@@ -65,7 +77,10 @@ def release(
         ),
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option(metavar="N", help="For mwem: how many questions are measured.")
+        int | None,
+        typer.Option(
+            parser=whole_number, metavar="N", help="For mwem: how many questions are measured."
+        ),
     ] = None,
     name: Annotated[
         str | None,
@@ -83,10 +98,7 @@ def release(
     plan: Annotated[
         bool, typer.Option("--plan", help="Compare all mechanisms, and release nothing.")
     ] = False,
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Repeatable noise, for experiments only: it protects nobody."),
-    ] = None,
+    seed: Seed = None,
     out: Annotated[Path | None, typer.Option(help="File for the release, .json.")] = None,
     plot: Plot = None,
     force: Force = False,
@@ -240,14 +252,18 @@ def _mechanism(
 
 def _spend(text: str) -> str | dict[str, str]:
     """What may be spent: one share, or one an axis."""
-    if "=" not in text:
-        return text
     parts = [split(part, "=") for part in split(text, ",")]
-    if any(len(sides) != 2 or not sides[0].strip() for sides in parts):
-        raise CommandError(f"--spend is a share such as 1/4, or age=1/4,sex=1/8, got {text!r}")
-    found = {unquoted(name): share.strip() for name, share in parts}
+    if any(len(sides) != (2 if "=" in text else 1) or not sides[0].strip() for sides in parts):
+        raise CommandError(f"{_SPEND}, got {shown(text)}")
+    try:
+        shares = [str(positive(sides[-1].strip(), "share")) for sides in parts]
+    except StudyError:
+        raise CommandError(f"{_SPEND}, got {shown(text)}") from None
+    if "=" not in text:
+        return shares[0]
+    found = dict(zip((unquoted(sides[0]) for sides in parts), shares, strict=True))
     if len(found) < len(parts):
-        raise CommandError(f"--spend must name each axis once, got {text!r}")
+        raise CommandError(f"--spend must name each axis once, got {shown(text)}")
     return found
 
 
@@ -260,9 +276,9 @@ def _show(found: central.Release, book: central.Ledger) -> None:
     for answer in answers:
         error = answer.stderr if answer.stderr == answer.stderr else (answer.high - answer.low) / 2
         made.add_row(
-            Text(answer.question),
-            Text(found.shown(answer)),
-            Text(showing.between(answer.low, answer.high, error)),
+            showing.literal(answer.question),
+            showing.literal(found.shown(answer)),
+            showing.literal(showing.between(answer.low, answer.high, error)),
         )
     showing.stdout().print(made)
     if len(found) > _SHOWN:
@@ -295,6 +311,6 @@ def _show_plan(
     columns = found.columns()
     made = showing.table(*columns, right=columns[1:4])
     for option in found:
-        made.add_row(*(Text(cell) for cell in found.cells(option)))
+        made.add_row(*(showing.literal(cell) for cell in found.cells(option)))
     showing.stdout().print(made)
     showing.say(f"Study {found.study!r}: {found.caption()}")

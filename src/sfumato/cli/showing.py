@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sfumato.estimation.answers import NO_REPORTS, Answer, Answers
-from sfumato.text import format_to
+from sfumato.text import format_to, visible, visible_json
 
 # Called with the amount done, the total, and what is being done.
 Seen = Callable[..., None]
@@ -43,7 +43,8 @@ def stdout() -> Console:
 
 def show_json(document: dict[str, Any]) -> None:
     """Print one JSON document and nothing else."""
-    typer.echo(json.dumps(_plain(document), ensure_ascii=False, indent=2, allow_nan=False))
+    text = json.dumps(_plain(document), ensure_ascii=False, indent=2, allow_nan=False)
+    typer.echo(visible_json(text))
 
 
 def _plain(value: Any) -> Any:
@@ -59,12 +60,22 @@ def _plain(value: Any) -> Any:
 
 def say(line: str) -> None:
     """Print one line, unbroken."""
-    stdout().print(Text(line), soft_wrap=True)
+    stdout().print(literal(line), soft_wrap=True)
+
+
+def literal(text: str, style: str = "") -> Text:
+    """Text for a terminal as it is: neither markup nor control characters mean anything in it.
+
+    Args:
+        text: What to show.
+        style: How to show all of it.
+    """
+    return Text(visible(text), style)
 
 
 def warn(line: str) -> None:
     """Print a warning on stderr, in one line."""
-    text = Text.assemble(("warning:", "bold yellow"), " ", line)
+    text = Text.assemble(("warning:", "bold yellow"), " ", visible(line))
     Console(stderr=True, highlight=False).print(text, soft_wrap=True)
 
 
@@ -100,7 +111,10 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
     made = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         made.add_column(
-            column, justify="right" if column in right else "left", overflow="fold", no_wrap=False
+            literal(column),
+            justify="right" if column in right else "left",
+            overflow="fold",
+            no_wrap=False,
         )
     return made
 
@@ -137,7 +151,7 @@ def answers_table(asked: Sequence[str], answers: Sequence[Answer]) -> Table:
     for text, answer in zip(asked, answers, strict=True):
         cells = [text, str(answer), between(answer.low, answer.high, answer.stderr)]
         cells += ["; ".join(answer.notes)] if with_notes else []
-        made.add_row(*(Text(cell) for cell in cells))
+        made.add_row(*(literal(cell) for cell in cells))
     return made
 
 
@@ -178,7 +192,7 @@ def bars(found: Answers, console: Console) -> Table:
     ):
         length = bar(value / top if top > 0 else 0.0, width, ascii_only=_ascii_only(console))
         cells = (_number(value, stderr), between(low, high, stderr))
-        made.add_row(Text(label), Text(length, "cyan"), *(Text(cell) for cell in cells))
+        made.add_row(literal(label), literal(length, "cyan"), *(literal(cell) for cell in cells))
     return made
 
 
@@ -213,7 +227,7 @@ def _numbers(found: Answers) -> Table:
     made = table(" × ".join(found.axes), *labels, right=labels)
     for label, values, errors in zip(found.all_labels[0], found.values, found.stderr, strict=True):
         cells = [_number(v, s) for v, s in zip(values, errors, strict=True)]
-        made.add_row(Text(label), *(Text(cell) for cell in cells))
+        made.add_row(literal(label), *(literal(cell) for cell in cells))
     return made
 
 
@@ -225,13 +239,13 @@ def _shades(found: Answers, console: Console) -> Table:
     labels = found.all_labels[1]
     made = table(found.axes[0], f"{found.axes[1]} from {labels[0]} to {labels[-1]}")
     made.columns[1].no_wrap = True
-    made.caption = f"darkest: {_top(found, top)}; {unsure!r}: not clearly above 0"
+    made.caption = literal(f"darkest: {_top(found, top)}; {unsure!r}: not clearly above 0")
     for label, values, lows in zip(found.all_labels[0], found.values, found.low, strict=True):
         letters = [
             shades[min(int(value / top * len(shades)), len(shades) - 1)] if low > 0 else unsure
             for value, low in zip(values.tolist(), lows.tolist(), strict=True)
         ]
-        made.add_row(Text(label), Text("".join(letter * 2 for letter in letters)))
+        made.add_row(literal(label), literal("".join(letter * 2 for letter in letters)))
     return made
 
 

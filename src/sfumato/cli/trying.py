@@ -8,13 +8,12 @@ from typing import Annotated, cast
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from sfumato.cli import people, showing
 from sfumato.cli.asking import Method, answer_all, answers_document, opened, show_answers
 from sfumato.cli.collecting import add_up
 from sfumato.cli.commands import CommandError
-from sfumato.cli.options import AsJson, Force, StudyFile, load_study, target
+from sfumato.cli.options import AsJson, Force, StudyFile, load_study, target, whole_number
 from sfumato.cli.people import read_counts
 from sfumato.collect.tally import Tally
 from sfumato.demo import run as demo_run
@@ -23,12 +22,20 @@ from sfumato.randomness.bits import SeededBits
 from sfumato.study.study import Study
 from sfumato.text import format_to
 
+_MOST_DEMO = 10_000_000
 _DEMO_FILES = ("study.toml", "tally.parquet", "index.html")
 
 
 def simulate(
     study: StudyFile,
-    seed: Annotated[int, typer.Option(help="Any whole number; the same one repeats the run.")],
+    seed: Annotated[
+        int,
+        typer.Option(
+            parser=whole_number,
+            metavar="N",
+            help="Any whole number; the same one repeats the run.",
+        ),
+    ],
     table: Annotated[
         Path | None,
         typer.Argument(metavar="INPUT", help="People's values, .csv, .csv.gz or .parquet."),
@@ -82,15 +89,20 @@ def demo(
         "sfumato-demo"
     ),
     number: Annotated[
-        int, typer.Option("--people", metavar="N", help="How many made-up people.")
+        int,
+        typer.Option("--people", parser=whole_number, metavar="N", help="How many made-up people."),
     ] = 100_000,
-    seed: Annotated[int | None, typer.Option(help="Repeatable noise.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(parser=whole_number, metavar="N", help="Repeatable noise.")
+    ] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a whole study on made-up people, and compare the answers with the truth."""
-    if number < 1:
-        raise CommandError(f"--people must be a positive whole number, got {number}")
+    if not 1 <= number <= _MOST_DEMO:
+        raise CommandError(
+            f"--people must be a whole number from 1 to {_MOST_DEMO:,}, got {number}"
+        )
     _refuse_used(out, force)
     with showing.progress("making a town") as seen:
         result = demo_run.run(
@@ -138,7 +150,7 @@ def _compared(rows: Sequence[DemoRow]) -> Table:
             str(answer),
             showing.between(answer.low, answer.high, answer.stderr),
         )
-        shown.add_row(*(Text(cell) for cell in cells))
+        shown.add_row(*(showing.literal(cell) for cell in cells))
     return shown
 
 

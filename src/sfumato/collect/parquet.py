@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sfumato.arrays import BitColumns, Layout, Outputs
-from sfumato.checks import shown
-from sfumato.errors import FormatError, TooLargeError
+from sfumato.errors import FormatError, TooLargeError, shown
 from sfumato.files import as_path, read_json, write_whole
 from sfumato.study.reports import Reports
 

@@ -84,11 +84,11 @@ class Domain(Protocol):
     def weigh(self, span: Span) -> tuple[NDArray[np.float64], bool]:
         """Share of each cell in a span, and whether a bin was cut."""
 
-    def label_weights(self, label: object, *, axis: str) -> NDArray[np.float64]:
-        """Weights of a single category or point.
+    def cell_of(self, value: object, *, axis: str) -> int:
+        """The cell that holds a value of a question; the first one where there are several.
 
         Args:
-            label: The label or value.
+            value: The label or value.
             axis: Name of the axis, for messages.
         """
 
@@ -189,15 +189,15 @@ class Ordered:
         """
         return self.weigh(self.span(low, high, axis=axis))
 
-    def label_weights(self, label: object, *, axis: str) -> NDArray[np.float64]:
-        """Weight 1 for the cell that holds a value.
+    def cell_of(self, value: object, *, axis: str) -> int:
+        """The first cell that holds a value.
 
         Args:
-            label: The value.
+            value: The value.
             axis: Name of the axis, for messages.
         """
-        self.place(label, axis=axis)  # None is an open end, but no value
-        return self.interval(label, label, axis=axis)[0]
+        self.place(value, axis=axis)  # None is an open end, but no value
+        return int(self.interval(value, value, axis=axis)[0].argmax())
 
 
 def one_cell(size: int, cell: int) -> NDArray[np.float64]:

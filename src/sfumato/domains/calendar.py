@@ -27,7 +27,7 @@ from sfumato.domains.parsing import (
     seconds_in,
     whole_step,
 )
-from sfumato.errors import QuestionError, StudyError
+from sfumato.errors import QuestionError, StudyError, shown
 
 _EPOCH = date(1970, 1, 1)
 
@@ -230,7 +230,7 @@ class Dates(_Calendar):
             if day is None:
                 raise StudyError(
                     f"{name} must be a date without a time zone, such as '2024-01-31', got "
-                    f"{name}={getattr(self, name)!r}"
+                    f"{name}={shown(getattr(self, name))}"
                 )
             object.__setattr__(self, name, _EPOCH + timedelta(days=day))
         self._check_steps()
@@ -292,7 +292,8 @@ class Dates(_Calendar):
         day = epoch_day(value)
         if day is None:
             raise QuestionError(
-                f"axis {axis!r} takes dates without a time zone, such as 2024-01-31, got {value!r}"
+                f"axis {axis!r} takes dates without a time zone, such as 2024-01-31, got "
+                f"{shown(value)}"
             )
         return Fraction(day)
 
@@ -343,7 +344,7 @@ class Times(_Calendar):
             raise StudyError(
                 "start and end must both be times of day such as '06:30', or both moments such "
                 "as '2024-01-01T06:30', in whole seconds and without a time zone, got "
-                f"start={self.start!r}, end={self.end!r}"
+                f"start={shown(self.start)}, end={shown(self.end)}"
             )
         for name, second in zip(("start", "end"), seconds, strict=True):
             object.__setattr__(self, name, text(second or Fraction(0)))
@@ -431,7 +432,8 @@ class Times(_Calendar):
         if second is None:
             what, example = self._words
             raise QuestionError(
-                f"axis {axis!r} takes {what} without a time zone, such as {example}, got {value!r}"
+                f"axis {axis!r} takes {what} without a time zone, such as {example}, got "
+                f"{shown(value)}"
             )
         return second
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
-from numbers import Integral
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domains.base import NO_ANSWER, Span, check_size, one_cell
+from sfumato.domains.base import NO_ANSWER, Span, check_size
 from sfumato.domains.columns import Single, flatten, is_missing, is_text, refuse_rows, refuse_type
-from sfumato.errors import DataError, QuestionError, StudyError, near
+from sfumato.errors import DataError, QuestionError, StudyError, near, shown
+from sfumato.exact import whole
+from sfumato.text import refuse_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class Categories:
     """Distinct labels without an order, one cell each.
 
     Args:
-        names: The labels, at least two; "no answer" is reserved for optional axes.
+        names: A list of the labels, at least two; "no answer" is reserved for optional axes.
 
     Raises:
         StudyError: If the labels are too few, repeated, empty or not text.
@@ -33,21 +35,26 @@ class Categories:
         [1, -1]
     """
 
-    names: tuple[str, ...]
+    names: Sequence[str]
+    _cells: dict[str, int] = field(init=False, repr=False, compare=False)
 
     kind: ClassVar[str] = "categories"
 
     def __post_init__(self) -> None:
         given: Any = self.names
-        if isinstance(given, str) or not hasattr(given, "__iter__"):
-            raise StudyError(f"labels must be a list of texts, got labels={given!r}")
-        names = tuple(given)
+        try:
+            names = None if isinstance(given, str) else tuple(given)
+        except TypeError:
+            names = None
+        if names is None:
+            raise StudyError(f"labels must be a list of texts, got labels={shown(given)}")
         for name in names:
             if not isinstance(name, str) or not name.strip():
                 raise StudyError(
-                    f"every label must be a text that is not empty, got {name!r}; write numbers "
-                    "in quotes"
+                    f"every label must be a text that is not empty, got {shown(name)}; write "
+                    "numbers in quotes"
                 )
+            refuse_name(name, "every label")
             if name == NO_ANSWER:
                 raise StudyError(
                     f"the label {NO_ANSWER!r} is reserved; leave it out and make the axis "
@@ -58,6 +65,7 @@ class Categories:
                 raise StudyError(f"labels must be distinct, got {name!r} {count} times")
         check_size(len(names), "categories", "list every label that may occur")
         object.__setattr__(self, "names", tuple(str(name) for name in names))
+        object.__setattr__(self, "_cells", {name: cell for cell, name in enumerate(self.names)})
 
     @property
     def size(self) -> int:
@@ -129,7 +137,7 @@ class Categories:
         if held.family not in ("null", "text") and not digits:
             raise _wrong_type(held.type, axis=axis, rule=rule)
         text = str(held.value[0]) if digits else held.value
-        code = self.names.index(text) if text in self.names else -1
+        code = self._cells.get(text, -1)
         return np.array([code]), np.array([code < 0 and bool(text)])
 
     def _read_column(
@@ -202,21 +210,21 @@ class Categories:
         """
         return self.weigh(self.span(low, high, axis=axis))
 
-    def label_weights(self, label: object, *, axis: str) -> NDArray[np.float64]:
-        """Weight 1 for one label.
+    def cell_of(self, value: object, *, axis: str) -> int:
+        """The cell of a label.
 
         Args:
-            label: The label or value.
+            value: The label.
             axis: Name of the axis, for messages.
 
         Example:
-            >>> Categories(("north", "south")).label_weights("south", axis="region").tolist()
-            [0.0, 1.0]
+            >>> Categories(("north", "south")).cell_of("south", axis="region")
+            1
         """
-        text = str(label) if isinstance(label, Integral) and not isinstance(label, bool) else label
-        if isinstance(text, str) and text in self.names:
-            return one_cell(self.size, self.names.index(text))
-        raise QuestionError(f"axis {axis!r} has no label {label!r}: {near(str(label), self.names)}")
+        label = value if isinstance(value, str) else shown(whole(value))
+        if label in self._cells:
+            return self._cells[label]
+        raise QuestionError(f"axis {axis!r} has no label {shown(value)}: {near(label, self.names)}")
 
     def parse(self, text: str, *, axis: str) -> str:
         """A label is written as it is.

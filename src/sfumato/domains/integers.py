@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sfumato.domains.base import Ordered, Span, check_size, exact_text
 from sfumato.domains.columns import finish, read_numbers
 from sfumato.domains.parsing import bound_number, parse_number
-from sfumato.errors import QuestionError, StudyError
+from sfumato.errors import QuestionError, StudyError, shown
 from sfumato.exact import rational
 
 # Every whole number up to here is a double of its own, in NumPy and in a browser.
@@ -49,7 +49,7 @@ class Integers(Ordered):
             if number.denominator != 1 or abs(number) > _FARTHEST:
                 raise StudyError(
                     f"{name} must be a whole number within ±(2^53 − 1), got "
-                    f"{name}={getattr(self, name)!r}; for fractions declare the axis as reals"
+                    f"{name}={shown(getattr(self, name))}; for fractions declare the axis as reals"
                 )
             object.__setattr__(self, name, int(number))
         check_size(

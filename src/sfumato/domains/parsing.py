@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.errors import QuestionError, StudyError
+from sfumato.errors import QuestionError, StudyError, shown
 from sfumato.exact import positive, rational
 
 DAY = 86_400
@@ -45,8 +45,8 @@ def bound_number(
         return rational(value, "bound")
     except StudyError:
         raise QuestionError(
-            f"axis {axis!r} takes numbers, got {value!r}: ask for a number, or for an interval "
-            "such as (18, 30) with None for an open end"
+            f"axis {axis!r} takes numbers, got {shown(value)}: ask for a number, or for an "
+            "interval such as (18, 30) with None for an open end"
         ) from None
 
 
@@ -61,7 +61,7 @@ def parse_number(text: str, *, axis: str) -> Fraction:
         return rational(text, "bound")
     except StudyError:
         raise QuestionError(
-            f"axis {axis!r} takes numbers, got {text!r}: write a number such as 18 or an "
+            f"axis {axis!r} takes numbers, got {shown(text)}: write a number such as 18 or an "
             "interval such as 18..30"
         ) from None
 
@@ -86,15 +86,15 @@ def seconds_in(quantity: Any, what: str, *, unit: int) -> Fraction:
         return rational(quantity, what) * unit
     number, _, name = quantity.strip().rpartition(" ")
     if not number:
-        glued = re.fullmatch(r"([0-9./]+)([a-z]*)", quantity.strip())
-        number, name = (glued[1], glued[2]) if glued else ("1", quantity.strip())
-    if name == "":
-        return rational(number, what) * unit
+        glued = re.fullmatch(r"([0-9./]+)([a-z]*)", name)
+        number, name = (glued[1], glued[2]) if glued else ("1", name)
+        if glued and not name:
+            return rational(number, what) * unit
     if name not in _UNITS:
         raise StudyError(
             f"{what} must be a duration such as '7 days' or '90 minutes', got {what}="
-            f"{quantity!r}; units are seconds, minutes, hours, days and weeks (months and years "
-            "vary in length)"
+            f"{shown(quantity)}; units are seconds, minutes, hours, days and weeks (months and "
+            "years vary in length)"
         )
     return rational(number, what) * _UNITS[name]
 
@@ -111,7 +111,7 @@ def whole_step(quantity: Any, what: str, *, unit: int, base: str) -> int:
     step = seconds_in(quantity, what, unit=unit) / unit
     positive(step, what)
     if step.denominator != 1:
-        raise StudyError(f"{what} must be a whole number of {base}, got {what}={quantity!r}")
+        raise StudyError(f"{what} must be a whole number of {base}, got {what}={shown(quantity)}")
     return int(step)
 
 

@@ -25,8 +25,8 @@ from sfumato.domains.base import (
 )
 from sfumato.domains.columns import finish, read_numbers
 from sfumato.domains.parsing import bound_number, parse_number
-from sfumato.errors import StudyError
-from sfumato.exact import rational, to_plain
+from sfumato.errors import StudyError, shown
+from sfumato.exact import nearest_float, rational, to_plain
 
 STOCHASTIC_BITS = 20
 _LEAST_SPAN = Fraction(1, 10**300)
@@ -70,16 +70,17 @@ class Reals(Ordered):
     def __post_init__(self) -> None:
         object.__setattr__(self, "low", rational(self.low, "low"))
         object.__setattr__(self, "high", rational(self.high, "high"))
-        if self.rounding not in (None, "stochastic"):
+        if not isinstance(self.rounding, str | None) or self.rounding not in (None, "stochastic"):
             raise StudyError(
-                f"rounding must be None or 'stochastic', got rounding={self.rounding!r}"
+                f"rounding must be None or 'stochastic', got rounding={shown(self.rounding)}"
             )
         bins = rational(self.bins, "bins")
         least = 1 if self.rounding else 2
         if bins.denominator != 1 or bins < least:
             remedy = "" if self.rounding or bins != 1 else "; one bin needs rounding='stochastic'"
             raise StudyError(
-                f"bins must be a whole number of at least {least}, got bins={self.bins!r}{remedy}"
+                f"bins must be a whole number of at least {least}, got "
+                f"bins={shown(self.bins)}{remedy}"
             )
         object.__setattr__(self, "bins", int(bins))
         if self.low >= self.high:
@@ -148,9 +149,12 @@ class Reals(Ordered):
             >>> Reals.from_edges([0, 10, 100, 1000]).labels()
             ['0..10', '10..100', '100..1000']
         """
-        if isinstance(edges, str) or not hasattr(edges, "__iter__"):
-            raise StudyError(f"edges must be a list of numbers, got edges={edges!r}")
-        cuts = tuple(rational(edge, "edges") for edge in edges)
+        if isinstance(edges, str) or not isinstance(edges, Iterable):
+            raise StudyError(f"edges must be a list of numbers, got edges={shown(edges)}")
+        try:
+            cuts = tuple(rational(edge, "edges") for edge in edges)
+        except TypeError:  # an array without dimensions
+            raise StudyError(f"edges must be a list of numbers, got {shown(edges)}") from None
         least = 1 if rounding else 2
         if len(cuts) <= least:
             bins = "1 bin" if rounding else "2 bins"
@@ -346,7 +350,7 @@ class Reals(Ordered):
 def _float_cuts(domain: Reals) -> NDArray[np.float64]:
     """The edges, each rounded once to the nearest float."""
     if domain.cuts:
-        cuts = np.array([_nearest(cut) for cut in domain.cuts])
+        cuts = np.array([nearest_float(cut) for cut in domain.cuts])
     else:
         width = (domain.high - domain.low) / domain.bins
         below = lcm(domain.low.denominator, width.denominator)
@@ -357,17 +361,9 @@ def _float_cuts(domain: Reals) -> NDArray[np.float64]:
             cuts = (first + step * np.arange(domain.bins + 1, dtype=np.int64)) / float(below)
         else:
             steps = range(domain.bins + 1)
-            cuts = np.array([_nearest(Fraction(first + step * k, below)) for k in steps])
+            cuts = np.array([nearest_float(Fraction(first + step * k, below)) for k in steps])
     cuts.setflags(write=False)
     return cuts
-
-
-def _nearest(number: Fraction) -> float:
-    """The nearest float, infinite where there is none."""
-    try:
-        return float(number)
-    except OverflowError:
-        return float("inf") if number > 0 else float("-inf")
 
 
 def _hat_weights(

@@ -10,7 +10,8 @@ from sfumato.domains.calendar import Dates, Times
 from sfumato.domains.categories import Categories
 from sfumato.domains.integers import Integers
 from sfumato.domains.reals import Reals
-from sfumato.errors import StudyError, near
+from sfumato.errors import StudyError, near, shown
+from sfumato.text import visible
 
 # Of each form a domain may take in a file: what it needs, what it may add, and how it is built.
 _FORMS: dict[str, list[tuple[set[str], set[str], Callable[..., Domain]]]] = {
@@ -40,7 +41,7 @@ def domain_from_dict(data: Mapping[str, Any]) -> Domain:
     """
     kind = str(data.get("kind", ""))
     if kind not in _FORMS:
-        raise StudyError(f"kind of domain is unknown, got kind={kind!r}: {near(kind, _FORMS)}")
+        raise StudyError(f"kind of domain is unknown, got kind={shown(kind)}: {near(kind, _FORMS)}")
     fields = {name: value for name, value in data.items() if name != "kind"}
     for needed, allowed, build in _FORMS[kind]:
         if needed <= fields.keys() <= needed | allowed:
@@ -49,5 +50,5 @@ def domain_from_dict(data: Mapping[str, Any]) -> Domain:
         ", ".join(sorted(needed)) + "".join(f" [{name}]" for name in sorted(allowed))
         for needed, allowed, _ in _FORMS[kind]
     )
-    given = ", ".join(sorted(map(str, fields))) or "nothing"
+    given = ", ".join(visible(name)[:80] for name in sorted(fields)[:12]) or "nothing"
     raise StudyError(f"a domain of kind {kind!r} is described by {forms}, got {given}")

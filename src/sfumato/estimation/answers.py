@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -11,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Floats
-from sfumato.checks import is_number, shown
-from sfumato.errors import MismatchError, QuestionError
+from sfumato.checks import is_number
+from sfumato.errors import MismatchError, QuestionError, shown
 from sfumato.questions.language import Question
-from sfumato.text import format_to
+from sfumato.text import escape, format_to, visible
 from sfumato.verbs import AnswersVerbs
 
 if TYPE_CHECKING:
@@ -257,9 +256,9 @@ class Answer:
     def _repr_html_(self) -> str:
         """HTML for notebooks."""
         _, low, high = self._shown()
-        notes = f"<br><small>{html.escape('; '.join(self.notes))}</small>" if self.notes else ""
+        notes = f"<br><small>{escape('; '.join(self.notes))}</small>" if self.notes else ""
         return (
-            f"<b>{html.escape(str(self))}</b> "
+            f"<b>{escape(str(self))}</b> "
             f"<small>({self.level:.0%}: {low} to {high}; {self.n:,} {self.counted})</small>{notes}"
         )
 
@@ -517,7 +516,7 @@ class Answers(AnswersVerbs):
     def __repr__(self) -> str:
         size = " × ".join(str(s) for s in self.values.shape)
         source = f"{size} answers from {self.n:,} {self.counted}"
-        return f"<{self.kind} of {', '.join(self.axes)}: {source}>"
+        return f"<{self.kind} of {visible(', '.join(self.axes))}: {source}>"
 
     def to_arrow(self) -> pa.Table:
         """An Arrow table with one row per answer."""
@@ -566,11 +565,11 @@ class Answers(AnswersVerbs):
         """HTML for notebooks: the first rows as a table."""
         table = self.to_arrow()
         most = 20
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in table.column_names)
+        head = "".join(f"<th>{escape(name)}</th>" for name in table.column_names)
         body = "".join(
             "<tr>"
             + "".join(
-                f"<td>{html.escape(value) if isinstance(value, str) else f'{value:,.6g}'}</td>"
+                f"<td>{escape(value) if isinstance(value, str) else f'{value:,.6g}'}</td>"
                 for value in row.values()
             )
             + "</tr>"

@@ -21,8 +21,8 @@ from dataclasses import replace
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.checks import is_number, shown
-from sfumato.errors import QuestionError
+from sfumato.checks import is_number
+from sfumato.errors import QuestionError, shown
 from sfumato.estimation.answers import Answers
 
 CELLS = ("histogram", "heatmap")

@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike
 from sfumato.arrays import Floats
 from sfumato.channels.base import Channel, refuse_dense
 from sfumato.channels.hadamard import HadamardChannel
-from sfumato.checks import numbers, shown
-from sfumato.errors import QuestionError
+from sfumato.checks import numbers
+from sfumato.errors import QuestionError, shown
 from sfumato.estimation.answers import Answers
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.likelihood import LikelihoodEstimate

@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Floats
-from sfumato.checks import is_number, shown
+from sfumato.checks import is_number
 from sfumato.domains.base import Domain
-from sfumato.errors import QuestionError
+from sfumato.errors import QuestionError, shown
 from sfumato.estimation.answers import (
     NO_REPORTS,
     PRORATED,

@@ -15,9 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.checks import shown
 from sfumato.collect.statistics import BitReports, SymbolCounts
-from sfumato.errors import QuestionError, near
+from sfumato.errors import QuestionError, near, shown
 from sfumato.estimation.answers import (
     PRORATED,
     Answer,

@@ -13,10 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import StudyError, TooLargeError
+from sfumato.exact import nearest_float
 from sfumato.metrics.closure import close_integers
 from sfumato.metrics.norms import GRID, GRID_BITS
 
 MOST_TABLE_CELLS = 2048
+_MOST = Fraction(10**308)  # near the largest double
+_LEAST = Fraction(1, 1 << 50)  # below, e^E is 1 to doubles, and no answer could be computed
 ROUNDED = f"rounded down to multiples of 2^-{GRID_BITS}: never weaker than stated"
 
 
@@ -57,7 +60,7 @@ class CellMetric(ABC):
             j: The cell it changes to.
         """
         value = self.exact(i, j)
-        return math.inf if value is None else float(value)
+        return math.inf if value is None else nearest_float(value)
 
     def integers(self) -> tuple[NDArray[Any], int]:
         """All of E as Python integers over one denominator, -1 where infinite."""
@@ -187,6 +190,8 @@ def table(
     else:
         finite = np.asarray(numerators // common)
         denominator //= common
+    most = Fraction(int(finite.max()), denominator)
+    refuse_extreme(Fraction(1), max(most, Fraction(1)))
     said = (*notes, ROUNDED) if rounded and exact else tuple(notes)
     return TableMetric(np.where(infinite, -1, finite), denominator, len(names), said)
 
@@ -223,6 +228,20 @@ def _rounded_table(
     )
     _refuse_vanishing(floors, names)
     return table(floors, GRID, names=names, notes=(*notes, ROUNDED))
+
+
+def refuse_extreme(least: Fraction, most: Fraction) -> None:
+    """Refuse an E that no double can hold.
+
+    Args:
+        least: The smallest E between two cells.
+        most: The largest one that is finite.
+    """
+    if not _LEAST <= least <= most <= _MOST:
+        raise StudyError(
+            "E between two cells must lie between 2^-50 and 1e308: change epsilon, or the unit of "
+            "distance"
+        )
 
 
 def add_cells(parts: Sequence[CellMetric], *, names: Callable[[], Sequence[str]]) -> CellMetric:

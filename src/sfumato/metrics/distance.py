@@ -13,10 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domains.base import NO_ANSWER, Domain
-from sfumato.errors import StudyError
-from sfumato.exact import positive, to_plain
+from sfumato.errors import StudyError, shown
+from sfumato.exact import nearest_float, positive, to_plain
 from sfumato.metrics.base import Metric, set_fields
-from sfumato.metrics.cells import CellMetric, check_cells, joined_notes, refuse_large_matrix, table
+from sfumato.metrics.cells import (
+    CellMetric,
+    check_cells,
+    joined_notes,
+    refuse_extreme,
+    refuse_large_matrix,
+    table,
+)
 from sfumato.metrics.norms import distance_table, read_order, share_of_axis
 from sfumato.metrics.words import (
     Number,
@@ -65,6 +72,8 @@ class LineMetric(CellMetric):
         notes: Sequence[str],
     ) -> None:
         """Set the fields, once."""
+        steps = (equal_step,) if equal_step is not None else [b - a for a, b in pairwise(places)]
+        refuse_extreme(min(steps), places[-1] if places else steps[0] * (size - 1))
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "equal_step", equal_step)
         object.__setattr__(self, "notes", tuple(notes))
@@ -295,7 +304,7 @@ class Distance(Metric):
 
     def _within_cap(self, e: Fraction) -> float:
         """The smaller of E and the cap."""
-        return float(e if self.cap is None else min(e, self.cap))
+        return nearest_float(e if self.cap is None else min(e, self.cap))
 
     def bind(self, domain: Domain, *, optional: bool) -> CellMetric:
         """Cells on a line; with "no answer", a table.
@@ -396,7 +405,7 @@ class Lp(Metric):
     def per_axis(self, axes: int) -> Distance:
         """The distance guarantee of each axis from which this one follows."""
         if isinstance(axes, bool) or not isinstance(axes, int) or axes < 1:
-            raise StudyError(f"axes must be a whole number of at least 1, got axes={axes!r}")
+            raise StudyError(f"axes must be a whole number of at least 1, got axes={shown(axes)}")
         share = share_of_axis(self.epsilon, self.p, axes)
         if not share:
             raise StudyError(
@@ -411,6 +420,11 @@ class Lp(Metric):
             x: One record as a sequence of values.
             y: The other.
         """
+        if not all(isinstance(record, (list, tuple)) or np.ndim(record) == 1 for record in (x, y)):
+            raise StudyError(
+                "records must be lists of values, one per axis, got "
+                f"{type(x).__name__} and {type(y).__name__}"
+            )
         if len(x) != len(y):
             raise StudyError(f"records must have the same axes, got {len(x)} and {len(y)} values")
         apart = [gap(a, b, self.per) for a, b in zip(x, y, strict=True)]

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sfumato.domains.base import NO_ANSWER, Domain
-from sfumato.errors import StudyError
-from sfumato.exact import positive, rational, to_plain
+from sfumato.errors import StudyError, shown
+from sfumato.exact import nearest_float, positive, rational, to_plain
 from sfumato.metrics.base import Metric, set_fields
 from sfumato.metrics.cells import TableMetric, fractions_table, table
 from sfumato.metrics.closure import close_integers
@@ -179,7 +179,8 @@ class Matrix(Metric):
         finite = [e for row in self.values for e in row if e]
         top = max(finite, default=Fraction(0))
         count = len(self.values)
-        return f"E is given by a matrix of {count} by {count}, at most {float(top):g} where finite"
+        most = nearest_float(top)
+        return f"E is given by a matrix of {count} by {count}, at most {most:g} where finite"
 
     def to_dict(self) -> dict[str, Any]:
         """The statement as a file holds it, exactly."""
@@ -190,9 +191,12 @@ class Matrix(Metric):
 
 def _read_edge(edge: Any) -> tuple[str, str, Fraction]:
     """Two labels and a weight, 1 if left out."""
-    parts = [edge] if isinstance(edge, str) else list(edge)
+    parts = np.ravel(edge).tolist() if isinstance(edge, np.ndarray) else edge
+    parts = list(parts) if isinstance(parts, (list, tuple)) else []
     if len(parts) not in {2, 3}:
-        raise StudyError(f"an edge must be (label, label) or (label, label, weight), got {edge!r}")
+        raise StudyError(
+            f"an edge must be (label, label) or (label, label, weight), got {shown(edge)}"
+        )
     a, b = label_of(parts[0]), label_of(parts[1])
     if a == b:
         raise StudyError(f"an edge must join two different labels, got {a!r} twice: drop it")
@@ -219,7 +223,7 @@ def _shortest_path(
 def _read_matrix(values: Any) -> tuple[tuple[Fraction | None, ...], ...]:
     """The entries exactly, None where infinite."""
     try:
-        rows = [list(row) for row in values]
+        rows = [list(row) for row in (() if isinstance(values, str) else values)]
     except TypeError:
         raise StudyError("values must be rows of numbers, one row per label") from None
     for number, row in enumerate(rows, 1):
@@ -250,5 +254,4 @@ def _read_entry(entry: Any, row: int, column: int) -> Fraction | None:
         rule = "the diagonal of values must be 0, a value being at no distance from itself"
     else:
         return number
-    shown = entry if isinstance(entry, str) else str(entry)
-    raise StudyError(f"{rule}, got {shown} at row {row}, column {column} (counted from 1)")
+    raise StudyError(f"{rule}, got {shown(entry)} at row {row}, column {column} (counted from 1)")

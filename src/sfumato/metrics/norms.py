@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import StudyError
+from sfumato.errors import StudyError, shown
 from sfumato.exact import rational
 
 GRID_BITS = 40
@@ -26,15 +26,19 @@ def read_order(value: Any, what: str) -> Fraction | float:
         value: A number, or "inf".
         what: What it is called in a message.
     """
-    if value == "inf" or (isinstance(value, float) and value == math.inf):
+    if (isinstance(value, str) and value == "inf") or (
+        isinstance(value, float) and value == math.inf
+    ):
         return math.inf
     order = rational(value, what)
     if order < 1:
-        raise StudyError(f"{what} must be at least 1 (or inf) to be a norm, got {what}={value!r}")
+        raise StudyError(
+            f"{what} must be at least 1 (or inf) to be a norm, got {what}={shown(value)}"
+        )
     if order.numerator > _LARGEST_ORDER:
         raise StudyError(
             f"{what} must be a fraction with a numerator of at most {_LARGEST_ORDER}, got "
-            f"{what}={value!r}, which is {order}: round it, or use inf"
+            f"{what}={shown(value)}, which is {shown(order)}: round it, or use inf"
         )
     return order
 

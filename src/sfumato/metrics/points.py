@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domains.base import NO_ANSWER, Domain
-from sfumato.errors import StudyError
-from sfumato.exact import positive, rational, to_plain
+from sfumato.errors import StudyError, shown
+from sfumato.exact import nearest_float, positive, rational, to_plain
 from sfumato.metrics.base import Metric, set_fields
 from sfumato.metrics.cells import ROUNDED, TableMetric, table
 from sfumato.metrics.closure import close_integers
@@ -68,10 +68,7 @@ class Points(Metric):
     ) -> None:
         """Read the numbers exactly and the labels as text."""
         items = at.items() if isinstance(at, Mapping) else at
-        places = tuple(
-            (label_of(label), _read_place(label_of(label), where))
-            for label, where in several(items, "at")
-        )
+        places = tuple(_read_place(item) for item in several(items, "at"))
         distinct([label for label, _ in places], "at")
         label, first = places[0]
         for other, where in places:
@@ -132,12 +129,18 @@ class Points(Metric):
         return data
 
 
-def _read_place(label: str, where: Any) -> tuple[Fraction, ...]:
-    """The coordinates of a label, exactly; a single number is a place on a line."""
-    numbers = list(where) if isinstance(where, Iterable) and not isinstance(where, str) else [where]
+def _read_place(item: Any) -> tuple[str, tuple[Fraction, ...]]:
+    """A label and its coordinates, exactly; a single number is a place on a line."""
+    if not isinstance(item, (list, tuple)) or len(item) != 2:
+        raise StudyError(
+            f"at must give every label its coordinates, {{label: (x, y)}}, got {shown(item)}"
+        )
+    label, where = label_of(item[0]), item[1]
+    where = where.ravel() if isinstance(where, np.ndarray) else where
+    numbers = list(where) if isinstance(where, (list, tuple, np.ndarray)) else [where]
     if not numbers:
-        raise StudyError(f"at must give coordinates for every label, got none for {label!r}")
-    return tuple(rational(number, f"a coordinate of {label!r}") for number in numbers)
+        raise StudyError(f"at must give coordinates for every label, got none for {shown(label)}")
+    return label, tuple(rational(number, f"a coordinate of {label!r}") for number in numbers)
 
 
 def refuse_same_place(names: Sequence[str], places: Sequence[tuple[Fraction, ...]]) -> None:
@@ -205,7 +208,7 @@ class Within(Metric):
     ) -> None:
         """Read the numbers exactly and the labels as text."""
         if beyond not in ("steps", "smooth"):
-            raise StudyError(f"beyond must be 'steps' or 'smooth', got beyond={beyond!r}")
+            raise StudyError(f"beyond must be 'steps' or 'smooth', got beyond={shown(beyond)}")
         set_fields(
             self,
             epsilon=positive(epsilon, "epsilon"),
@@ -231,8 +234,8 @@ class Within(Metric):
         if not steps:
             return 0.0
         if self.beyond == "smooth":
-            return float(self.epsilon * (steps if steps > 1 else 1))
-        return float(self.epsilon * math.ceil(steps))
+            return nearest_float(self.epsilon * (steps if steps > 1 else 1))
+        return nearest_float(self.epsilon * math.ceil(steps))
 
     def bind(self, domain: Domain, *, optional: bool) -> TableMetric:
         """E between cells; "no answer" needs a place like any label.

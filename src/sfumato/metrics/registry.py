@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from sfumato.errors import StudyError, near
+from sfumato.errors import StudyError, near, shown
 from sfumato.metrics.base import Metric, Sum
 from sfumato.metrics.distance import Distance, Lp
 from sfumato.metrics.graphs import Matrix, PolicyGraph
@@ -79,16 +79,18 @@ def metric_from_dict(data: Mapping[str, Any]) -> Metric:
     kind = str(data["kind"])
     if kind not in REGISTRY:
         raise StudyError(
-            f"kind of a metric must be known, got {kind!r}: {near(kind, REGISTRY)} (a metric of "
-            "your own is known once the module that registers it is imported)"
+            f"kind of a metric must be known, got {shown(kind)}: {near(kind, REGISTRY)} (a metric "
+            "of your own is known once the module that registers it is imported)"
         )
     allowed = inspect.signature(REGISTRY[kind]).parameters
     for key in options:
         if key not in allowed:
-            raise StudyError(f"{kind} has no option {key!r}: {near(key, allowed)}")
+            raise StudyError(f"{kind} has no option {shown(key)}: {near(key, allowed)}")
     for key, parameter in allowed.items():
         if parameter.default is parameter.empty and key not in options:
             raise StudyError(f"{kind} needs the option {key!r}, which is missing: add it")
     if kind == Sum.kind:
+        if not isinstance(options["parts"], list):
+            raise StudyError(f"parts of a sum must be a list, got {shown(options['parts'])}")
         return Sum([metric_from_dict(part) for part in options["parts"]])
     return REGISTRY[kind](**options)

@@ -8,19 +8,24 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from numbers import Rational
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domains.base import NO_ANSWER, Domain
-from sfumato.errors import StudyError, near
+from sfumato.errors import StudyError, near, shown
 from sfumato.exact import positive, rational, to_plain
 from sfumato.metrics.cells import refuse_large_table
 
 
 def label_of(value: object) -> str:
     """The name under which a value is known: its text, or "no answer"."""
+    if isinstance(value, (list, tuple, set, dict, np.ndarray)):
+        raise StudyError(f"a label must be a text or a number, got {shown(value)}")
+    if isinstance(value, Rational) and not isinstance(value, bool):
+        rational(value, "a label")  # of so many digits that Python will not write them out
     return NO_ANSWER if value is None else str(value)
 
 
@@ -32,10 +37,13 @@ def several(items: Any, what: str) -> list[Any]:
         what: What it is called in a message.
     """
     if isinstance(items, str) or not isinstance(items, Iterable):
-        raise StudyError(f"{what} must be a list, got {items!r}: write [{items!r}]")
-    found = list(items)
+        raise StudyError(f"{what} must be a list, got {shown(items)}: put it into brackets")
+    try:
+        found = list(items)
+    except TypeError:  # such as an array without dimensions
+        raise StudyError(f"{what} must be a list, got {shown(items)}") from None
     if not found:
-        raise StudyError(f"{what} must not be empty, got {items!r}: name at least one")
+        raise StudyError(f"{what} must not be empty, got {shown(items)}: name at least one")
     return found
 
 
@@ -74,7 +82,7 @@ def known(value: object, labels: Collection[str], what: str) -> str:
     """
     label = label_of(value)
     if label not in labels:
-        raise StudyError(f"{what} must name the label, got {label!r}: {near(label, labels)}")
+        raise StudyError(f"{what} must name the label, got {shown(label)}: {near(label, labels)}")
     return label
 
 
@@ -111,7 +119,8 @@ def inside(labels: Iterable[str], names: Sequence[str], what: str) -> None:
         if label not in there:
             extra = "; set optional=True to have it" if label == NO_ANSWER else ""
             raise StudyError(
-                f"{what} must name labels of the axis, got {label!r}: {near(label, names)}{extra}"
+                f"{what} must name labels of the axis, got {shown(label)}: "
+                f"{near(label, names)}{extra}"
             )
 
 
@@ -179,7 +188,7 @@ def read_quantity(value: Any, what: str) -> Fraction | str:
     unit = _SHORT.get(found[2], found[2].lower().removesuffix("s"))
     if unit not in _SECONDS:
         raise StudyError(
-            f"{what} must be a number or a duration such as '7 days', got {what}={value!r}: "
+            f"{what} must be a number or a duration such as '7 days', got {what}={shown(value)}: "
             f"{near(unit, _SECONDS)} (months and years vary in length)"
         )
     return _duration(positive(found[1] or 1, what), unit)

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.checks import is_number, one_of, shown
-from sfumato.errors import QuestionError, StudyError, near
+from sfumato.checks import is_number, one_of
+from sfumato.errors import QuestionError, StudyError, near, shown
 from sfumato.estimation.answers import normal_quantile
 from sfumato.planning.simulate import ExpectedError, simulate
 from sfumato.planning.variances import Prior, mean_terms, prior_of, variance

@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from sfumato.errors import StudyError
+from sfumato.errors import StudyError, shown
 from sfumato.metrics.base import Metric, Sum
 from sfumato.planning.expected_error import (
     Method,
@@ -303,10 +303,10 @@ def _refuse_people(share: float, needed: str, refused: bool) -> None:
 
 def _checked_share(wanted: float) -> float:
     """A share strictly between nothing and everybody."""
-    if isinstance(wanted, bool) or not isinstance(wanted, (int, float)) or not 0 < wanted < 1:
+    if isinstance(wanted, bool) or not isinstance(wanted, (int, float)) or not 1e-9 <= wanted < 1:
         raise StudyError(
-            f"the wanted standard error must be a share between 0 and 1, got {wanted!r}; "
-            "write 0.01 for one percent"
+            "the wanted standard error must be a share between 0 and 1, at least 1e-9, got "
+            f"{shown(wanted)}; write 0.01 for one percent"
         )
     return float(wanted)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.errors import StudyError
+from sfumato.errors import StudyError, shown
 from sfumato.estimation.decoding.evidence import fit_by_evidence
 from sfumato.estimation.decoding.mixture import SymbolMixture
 from sfumato.estimation.decoding.posterior import Decoder, PlainDecoder
@@ -29,6 +29,7 @@ from sfumato.study.study import Study
 Progress = Callable[[float], None]
 
 _MOST_ROWS = 8192
+_MOST_RUNS = 100_000
 _MOST_REPORTED = 64
 _MOST_ENTRIES = 1 << 22
 
@@ -77,10 +78,11 @@ def simulate(
     part, axes = _part(study, asked[0])
     law = prior.over(axes)
     bits = any(block.channel.layout.kind == "bits" for block in part.blocks)
-    if runs < 0 or (bits and not runs):
+    if not int(bits) <= runs <= _MOST_RUNS:
         raise StudyError(
             f"runs must be at least {int(bits)} to plan likelihood answers"
-            f"{' from reports of many bits' if bits else ''}, got runs={runs}"
+            f"{' from reports of many bits' if bits else ''}, and at most {_MOST_RUNS:,}, got "
+            f"runs={shown(runs)}"
         )
     # A question has the same error whatever else is asked: rows and people are drawn apart.
     drawn, people = np.random.SeedSequence(seed).spawn(2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from typing import Any
 
@@ -14,7 +13,7 @@ from sfumato.errors import QuestionError, TooLargeError
 from sfumato.estimation.answers import Answers
 from sfumato.plots import style
 from sfumato.plots.style import ERROR, ESTIMATE, FONT, INK, TRUTH, Spec
-from sfumato.text import format_to
+from sfumato.text import escape, format_to
 
 MOST_CELLS = 250_000
 _BAND = "rgba(47, 111, 159, 0.25)"
@@ -288,12 +287,12 @@ def _words(answers: Answers, where: str, place: Any) -> str:
     """One answer in words."""
     value, error = float(answers.values[place]), float(answers.stderr[place])
     if not math.isfinite(value):
-        return f"{html.escape(where)}<br>no reports"
+        return f"{escape(where)}<br>no reports"
     low, high = float(answers.low[place]), float(answers.high[place])
     name = style.amount(answers)
     return (
-        f"{html.escape(where)}<br><b>{format_to(value, error)} ± {format_to(error, error)}</b> "
-        f"{html.escape(name)}<br>{style.interval_name(answers)}: "
+        f"{escape(where)}<br><b>{format_to(value, error)} ± {format_to(error, error)}</b> "
+        f"{escape(name)}<br>{style.interval_name(answers)}: "
         f"{format_to(low, error)} to {format_to(high, error)}"
     )
 
@@ -330,7 +329,7 @@ def _with_scales(described: Spec, answers: Answers) -> Spec:
 def _scale(name: str, labels: list[str], edges: NDArray[Any] | None, *, most: int = 24) -> Spec:
     """A scale with the user's name and values."""
     axis: Spec = {
-        "title": {"text": html.escape(name), "standoff": 8},
+        "title": {"text": escape(name), "standoff": 8},
         "automargin": True,
         "gridcolor": _LINE,
         "zeroline": False,
@@ -338,7 +337,7 @@ def _scale(name: str, labels: list[str], edges: NDArray[Any] | None, *, most: in
     if edges is None:
         step = style.each(len(labels), most)
         axis["tickvals"] = list(range(0, len(labels), step))
-        axis["ticktext"] = [html.escape(style.shorten(label)) for label in labels[::step]]
+        axis["ticktext"] = [escape(style.shorten(label)) for label in labels[::step]]
         return axis
     if style.is_date(edges):
         axis["type"] = "date"
@@ -356,7 +355,7 @@ def _amounts(answers: Answers, *, title: bool = True) -> Spec:
     if not title:
         return axis
     return axis | {
-        "title": {"text": html.escape(style.amount(answers)), "standoff": 8},
+        "title": {"text": escape(style.amount(answers)), "standoff": 8},
         "automargin": True,
         "gridcolor": _LINE,
         "zerolinecolor": "#b9c2c9",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from sfumato.planning.expected_error import Plan, PlanRow
 from sfumato.plots import style
 from sfumato.plots.style import ESTIMATE, FAINT, INK, TRUTH, Spec, safe
+from sfumato.text import escape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,7 +78,7 @@ def _page(plan: Plan, *, title: str | None = None) -> str:
 def describe(plan: Plan) -> Spec:
     """The picture as plotly's data and layout."""
     rows = _shown(plan)
-    names = [html.escape(row.question) for row in rows]
+    names = [escape(row.question) for row in rows]
     data: list[Spec] = [
         {
             "type": "bar",
@@ -97,7 +97,7 @@ def describe(plan: Plan) -> Spec:
                 "mode": "markers",
                 "name": "as reported",
                 "x": [(row.reported or 0.0) / plan.n for row in told],
-                "y": [html.escape(row.question) for row in told],
+                "y": [escape(row.question) for row in told],
                 "marker": {"color": TRUTH, "size": 9, "symbol": "diamond"},
             }
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from sfumato.plots import style
 from sfumato.plots.style import ESTIMATE, FAINT, INK, TRUTH, Spec, safe
 from sfumato.study.guarantee import ErrorRegion
+from sfumato.text import escape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -117,7 +117,7 @@ def describe(region: ErrorRegion) -> Spec:
             "hovertemplate": hover,
         }
     )
-    across, up = (html.escape(name) for name in _axes(region))
+    across, up = (escape(name) for name in _axes(region))
     scale = {"range": [0, 1], "tickformat": ".0%", "constrain": "domain"}
     layout = {
         "xaxis": {"title": {"text": across}, **scale},

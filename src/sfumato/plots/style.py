@@ -5,7 +5,6 @@ matplotlib and plotly come with the extra `plots` and are loaded only when a pic
 
 from __future__ import annotations
 
-import html
 import importlib
 import json
 import math
@@ -21,6 +20,7 @@ from sfumato.arrays import Floats
 from sfumato.errors import QuestionError, SfumatoError, StudyError
 from sfumato.estimation.answers import Answers
 from sfumato.files import write_whole
+from sfumato.text import escape, visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -115,8 +115,8 @@ def page(title: str, caption: str, described: Spec) -> str:
         described: The picture as plotly's data and layout.
     """
     return _PAGE.format(
-        title=html.escape(title),
-        caption=html.escape(caption),
+        title=escape(title),
+        caption=escape(caption),
         piece=piece("picture", described),
         library=library(),
         height=described["layout"].get("height", 320),
@@ -147,14 +147,14 @@ def piece(name: str, described: Spec, *, tools: bool = True) -> str:
         for part in (described["data"], described["layout"], config)
     ]
     return (
-        f'<div id="{html.escape(name)}"></div>\n'
+        f'<div id="{escape(name)}"></div>\n'
         f"<script>Plotly.newPlot({json.dumps(name)}, {', '.join(parts)});</script>"
     )
 
 
 def safe(text: str) -> str:
     """Text for matplotlib in which a dollar sign does not start a formula."""
-    return text.replace("$", r"\$")
+    return "\n".join(map(visible, text.splitlines())).replace("$", r"\$")
 
 
 def plain_axes(axes: Any, *, grid: str = "y") -> None:

@@ -14,9 +14,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sfumato.checks import shown
-from sfumato.errors import QuestionError, near
-from sfumato.questions.language import AxisLike, Question, split, unquoted, weights
+from sfumato.errors import QuestionError, near, shown
+from sfumato.questions.language import (
+    AxisLike,
+    Question,
+    find,
+    refuse_long,
+    split,
+    unquoted,
+    weights,
+)
 from sfumato.questions.lines import AxisWords, Identity, Prefixes, Ranges, Total
 from sfumato.questions.products import Asked, Kronecker, KWay, Marginals, Stacked
 from sfumato.questions.workload import Given, Workload, is_sparse
@@ -27,8 +34,8 @@ _FORMS = (
     "2-way, or a question such as age=18..30"
 )
 _MARGINAL = re.compile(r"marginals?\s+(?:of\s+)?")
-_MANY = re.compile(rf"({'|'.join(KINDS)})\s+of\s+")
-_WAY = re.compile(r"(\d+)-way")
+_MANY = re.compile(rf"\s*({'|'.join(KINDS)})\s+of\s+")
+_WAY = re.compile(r"([0-9]{1,9})-way")
 
 
 class HasAxes(Protocol):
@@ -124,6 +131,7 @@ def _read(axes: Sequence[AxisLike], asked: Any) -> Question | Workload:
 
 def _read_text(axes: Sequence[AxisLike], text: str) -> Question | Workload:
     """One question as text, or words for many."""
+    refuse_long(text)
     names = _marginal(text)
     clauses = _clauses(text) if text and names is None else []
     if names is None and all(kind is None and _is_condition(clause) for kind, clause in clauses):
@@ -145,7 +153,7 @@ def _read_text(axes: Sequence[AxisLike], text: str) -> Question | Workload:
         return _product(axes, text, clauses, words)
     places = [_place(axes, name) for name in names]
     if len(set(places)) < len(places):
-        raise QuestionError(f"a marginal must name each axis once, got {text!r}")
+        raise QuestionError(f"a marginal must name each axis once, got {shown(text)}")
     return Marginals(shape, [tuple(places)], words=words)
 
 
@@ -166,16 +174,17 @@ def _marginal(text: str) -> list[str] | None:
 def _clauses(text: str) -> list[tuple[str | None, str]]:
     """Parts of a text between commas, each with its kind: None, or cells, prefixes, ranges."""
     found: list[tuple[str | None, str]] = []
-    rest = text.strip()
-    while True:
-        head = _MANY.match(rest)
-        clause, *others = split(rest[head.end() if head else 0 :], ",")
+    start: int | None = 0
+    while start is not None:
+        head = _MANY.match(text, start)
+        end = find(text, ",", head.end() if head else start)
+        clause = text[head.end() if head else start : end]
         if head and _is_condition(clause):  # an axis that is called so
-            head, (clause, *others) = None, split(rest, ",")
+            head, end = None, find(text, ",", start)
+            clause = text[start:end]
         found.append((head[1] if head else None, clause))
-        if not others:
-            return found
-        rest = ",".join(others).strip()
+        start = None if end is None else end + 1
+    return found
 
 
 def _product(
@@ -196,10 +205,11 @@ def _product(
             head, _, tail = clause.strip().partition(" of ")
             hint = f" ({near(head, KINDS)})" if tail else ""
             raise QuestionError(
-                f"{clause.strip()!r} cannot be read as a question{hint}; write {_FORMS}"
+                f"{shown(clause.strip())} cannot be read as a question{hint}; write {_FORMS}"
             )
         if place in factors:
-            raise QuestionError(f"axis {axes[place].name!r} must be mentioned once, got {text!r}")
+            name = axes[place].name
+            raise QuestionError(f"axis {name!r} must be mentioned once, got {shown(text)}")
         factors[place] = factor
     return Kronecker([factors.get(place, Total(axis.size)) for place, axis in enumerate(axes)])
 
@@ -230,7 +240,7 @@ def _place(axes: Sequence[AxisLike], name: str) -> int:
     """The number of an axis."""
     names = [axis.name for axis in axes]
     if name not in names:
-        raise QuestionError(f"the study has no axis {name!r}: {near(name, names)}")
+        raise QuestionError(f"the study has no axis {shown(name)}: {near(name, names)}")
     return names.index(name)
 
 

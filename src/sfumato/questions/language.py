@@ -11,16 +11,18 @@ is put in single or double quotes; a quote inside it is doubled.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domains.base import NO_ANSWER, Domain, Span
-from sfumato.errors import QuestionError, near
+from sfumato.errors import QuestionError, near, shown
 
 QUOTES = "'\""
 
@@ -41,32 +43,62 @@ def split(text: str, separator: str, *, after_space: bool = False) -> list[str]:
         >>> split("region='a, b'|c, age=18", ",")
         ["region='a, b'|c", ' age=18']
     """
-    pieces, start, place, quote = [], 0, 0, ""
-    while place < len(text):
-        letter = text[place]
-        if quote and text.startswith(quote * 2, place):
-            place += 1
-        elif quote:
-            quote = "" if letter == quote else quote
-        elif letter in QUOTES and _opens(text[start:place], after_space):
-            quote = letter
-        elif text.startswith(separator, place):
-            pieces.append(text[start:place])
-            place += len(separator)
-            start = place
-            continue
-        place += 1
-    if quote:
-        raise QuestionError(f"a quote must be closed, and one {quote} in {text.strip()!r} is not")
+    pieces, start = [], 0
+    while (end := find(text, separator, start, after_space=after_space)) is not None:
+        pieces.append(text[start:end])
+        start = end + len(separator)
     return [*pieces, text[start:]]
 
 
-def _opens(before: str, after_space: bool) -> bool:
-    """Whether a quote after this text opens a word, rather than being an apostrophe."""
-    head = before.rstrip()
-    if not head or (after_space and head != before):
+def find(text: str, separator: str, start: int = 0, *, after_space: bool = False) -> int | None:
+    """Where the next separator outside quotes is; None if there is none.
+
+    Args:
+        text: What is cut.
+        separator: What stands between the pieces.
+        start: Where the piece begins.
+        after_space: As in `split`.
+
+    Raises:
+        QuestionError: If a quote is not closed.
+
+    Example:
+        >>> find("'a, b', c", ",")
+        6
+    """
+    quote, past = "", start
+    for found in _marks(separator).finditer(text, start):
+        mark, place = found[0], found.start()
+        if place < past:  # the second of two quotes that stand for one
+            continue
+        if quote and mark == quote:
+            past = place + 2 if text.startswith(quote, place + 1) else past
+            quote = quote if place < past else ""
+        elif not quote and mark == separator:
+            return place
+        elif not quote and _opens(text, start, place, after_space):
+            quote = mark
+    if quote:
+        raise QuestionError(
+            f"a quote must be closed, and one {quote} in {shown(text.strip())} is not"
+        )
+    return None
+
+
+@cache
+def _marks(separator: str) -> re.Pattern[str]:
+    """Quotes and a separator."""
+    return re.compile(f"['\"]|{re.escape(separator)}")
+
+
+def _opens(text: str, start: int, place: int, after_space: bool) -> bool:
+    """Whether a quote at a place opens a word, rather than being an apostrophe."""
+    last = place - 1  # of what comes before, without white space
+    while last >= start and text[last].isspace():
+        last -= 1
+    if last < start or (after_space and last < place - 1):
         return True
-    return head[-1] in ",=|:" or head.endswith("..")
+    return text[last] in ",=|:" or text.startswith("..", max(start, last - 1), last + 1)
 
 
 def unquoted(piece: str) -> str:
@@ -85,7 +117,7 @@ def unquoted(piece: str) -> str:
     quote, inner = word[0], word[1:-1]
     if len(word) < 2 or word[-1] != quote or quote in inner.replace(quote * 2, ""):
         raise QuestionError(
-            f"a quoted word must end at its quote, got {word!r}; double a quote inside the word"
+            f"a quoted word must end at its quote, got {shown(word)}; double a quote inside it"
         )
     return inner.replace(quote * 2, quote)
 
@@ -107,6 +139,17 @@ def quoted(word: str, special: str = ",=|.") -> str:
 
 
 _FORM = "write a question as age=18..30, region=north|south"
+_MOST_LETTERS = 1_000_000  # of a question as text
+_MOST_WEIGHTS = 1 << 30  # cells times intervals of one question: about a second of work
+
+
+def refuse_long(text: str) -> None:
+    """Refuse a question that is too long to be one."""
+    if len(text) > _MOST_LETTERS:
+        raise QuestionError(
+            f"a question may have at most {_MOST_LETTERS:,} characters, got {len(text):,}; "
+            "ask several"
+        )
 
 
 class AxisLike(Protocol):
@@ -184,13 +227,12 @@ def weights(
     known = {axis.name: axis for axis in axes}
     asked: dict[str, list[Any]] = {}
     for name, wanted in [*_clauses(text, known), *by_axis.items()]:
-        _axis(name, known)
         if name in asked:
             raise QuestionError(
                 f"axis {name!r} must be mentioned once, got it twice; join what is asked of it "
                 "with | or in a set"
             )
-        asked[name] = _listed(name, wanted)
+        asked[_axis(name, known).name] = _listed(name, wanted)
     vectors: list[NDArray[np.float64] | None] = []
     prorated: list[str] = []
     clauses: list[str] = []
@@ -242,11 +284,16 @@ class _Union:
             domain.span(*_ends(name, choice), axis=name)
             self.labels.update(range(domain.size))
         else:
-            self.labels.add(int(domain.label_weights(choice, axis=name).argmax()))
+            self.labels.add(domain.cell_of(choice, axis=name))
 
     def weigh(self) -> tuple[NDArray[np.float64], bool]:
         """Weights of the axis' cells, and whether a bin was cut."""
         domain = self.axis.domain
+        if len(self.spans) * domain.size > _MOST_WEIGHTS:
+            raise QuestionError(
+                f"axis {self.axis.name!r} has {domain.size:,} cells, too many to ask for "
+                f"{len(self.spans):,} intervals and points at once: join neighbours to intervals"
+            )
         total, cut = np.zeros(domain.size), False
         for span in self.spans:
             part, was_cut = domain.weigh(span)
@@ -316,7 +363,7 @@ def _ends(name: str, choice: tuple[Any, ...]) -> tuple[Any, Any]:
 def _axis(name: str, known: Mapping[str, AxisLike]) -> AxisLike:
     """The axis of that name."""
     if name not in known:
-        raise QuestionError(f"the study has no axis {name!r}: {near(name, known)}")
+        raise QuestionError(f"the study has no axis {shown(name)}: {near(str(name), known)}")
     return known[name]
 
 
@@ -342,13 +389,14 @@ def _clauses(
         raise QuestionError(
             f"a question must be a text or a mapping, got {type(text).__name__}; {_FORM}"
         )
+    refuse_long(text)
     found: list[tuple[str, Any]] = []
     for clause in split(text, ","):
         sides = split(clause, "=")
         if len(sides) != 2:
             raise QuestionError(
-                f"each part of a question must have one =, got {clause.strip()!r}; {_FORM}, and "
-                "quote names and labels that contain , = or |"
+                f"each part of a question must have one =, got {shown(clause.strip())}; {_FORM}, "
+                "and quote names and labels that contain , = or |"
             )
         name = unquoted(sides[0])
         axis = _axis(name, known)
@@ -371,7 +419,8 @@ def _choice(axis: AxisLike, piece: str) -> Any:
     ends = [unquoted(end) for end in split(piece, "..")]
     if len(ends) > 2:
         raise QuestionError(
-            f"an interval on axis {axis.name!r} must have two ends, got {piece!r}; write low..high"
+            f"an interval on axis {axis.name!r} must have two ends, got {shown(piece)}; write "
+            "low..high"
         )
     values = [domain.parse(end, axis=axis.name) if end else None for end in ends]
     return values[0] if len(values) == 1 else tuple(values)

@@ -17,7 +17,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from sfumato.errors import StudyError
+from sfumato.errors import StudyError, shown
+from sfumato.exact import whole
 
 Words = NDArray[np.uint64]
 
@@ -35,6 +36,22 @@ class BitSource(Protocol):
     def words(self, count: int) -> Words:
         """The next `count` independent, uniform 64-bit words."""
         ...
+
+
+def word_source(bits: BitSource | None) -> BitSource:
+    """The source that was given; left out, the operating system's secure one.
+
+    Raises:
+        StudyError: If it is no source of random words.
+    """
+    if bits is None:
+        return SecureBits()
+    if not isinstance(bits, BitSource) or isinstance(bits, type):
+        raise StudyError(
+            "bits must be a source of random words, SecureBits() or SeededBits(seed), got "
+            f"{type(bits).__name__}; leave it out for the secure one"
+        )
+    return bits
 
 
 class _Keystream:
@@ -102,7 +119,10 @@ class SeededBits(_Keystream):
     """
 
     def __init__(self, seed: int) -> None:
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+        number = whole(seed)
+        if number is None:
             raise StudyError(f"seed must be an integer, got {type(seed).__name__}")
-        digest = hashlib.sha512(f"sfumato seeded bits {int(seed)}".encode()).digest()
+        if number.bit_length() > 1 << 10:
+            raise StudyError(f"seed must have at most 1,024 bits, got {shown(seed)}")
+        digest = hashlib.sha512(f"sfumato seeded bits {number}".encode()).digest()
         super().__init__(digest[:32], digest[32:48])

@@ -21,11 +21,12 @@ from sfumato.domains.calendar import Dates, Times
 from sfumato.domains.categories import Categories
 from sfumato.domains.integers import Integers
 from sfumato.domains.reals import Reals
-from sfumato.errors import DataError, StudyError, rows
+from sfumato.errors import DataError, StudyError, rows, shown
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.uniform import Uniform, UniformMetric
+from sfumato.text import refuse_name
 
 Outside = Literal["refuse", "clip"]
 
@@ -55,7 +56,15 @@ class Axis:
     def __post_init__(self) -> None:
         """Check what can be checked before the study is complete."""
         if not isinstance(self.name, str) or not self.name.strip():
-            raise StudyError(f"an axis needs a name that is not blank, got name={self.name!r}")
+            raise StudyError(f"an axis needs a name that is not blank, got name={shown(self.name)}")
+        if not isinstance(self.unit, str):
+            raise StudyError(f"axis {self.name!r}: unit must be a text, got {shown(self.unit)}")
+        if not isinstance(self.optional, bool):
+            raise StudyError(
+                f"axis {self.name!r}: optional must be True or False, got {shown(self.optional)}"
+            )
+        refuse_name(self.name, "the name of an axis")
+        refuse_name(self.unit, "the unit of an axis")
         if self.protect is not None and not isinstance(self.protect, Metric):
             raise StudyError(
                 f"axis {self.name!r}: protect must be a metric such as Distance(epsilon=0.2), "
@@ -66,9 +75,9 @@ class Axis:
                 f"axis {self.name!r}: channel must be a choice such as Geometric(), "
                 f"got {type(self.channel).__name__}"
             )
-        if self.outside not in (None, "refuse", "clip"):
+        if not isinstance(self.outside, str | None) or self.outside not in (None, "refuse", "clip"):
             raise StudyError(
-                f"axis {self.name!r}: outside must be 'refuse' or 'clip', got {self.outside!r}"
+                f"axis {self.name!r}: outside must be 'refuse' or 'clip', got {shown(self.outside)}"
             )
         if self.optional and self.domain.rounding_bits:
             raise StudyError(
@@ -478,7 +487,7 @@ def categories(
     """
     return Axis(
         name=name,
-        domain=Categories(tuple(labels)),
+        domain=Categories(labels),
         protect=protect,
         channel=channel,
         optional=optional,

@@ -43,7 +43,8 @@ from sfumato.channels.searched.extremal import Extremal
 from sfumato.channels.thermometer import MOST_CELLS as MOST_BITS
 from sfumato.channels.thermometer import Thermometer
 from sfumato.channels.trees.hierarchy import Hierarchical
-from sfumato.errors import StudyError, TooLargeError
+from sfumato.errors import StudyError, TooLargeError, shown
+from sfumato.exact import whole
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.labelled import BlockMetric, HighLowMetric
@@ -51,6 +52,8 @@ from sfumato.metrics.uniform import UniformMetric
 
 #: The decoder that channels are chosen for by default.
 PLANNED_FOR = "likelihood"
+#: More people than there have ever been, and few enough to count in doubles.
+MOST_PEOPLE = 10**15
 #: The number of people assumed where a study states none.
 TYPICAL_PEOPLE = 10_000
 #: From n = LEVEL·m^2.5 people on, likelihood answers can resolve single cells …
@@ -165,13 +168,13 @@ def checked_expected(people: Any) -> int | None:
     """The number of people that a study expects, checked; None where it states none."""
     if people is None:
         return None
-    whole = isinstance(people, (int, np.integer)) and not isinstance(people, bool)
-    if not whole or people < 1:
+    number = whole(people)
+    if number is None or not 1 <= number <= MOST_PEOPLE:
         raise StudyError(
-            f"people must be a whole number of at least 1, got people={people!r}; leave it out if "
-            "the number is not known"
+            f"people must be a whole number from 1 to 10^15, got people={shown(people)}; leave it "
+            "out if the number is not known"
         )
-    return int(people)
+    return number
 
 
 def threshold_variances(epsilon: float, size: int) -> tuple[float, float]:

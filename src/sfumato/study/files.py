@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,15 +11,27 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sfumato.channels.choice import Choice, choice_from_dict
-from sfumato.checks import shown
 from sfumato.domains.registry import domain_from_dict
-from sfumato.errors import FormatError, SfumatoError
+from sfumato.errors import FormatError, SfumatoError, shown
 from sfumato.files import as_path
 from sfumato.metrics.base import Metric
 from sfumato.metrics.registry import metric_from_dict
 from sfumato.metrics.uniform import Uniform
 from sfumato.study.axis import Axis, Together
-from sfumato.study.schema import FORMAT, Schema, arrange, digest
+from sfumato.study.schema import FORMAT, MOST_BYTES, Schema, arrange, digest, refuse_large
+
+_MOST_ENTRIES = 50_000  # keys and tables of a study file
+_MOST_PARTS = 8  # of a dotted key, as in axes.protect.at
+# Strings and comments of TOML; what is not closed runs to the end of the line or file.
+_ASIDE = re.compile(
+    r'"""(?:[^"\\]++|\\.|"(?!""))*+(?:"""|\Z)'
+    r"|'''(?:[^']++|'(?!''))*+(?:'''|\Z)"
+    r'|"(?:[^"\\\n]++|\\.)*+(?:"|\n|\Z)'
+    r"|'[^'\n]*+(?:'|\n|\Z)|#[^\n]*+",
+    re.DOTALL,
+)
+_ENTRY = re.compile(r"=|^[ \t]*+\[[^],\n]*+\]", re.MULTILINE)
+_LONG_KEY = re.compile(rf"(?<![\w\"-])(?:[\w\"-]++[ \t]*+\.[ \t]*+){{{_MOST_PARTS}}}", re.ASCII)
 
 KNOWN_ENTRIES = {
     "format",
@@ -87,12 +100,16 @@ class Held:
 
 def read_file(path: str | Path) -> str:
     """The text of a study file."""
-    what, file = repr(str(path)), as_path(path)
+    file = as_path(path)
+    what = shown(str(file))
     try:
-        return file.read_text(encoding="utf-8")
+        with file.open("rb") as opened:
+            held = opened.read(MOST_BYTES + 1)
+        refuse_large(len(held), what)
+        return held.decode("utf-8")
     except FileNotFoundError:
         raise FormatError(f"there is no study file {what}; check the path") from None
-    except (OSError, UnicodeDecodeError):
+    except (OSError, UnicodeError):
         raise FormatError(f"{what} is not a readable study file") from None
 
 
@@ -103,24 +120,18 @@ def from_toml(text: str, what: str) -> Held:
         text: The text of the file (TOML).
         what: What messages call it.
     """
-    if not isinstance(text, str):
-        raise FormatError(f"{what} must be the text of a study file, got {shown(text)}")
-    try:
-        data = tomllib.loads(text)
-    except RecursionError:
-        raise FormatError(f"{what} is nested too deeply to be a study file") from None
-    except ValueError as error:
-        raise FormatError(f"{what} is not valid TOML: {error}") from None
+    data = _parsed(text, what)
     version = data.get("format")
-    if not isinstance(version, int) or version < 1:
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise FormatError(f"{what} does not say its format; a study file has format = {FORMAT}")
     if version > FORMAT:
         raise FormatError(
-            f"{what} has format {version}, newer than this package's {FORMAT}; update sfumato"
+            f"{what} has format {shown(version)}, newer than this package's {FORMAT}; update "
+            "sfumato"
         )
     unknown = sorted(set(data) - KNOWN_ENTRIES)
     if unknown:
-        raise FormatError(f"{what} has unknown entries: {', '.join(map(repr, unknown))}")
+        raise FormatError(f"{what} has unknown entries: {', '.join(map(shown, unknown[:5]))}")
     with damaged(what):
         held = Held(
             name=data.get("name", ""),
@@ -139,6 +150,25 @@ def from_toml(text: str, what: str) -> Held:
                 "'protect' of kind 'uniform' beside it; leave it out, or give the axes a 'channel'"
             )
         return held
+
+
+def _parsed(text: str, what: str) -> dict[str, Any]:
+    """The entries of a study file, refused before its shape could take long to read."""
+    if not isinstance(text, str):
+        raise FormatError(f"{what} must be a text, got {type(text).__name__}")
+    refuse_large(len(text), what)
+    bare = _ASIDE.sub('""', text)
+    if _LONG_KEY.search(bare) or sum(1 for _ in _ENTRY.finditer(bare)) > _MOST_ENTRIES:
+        raise FormatError(
+            f"{what} is no study file: it has more than {_MOST_ENTRIES:,} entries, or one named by "
+            f"more than {_MOST_PARTS} words"
+        )
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise FormatError(f"{what} is no study file: its entries are nested too deeply") from None
+    except ValueError as error:  # TOMLDecodeError, or a number of too many digits
+        raise FormatError(f"{what} is not valid TOML: {error}") from None
 
 
 @contextmanager
@@ -184,7 +214,8 @@ def _grouped(axes: list[Axis], groups: Any) -> list[Axis | Together]:
         neighbours = list(range(min(places, default=0), min(places, default=0) + len(members)))
         if len(members) < 2 or places != neighbours:
             raise FormatError(
-                f"'together' must name two or more neighbouring axes in their order, got {members}"
+                f"'together' must name two or more neighbouring axes in their order, got "
+                f"{shown(members)}"
             )
         whole = Together(
             axes=tuple(axes[place] for place in places),
@@ -244,5 +275,5 @@ def _axis_from_dict(data: Mapping[str, Any]) -> Axis:
         channel=channel,
         optional=data.get("optional", False),
         outside=data.get("outside"),
-        unit=str(data.get("unit", "")),
+        unit=data.get("unit", ""),
     )

@@ -23,6 +23,7 @@ from sfumato.metrics.labelled import BlockMetric, Blocks, HighLow, HighLowMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.metrics.words import label_of
 from sfumato.study.axis import Axis
+from sfumato.text import visible
 from sfumato.verbs import RegionVerbs
 
 
@@ -104,7 +105,7 @@ class ErrorRegion(RegionVerbs):
 
     def __str__(self) -> str:
         """The smallest possible error rate in words."""
-        first, second = self.names
+        first, second = map(visible, self.names)
         return textwrap.fill(
             f"Guessing from one report whether the record is {first} or {second}, when both are "
             f"equally likely, is wrong at least {100 * self.least_error:.3g}% of the time; a coin "

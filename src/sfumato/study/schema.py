@@ -17,15 +17,18 @@ from typing import Any
 
 import tomli_w
 
-from sfumato.errors import StudyError
+from sfumato.errors import StudyError, TooLargeError, shown
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.distance import Lp
 from sfumato.metrics.uniform import Uniform, UniformMetric
 from sfumato.study.axis import Axis, Together
 from sfumato.study.guarantee import Guarantee
+from sfumato.text import refuse_name
 
 FORMAT = 1
+MOST_AXES = 1_000
+MOST_BYTES = 4 << 20  # of a study file
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,13 +72,19 @@ class Schema:
 
     def __init__(self, name: str, parts: Sequence[Together]) -> None:
         if not isinstance(name, str) or not name.strip():
-            raise StudyError(f"a study needs a name that is not blank, got name={name!r}")
+            raise StudyError(f"a study needs a name that is not blank, got name={shown(name)}")
+        refuse_name(name, "the name of a study")
         self.name = name
         self.axes: tuple[Axis, ...] = tuple(
             replace(axis, protect=part.protect) if len(part.axes) == 1 else axis
             for part in parts
             for axis in part.axes
         )
+        if len(self.axes) > MOST_AXES:
+            raise TooLargeError(
+                f"a study may have at most {MOST_AXES:,} axes, got {len(self.axes):,}; ask less of "
+                "each person"
+            )
         _refuse_twins(self.axes)
         groups, start = [], 0
         for part in parts:
@@ -129,7 +138,8 @@ class Schema:
 
 def digest(data: Mapping[str, Any]) -> str:
     """SHA-256 of the entries as canonical JSON, in hexadecimal."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    # Dates that a file spells as dates are none of ours: any text will do for their digest.
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -145,7 +155,26 @@ def to_toml(entries: Mapping[str, Any], fingerprint: str, people: int | None = N
     head = {"format": rest.pop("format"), "name": rest.pop("name")}
     if people is not None:
         head["people"] = people
-    return tomli_w.dumps({**head, "fingerprint": fingerprint, **rest})
+    text = tomli_w.dumps({**head, "fingerprint": fingerprint, **rest})
+    refuse_large(len(text.encode()), "the study")
+    return text
+
+
+def refuse_large(size: int, what: str) -> None:
+    """Refuse a study file that would take too long to read.
+
+    Args:
+        size: Its length in bytes, at least.
+        what: What messages call it.
+
+    Raises:
+        TooLargeError: If it is longer than `MOST_BYTES`.
+    """
+    if size > MOST_BYTES:
+        raise TooLargeError(
+            f"{what} is too large for a file: study files have at most {MOST_BYTES >> 20} MiB; use "
+            "fewer labels, or a metric and a channel that need no table"
+        )
 
 
 def arrange(
@@ -164,6 +193,8 @@ def arrange(
     Raises:
         StudyError: If there is no axis, or two statements contradict each other.
     """
+    if not isinstance(axes, Sequence) or isinstance(axes, str):
+        raise StudyError(f"axes must be a list of axes, got {type(axes).__name__}")
     if not axes:
         raise StudyError(
             "a study needs at least one axis, got none: add one, such as integers(...)"
@@ -175,7 +206,7 @@ def arrange(
                 f"{type(axis).__name__}"
             )
     if outside not in ("refuse", "clip"):
-        raise StudyError(f"outside must be 'refuse' or 'clip', got outside={outside!r}")
+        raise StudyError(f"outside must be 'refuse' or 'clip', got outside={shown(outside)}")
     parts = [axis if isinstance(axis, Together) else Together.alone(axis) for axis in axes]
     parts = [part.with_outside(outside) for part in parts]
     if protect is None:

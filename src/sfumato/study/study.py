@@ -14,12 +14,11 @@ import numpy as np
 from sfumato.arrays import Layout
 from sfumato.channels.base import Channel
 from sfumato.channels.choice import Choice, choice_to_dict
-from sfumato.checks import shown
 from sfumato.domains.tables import columns
-from sfumato.errors import MismatchError, StudyError
+from sfumato.errors import MismatchError, StudyError, shown
 from sfumato.files import write_whole
 from sfumato.metrics.base import Metric
-from sfumato.randomness.bits import BitSource, SecureBits
+from sfumato.randomness.bits import BitSource, word_source
 from sfumato.study.axis import Axis, Outside, Together
 from sfumato.study.blocks import Block, bound, columns_of, planned, settled
 from sfumato.study.choose import checked_expected
@@ -27,6 +26,7 @@ from sfumato.study.files import damaged, from_toml, read_file, refuse_claim
 from sfumato.study.guarantee import Guarantee, explain_axis, odds
 from sfumato.study.reports import Reports
 from sfumato.study.schema import Group, Schema, arrange, digest, to_toml
+from sfumato.text import visible
 from sfumato.verbs import StudyVerbs
 
 PEOPLE_AT_ONCE = 1 << 20
@@ -161,7 +161,7 @@ class Study(StudyVerbs):
         return tuple(found)
 
     def __repr__(self) -> str:
-        names = ", ".join(axis.name for axis in self.axes)
+        names = visible(", ".join(axis.name for axis in self.axes))
         return f"<study {self.name!r} of {names}: {self.fingerprint[:12]}>"
 
     def __eq__(self, other: object) -> bool:
@@ -181,12 +181,7 @@ class Study(StudyVerbs):
         Raises:
             DataError: If a value does not fit; rows are named, values never.
         """
-        source = SecureBits() if bits is None else bits
-        if isinstance(source, type) or not isinstance(source, BitSource):
-            raise StudyError(
-                "bits must be a source of random bits such as sf.SeededBits(1), got "
-                f"{shown(source)}; left out, they are the system's own"
-            )
+        source = word_source(bits)
         codes = self._codes(table)
         cells = [block.cells(codes) for block in self.blocks]
         parts = []
@@ -228,7 +223,8 @@ class Study(StudyVerbs):
         """
         expected = [] if self.people is None else [f"Made for about {self.people:,} people."]
         head = [f"Study {self.name!r}, fingerprint {self.fingerprint[:12]}", *expected, ""]
-        return "\n".join([*head, *_explained(self.schema, self.blocks, self.reasons)])
+        lines = [*head, *_explained(self.schema, self.blocks, self.reasons)]
+        return "\n".join(map(visible, lines))
 
     def meaning(self) -> dict[str, Any]:
         """The entries of the study file that affect privacy or what an answer means."""
@@ -250,7 +246,7 @@ class Study(StudyVerbs):
     @classmethod
     def load(cls, path: str | Path) -> Study:
         """Read a study file; a damaged, edited or newer one is refused."""
-        return cls.from_toml(read_file(path), what=repr(str(path)))
+        return cls.from_toml(read_file(path), what=shown(str(path)))
 
     @classmethod
     def from_toml(cls, text: str, *, what: str = "the study") -> Study:

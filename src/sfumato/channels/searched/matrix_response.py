@@ -41,7 +41,7 @@ from sfumato.channels.searched.settling import (
     gram_of,
     written,
 )
-from sfumato.errors import StudyError, near
+from sfumato.errors import StudyError, near, shown
 from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
@@ -104,7 +104,9 @@ class MatrixResponse(SearchedChoice):
             object.__setattr__(self, "workload", checked_workload(self.workload, self.table))
         branching = self.branching
         if isinstance(branching, bool) or not isinstance(branching, int) or branching < 2:
-            raise StudyError(f"branching must be a whole number of 2 or more, got {branching=}")
+            raise StudyError(
+                f"branching must be a whole number of 2 or more, got branching={shown(branching)}"
+            )
         if self.table is not None:
             Code.from_text(self.table)
 
@@ -240,13 +242,13 @@ def _checked_strategy(strategy: Any, table: str | None) -> Any:
     if isinstance(strategy, str):
         if strategy not in STRATEGIES and not (strategy == GIVEN and table is not None):
             raise StudyError(
-                f"strategy must be one of these or a matrix, got strategy={strategy!r}: "
+                f"strategy must be one of these or a matrix, got strategy={shown(strategy)}: "
                 f"{near(strategy, STRATEGIES)}"
             )
         return strategy
     try:
         matrix = np.asarray(strategy, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         matrix = np.full((1, 1), math.nan)
     if matrix.ndim != 2 or not matrix.size or not np.isin(matrix, (0.0, 1.0)).all():
         raise StudyError(

@@ -42,7 +42,7 @@ from sfumato.channels.searched.settling import (
     gram_of,
     written,
 )
-from sfumato.errors import StudyError
+from sfumato.errors import StudyError, shown
 from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
@@ -95,7 +95,7 @@ class Optimised(SearchedChoice):
         ):
             raise StudyError(
                 f"outputs must be a whole number from 2 to {Sets.MOST_OUTPUTS}, got "
-                f"outputs={self.outputs!r}; leave it out for four per cell"
+                f"outputs={shown(self.outputs)}; leave it out for four per cell"
             )
         if self.table is not None:
             Sets.from_text(self.table)

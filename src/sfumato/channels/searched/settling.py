@@ -14,7 +14,7 @@ from sfumato import files as cache
 from sfumato.arrays import Floats
 from sfumato.channels.choice import Choice
 from sfumato.channels.searched.codec import Table
-from sfumato.errors import StudyError, TooLargeError, near
+from sfumato.errors import StudyError, TooLargeError, near, shown
 from sfumato.metrics.cells import CellMetric
 
 Progress = Callable[[float], None]
@@ -77,7 +77,7 @@ def checked_workload(workload: Any, table: str | None) -> Any:
     if isinstance(workload, str):
         if workload not in WORKLOADS and not (workload == OWN and table is not None):
             raise StudyError(
-                f"workload must be one of these or a matrix, got workload={workload!r}: "
+                f"workload must be one of these or a matrix, got workload={shown(workload)}: "
                 f"{near(workload, WORKLOADS)}"
             )
         return workload
@@ -85,7 +85,7 @@ def checked_workload(workload: Any, table: str | None) -> Any:
         workload = workload.dense()
     try:
         matrix = np.asarray(workload, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         matrix = np.zeros(0)
     if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all() or not matrix.any():
         raise StudyError(

@@ -15,8 +15,8 @@ import numpy as np
 
 from sfumato.arrays import Floats
 from sfumato.channels.trees.tree import Levels, Tree, level_tuples
-from sfumato.errors import StudyError, near
-from sfumato.exact import rational
+from sfumato.errors import StudyError, near, shown
+from sfumato.exact import nearest_float, rational
 
 Chances = None | str | tuple[Fraction, ...]
 
@@ -37,19 +37,19 @@ def checked_chances(levels: Any) -> Chances:
     if isinstance(levels, str):
         if levels != OPTIMISED:
             raise StudyError(
-                f"levels must be {OPTIMISED!r} or a list of chances, got levels={levels!r}: "
+                f"levels must be {OPTIMISED!r} or a list of chances, got levels={shown(levels)}: "
                 f"{near(levels, [OPTIMISED])}"
             )
         return OPTIMISED
-    if not isinstance(levels, Sequence) and not hasattr(levels, "tolist"):
+    if not isinstance(levels, Sequence) and getattr(levels, "ndim", 0) != 1:
         raise StudyError(
-            f"levels must be {OPTIMISED!r} or a list of chances, one per level, got {levels!r}"
+            f"levels must be {OPTIMISED!r} or a list of chances, one per level, got {shown(levels)}"
         )
     chances: tuple[Fraction, ...] = tuple(rational(chance, "levels") for chance in levels)
     if not chances or min(chances) <= 0:
-        shown = float(min(chances)) if chances else "none"
+        least = nearest_float(min(chances)) if chances else "none"
         raise StudyError(
-            f"every level needs a positive chance, got {shown}: without it the tree has no use "
+            f"every level needs a positive chance, got {least}: without it the tree has no use "
             "for the level; use another branching, or leave levels out"
         )
     total = sum(chances, Fraction(0))

@@ -61,8 +61,8 @@ from sfumato.channels.trees.tree import (
     least_parts,
     plain_parts,
 )
-from sfumato.errors import StudyError, TooLargeError, near
-from sfumato.exact import positive
+from sfumato.errors import StudyError, TooLargeError, near, shown
+from sfumato.exact import positive, whole
 from sfumato.metrics.uniform import UniformMetric
 
 ORACLES: dict[str, Choice] = {"olh": OLH(), "hrr": HRR(), "grr": KaryResponse()}
@@ -104,23 +104,27 @@ class Hierarchical(LevelsChoice):
 
     def __post_init__(self) -> None:
         """Check every option."""
-        b = self.branching
-        if isinstance(b, bool) or not isinstance(b, (int, np.integer)) or b < 2:
-            raise StudyError(f"branching must be a whole number of 2 or more, got branching={b!r}")
-        object.__setattr__(self, "branching", int(b))
-        if self.oracle not in (*ORACLES, BEST):
+        b = whole(self.branching)
+        if b is None or b < 2:
+            raise StudyError(
+                "branching must be a whole number of 2 or more, got "
+                f"branching={shown(self.branching)}"
+            )
+        object.__setattr__(self, "branching", b)
+        if not isinstance(self.oracle, str) or self.oracle not in (*ORACLES, BEST):
             flat = (
                 "; 'oue' is there for flat histograms only: here it would have the error of "
                 "'olh', at a bit for every node"
-                if str(self.oracle).lower() == "oue"
+                if self.oracle in ("oue", "OUE")
                 else ""
             )
+            named = self.oracle if isinstance(self.oracle, str) else ""
             raise StudyError(
-                f"unknown oracle {self.oracle!r}: {near(str(self.oracle), [*ORACLES, BEST])}{flat}"
+                f"unknown oracle {shown(self.oracle)}: {near(named, [*ORACLES, BEST])}{flat}"
             )
         if not isinstance(self.consistency, bool):
             raise StudyError(
-                f"consistency must be True or False, got consistency={self.consistency!r}"
+                f"consistency must be True or False, got consistency={shown(self.consistency)}"
             )
         object.__setattr__(self, "levels", checked_chances(self.levels))
 
