@@ -234,14 +234,15 @@ def _check_field(schema: pa.Schema, name: str, layout: Layout | None, what: str)
             f"{what} must have one column {name!r}, and has {len(found)}; write it again"
         )
     kind = schema.field(found[0]).type
+    words = "a nested type" if kind.num_fields else kind
     if layout is not None and layout.kind == "bits":
         width = (layout.count + 7) // 8
         if not pa.types.is_fixed_size_binary(kind) or kind.byte_width != width:
             raise FormatError(
-                f"column {name!r} of {what} must hold {width} bytes per report, got {kind}"
+                f"column {name!r} of {what} must hold {width} bytes per report, got {words}"
             )
     elif not pa.types.is_integer(kind):
-        raise FormatError(f"column {name!r} of {what} must hold whole numbers, got {kind}")
+        raise FormatError(f"column {name!r} of {what} must hold whole numbers, got {words}")
     return int(kind.bit_width) // 8
 
 
@@ -284,11 +285,13 @@ def open_parquet(path: str | Path) -> pq.ParquetFile:
     """Open a Parquet file; a missing or damaged one is a `FormatError`."""
     file = as_path(path)
     try:
-        return pq.ParquetFile(file)
+        found = pq.ParquetFile(file)
+        _ = found.schema_arrow  # damage there shows now
     except FileNotFoundError:
         raise FormatError(f"there is no file {str(path)!r}; check the path") from None
     except READER_ERRORS:
         raise FormatError(f"{str(path)!r} is damaged or not a Parquet file") from None
+    return found
 
 
 def read_columns(

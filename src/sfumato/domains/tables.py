@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domains.columns import plain_moments, single
+from sfumato.domains.columns import is_text, plain_moments, single
 from sfumato.errors import DataError, near, rows
 
 if TYPE_CHECKING:
@@ -262,6 +262,7 @@ def _family(kind: type) -> str | None:
 CSV_BLOCK = 1 << 23  # bytes
 _MOST_LINE = 1 << 20  # letters of the first line; csv refuses a longer cell
 _PARQUET_ROWS = 1 << 16
+_MOST_TEXT = 1 << 12  # bytes of a text in a Parquet file: a batch of them fills 256 MiB
 
 Seen = Callable[[int, int], None]
 
@@ -323,10 +324,14 @@ def _parquet_batches(file: Path, names: list[str], seen: Seen) -> Iterator[pa.Re
 
     failed = False
     try:
-        with pq.ParquetFile(file) as source:
-            require(names, source.schema_arrow.names, where=f"file {str(file)!r}")
+        schema = pq.read_schema(file)
+        require(names, schema.names, where=f"file {str(file)!r}")
+        # Text as a dictionary: a long one that is repeated is held once.
+        texts = [name for name in names if _is_bytes(schema.field(name).type)]
+        with pq.ParquetFile(file, read_dictionary=texts) as source:
             total, done = source.metadata.num_rows, 0
             for batch in source.iter_batches(_PARQUET_ROWS, columns=names):
+                _refuse_long(batch)
                 done += len(batch)
                 seen(done, total)
                 yield batch.select(names)
@@ -334,6 +339,28 @@ def _parquet_batches(file: Path, names: list[str], seen: Seen) -> Iterator[pa.Re
         failed = True
     if failed:  # outside, so that the error does not carry the reader's
         raise DataError(f"file {str(file)!r} must be Parquet, and cannot be read as such")
+
+
+def _is_bytes(kind: Any) -> bool:
+    """Whether an Arrow type holds bytes of any length."""
+    import pyarrow.types as pt
+
+    return is_text(kind) or bool(pt.is_binary(kind) or pt.is_large_binary(kind))
+
+
+def _refuse_long(batch: pa.RecordBatch) -> None:
+    """Refuse texts that would fill the memory once each row has its own."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if isinstance(column, pa.DictionaryArray) and len(column.dictionary):
+            longest = pc.max(pc.binary_length(column.dictionary)).as_py()
+            if longest is not None and longest > _MOST_TEXT:
+                raise DataError(
+                    f"column {name!r} must hold texts of at most {_MOST_TEXT:,} bytes, and has "
+                    "longer ones; shorten them"
+                )
 
 
 def _csv_batches(file: Path, names: list[str], seen: Seen) -> Iterator[pa.RecordBatch]:
