@@ -8,6 +8,7 @@ the share of a distance that any pair of cells spends.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,7 +19,7 @@ import numpy as np
 from sfumato.errors import QuestionError
 from sfumato.exact import rational
 from sfumato.metrics.edges import Edges
-from sfumato.questions.lattice import MOST_STEPS, Integers, Lattice, common_unit, matrix_of
+from sfumato.questions.lattice import MOST_STEPS, Integers, Lattice, matrix_of
 from sfumato.questions.workload import is_sparse
 
 _FINEST = 1 << 50  # steps of a row that is rounded
@@ -94,28 +95,45 @@ def _row(row: Any, number: int, held: bool) -> tuple[Integers, Fraction, Fractio
     """Steps and unit of a row, and how far it is off them; where 0 is `held`, it has 0 steps."""
     if row.dtype.kind == "f" and not np.isfinite(row).all():
         raise QuestionError(f"queries must hold finite numbers; row {number} does not")
-    exact = {kind: rational(kind, f"row {number}") for kind in dict.fromkeys(row.tolist())}
-    low, high = min(exact.values()), max(exact.values())
-    base, unit = Fraction(0), common_unit(list(exact.values()))
+    kinds = list(dict.fromkeys(row.tolist()))
+    exact = [rational(kind, f"row {number}") for kind in kinds]
+    below = math.lcm(*(value.denominator for value in exact))
+    whole = [value.numerator * (below // value.denominator) for value in exact]
+    low, high = min(whole), max(whole)
+    base, unit, parts = 0, math.gcd(*whole) or below, 1  # a step is unit/parts, over `below`
     if max(high, -low) > MOST_STEPS * unit:
-        base = base if held else low
-        unit = common_unit([value - base for value in exact.values()])
-        unit = max(unit, (high - low) / _FINEST)
-    places = {value: round((value - base) / unit) for value in exact.values()}
+        base = 0 if held else low
+        unit = math.gcd(*(value - base for value in whole)) or below
+        if high - low > _FINEST * unit:
+            unit, parts = high - low, _FINEST
+    places = {value: (2 * (value - base) * parts + unit) // (2 * unit) for value in whole}
     _spread(places, base)
-    off = max(
-        abs(value - base - places[exact[kind]] * unit)
-        for kind in exact
-        for value in (exact[kind], Fraction(kind) if isinstance(kind, float) else exact[kind])
-    )
-    steps = np.array([places[exact[kind]] for kind in row.tolist()], dtype=np.int64)
-    return steps, unit, off
+    apart = max(abs((value - base) * parts - place * unit) for value, place in places.items())
+    off = Fraction(apart, parts * below) + _misread(kinds, whole, below)
+    found = {kind: places[value] for kind, value in zip(kinds, whole, strict=True)}
+    steps = np.array([found[kind] for kind in row.tolist()], dtype=np.int64)
+    return steps, Fraction(unit, parts * below), off
 
 
-def _spread(places: dict[Fraction, int], base: Fraction) -> None:
+def _spread(places: dict[int, int], base: int) -> None:
     """Keep different numbers different: move those that share a step on, away from the base."""
     for side in (1, -1):
         last = 0
         for value in sorted((v for v in places if side * v > side * base), key=lambda v: side * v):
             places[value] = side * max(side * places[value], last + 1)
             last = side * places[value]
+
+
+def _misread(kinds: list[Any], whole: list[int], below: int) -> Fraction:
+    """The largest difference between a float and the decimal that prints it, over `below`."""
+    read = [
+        (kind.as_integer_ratio(), value)
+        for kind, value in zip(kinds, whole, strict=True)
+        if isinstance(kind, float)
+    ]
+    finest = max((binary[1] for binary, _ in read), default=1)  # a power of 2, as all of them are
+    worst = max(
+        (abs(n * (finest // power) * below - value * finest) for (n, power), value in read),
+        default=0,
+    )
+    return Fraction(worst, finest * below)

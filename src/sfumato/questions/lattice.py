@@ -222,7 +222,7 @@ def _steps(
 ) -> tuple[list[int], Fraction, float]:
     """Steps, unit and rounding error of given numbers."""
     if unit is None:
-        unit = common_unit(exact)
+        unit = _common_unit(exact)
         steps = [int(value / unit) for value in exact]
         if max(map(abs, steps)) <= MOST_STEPS:
             return steps, unit, 0.0
@@ -237,7 +237,7 @@ def _steps(
     return steps, unit, math.nextafter(float(most), math.inf) if most else 0.0
 
 
-def common_unit(exact: list[Fraction]) -> Fraction:
+def _common_unit(exact: list[Fraction]) -> Fraction:
     """The largest unit of which all numbers are whole multiples; 1 if all are 0."""
     below = math.lcm(*(value.denominator for value in exact))
     above = math.gcd(*(int(value * below) for value in exact))
