@@ -132,3 +132,24 @@ def test_words_that_cannot_be_followed_do_not_pass(choice: Choice) -> None:
     found = audit(without_steps(choice, 5))
     assert not found.holds
     assert "`steps`" in found.axes[0].problems[0]
+
+
+@pytest.mark.parametrize(
+    ("encode", "told"),
+    [
+        (lambda cells, bits: [][0], "encode fails on scripted words (IndexError)"),
+        (lambda cells, bits: np.asarray(cells) + 3, "encode outputs symbols other than 0..2"),
+        (lambda cells, bits: np.zeros((len(cells), 2)), "encode outputs an array of shape"),
+    ],
+    ids=["fails", "beyond", "shape"],
+)
+@pytest.mark.parametrize("choice", [Own(), sf.KaryResponse()], ids=lambda choice: choice.id)
+def test_what_is_no_report_is_found(choice: Choice, encode: Any, told: str) -> None:
+    made = study(choice)
+
+    def drawn(cells: Any, bits: Any) -> Any:
+        bits.words(len(cells))
+        return encode(cells, bits)
+
+    object.__setattr__(made.channels[0], "encode", drawn)
+    assert told in audit(made).axes[0].problems[0]

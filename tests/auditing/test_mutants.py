@@ -269,7 +269,14 @@ def _plant(channel: Channel, encode: Callable[..., Any]) -> None:
     object.__setattr__(channel, "encode", encode)
 
 
-@pytest.mark.parametrize("name", TRIALS)
+#: Many levels, each with its own sampler and so with its own faults.
+LONG = ("hierarchical", "haar-hrr", "comb")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if n.startswith(LONG) else n for n in TRIALS],
+)
 def test_every_fault_planted_in_encode_or_its_tables_is_found(name: str) -> None:
     (right,) = study_of(name).channels
     assert audited(name, right).holds
@@ -303,6 +310,7 @@ LARGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LARGE)
 def test_odds_that_are_claimed_a_little_too_small_are_found_where_few_are_listed(kind: str) -> None:
     study = sf.Study("large", [LARGE[kind]])
@@ -316,6 +324,7 @@ def test_odds_that_are_claimed_a_little_too_small_are_found_where_few_are_listed
     assert "worst_ratio" in audit(study).axes[0].problems[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", [sf.HRR(), sf.OLH()], ids=lambda choice: choice.id)
 def test_two_cells_swapped_among_many_in_the_samplers_table_are_found(choice: Any) -> None:
     axis = sf.integers("x", 0, 299_999, protect=sf.Uniform(1), channel=choice)

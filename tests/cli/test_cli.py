@@ -400,6 +400,7 @@ def test_audit_that_fails_has_exit_code_1(
         spent=1.25,
         tightest=("0", "1"),
         method="exact",
+        driven="every boundary",
         holds=False,
         problems=("the odds exceed their bound",),
         sample=None,

@@ -120,7 +120,7 @@ class Audit:
     def __str__(self) -> str:
         verdict = "the guarantee holds" if self.holds else "THE GUARANTEE DOES NOT HOLD"
         head = f"Study {self.study!r}, fingerprint {self.fingerprint[:12]}: {verdict}."
-        titles = ("axis", "channel", "holds", "spent of E", "most between", "checked")
+        titles = ("axis", "channel", "holds", "spent of E", "most between", "checked", "driven")
         table = [titles, *(_row(axis) for axis in self.axes)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = [
@@ -139,6 +139,9 @@ def audit(study: Study, *, sample: int | None = None, bits: BitSource | None = N
     by pair and output by output; larger ones by their structure: along a line E adds up, so
     neighbours decide, and under a cap the most and the least likely cell of each output.
 
+    Then `encode` is driven with scripted words, on both sides of the boundaries of its tables, and
+    must follow the law that was checked.
+
     With `sample`, reports are also drawn at random from some cells of each block, as devices draw
     them, and compared with the law and with E. By chance, a sound study fails that at most once in
     a million audits.
@@ -155,6 +158,8 @@ def audit(study: Study, *, sample: int | None = None, bits: BitSource | None = N
         >>> found = audit(study)
         >>> found.holds, round(found.axes[0].spent, 6), found.axes[0].method
         (True, 1.0, 'all pairs, exactly')
+        >>> found.axes[0].driven
+        'every boundary'
     """
     draw: Draw | None = None
     if sample is not None:
@@ -249,4 +254,6 @@ def _row(axis: AxisAudit) -> tuple[str, ...]:
         if axis.method == "not checked"
         else f"{axis.method} ({axis.pairs_checked:,} pairs)"
     )
-    return axis.axis, axis.channel, "yes" if axis.holds else "NO", spent, between, checked
+    driven = f"{axis.driven} ({axis.reports_driven:,} reports)"
+    holds = "yes" if axis.holds else "NO"
+    return axis.axis, axis.channel, holds, spent, between, checked, driven

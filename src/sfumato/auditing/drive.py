@@ -32,8 +32,8 @@ _AT_ONCE = 1 << 16  # people in one call of `encode`: no more than the chunks in
 _ALONE = 1 << 15  # reports to each one that is also made with one person alone, as devices do
 _PATTERNS = 24  # of numbers for flips, tried at every cell
 _ENDS = 32  # outcomes at either end of a large draw, and around the cell's own, that are tried
-_CHEAP = 1 << 8  # times fewer reports than there may be
-_MOST_TIMES = 16
+_CHEAP = 1 << 8  # boundaries are tried again until this part of the work is done, or …
+_MOST_TIMES = 16  # … this often
 _LEAD_BITS = 16  # the leading bits of a word that samplers look up first
 _SEED = 13
 
@@ -59,8 +59,15 @@ class Drive:
     problems: list[str] = field(default_factory=list)
 
 
-class OtherWordsError(Exception):
-    """A sampler asked for other random words than those foreseen."""
+class EncodeError(Exception):
+    """`encode` does not make reports of scripted words; the message says why."""
+
+
+class OtherWordsError(EncodeError):
+    """`encode` asked for other random words than those foreseen."""
+
+    def __init__(self) -> None:
+        super().__init__("encode asks for other random words than its steps list")
 
 
 class Script:
@@ -95,10 +102,22 @@ def outputs_of(channel: Channel, cells: NDArray[np.int64], script: Script) -> ND
         channel: What is driven.
         cells: One per person.
         script: The words, all of which must be used.
+
+    Raises:
+        EncodeError: If there are no such reports.
     """
-    outputs = channel.encode(cells, script)
+    try:
+        outputs = channel.encode(cells, script)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise EncodeError(f"encode fails on scripted words ({type(error).__name__})") from error
     script.end()
-    return outputs.to_matrix() if isinstance(outputs, BitColumns) else np.asarray(outputs)
+    made = outputs.to_matrix() if isinstance(outputs, BitColumns) else np.asarray(outputs)
+    count, bits = channel.layout.count, channel.layout.kind == "bits"
+    if made.shape != ((len(cells), count) if bits else (len(cells),)):
+        raise EncodeError(f"encode outputs an array of shape {made.shape} for {len(cells)} people")
+    if not bits and np.any((made < 0) | (made >= count)):
+        raise EncodeError(f"encode outputs symbols other than 0..{count - 1}")
+    return made
 
 
 def drive(channel: Channel, paths: Sequence[Path]) -> Drive:
@@ -252,19 +271,19 @@ class _Driver:
         wanted = run(self.channel.steps(cells), follow)
         try:
             made = outputs_of(self.channel, cells, Script(requests))
-        except OtherWordsError:
-            problem = "encode asks for other random words than its steps list"
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            problem = f"encode fails on scripted words ({type(error).__name__})"
-        else:
-            if np.array_equal(made, wanted):
-                return
-            problem = "encode outputs something else than its law says, given scripted words"
-            if np.shape(made) == np.shape(wanted):
-                wrong = (made != wanted).reshape(len(cells), -1).any(axis=1)
-                cell = int(cells[wrong.argmax()]) >> self.channel.resolution
-                problem += f": {wrong.sum():,} of {len(cells):,} reports, one from cell {cell}"
-        self.found.problems.append(problem)
+        except EncodeError as error:
+            self.found.problems.append(str(error))
+            return
+        if np.shape(wanted) != made.shape:
+            self.found.problems.append("the steps of the channel do not return one output each")
+            return
+        wrong = (made != wanted).reshape(len(cells), -1).any(axis=1)
+        if wrong.any():
+            cell = int(cells[wrong.argmax()]) >> self.channel.resolution
+            self.found.problems.append(
+                "encode outputs something else than its law says, given scripted words: "
+                f"{wrong.sum():,} of {len(cells):,} reports, one from cell {cell}"
+            )
 
     def _numbers(
         self,

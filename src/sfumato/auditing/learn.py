@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.auditing.claims import claim_problems
-from sfumato.auditing.drive import Drive, OtherWordsError, Script, outputs_of
+from sfumato.auditing.drive import Drive, EncodeError, OtherWordsError, Script, outputs_of
 from sfumato.auditing.law import law_problems, some_codes
 from sfumato.channels.base import Channel
 from sfumato.metrics.cells import CellMetric
@@ -49,6 +49,9 @@ def drive_unlisted(channel: Channel, metric: CellMetric) -> Drive:
             "encode does not take its random words one per person, as many for everybody, in few "
             "pieces each: list its draws in `steps`, so that the audit can follow it"
         )
+        return found
+    except EncodeError as error:
+        found.problems.append(str(error))
         return found
     found.reports = learner.reports
     found.method = "every boundary" if len(rows) >= channel.size else "selected boundaries"

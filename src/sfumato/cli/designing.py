@@ -162,10 +162,10 @@ def audit(
     if as_json:
         showing.show_json(found.to_dict())
     else:
-        made = showing.table("axis", "channel", "spent", "tightest", "method", "holds")
+        made = showing.table("axis", "channel", "spent", "tightest", "method", "driven", "holds")
         for row in found.axes:
             pair = "–" if row.tightest is None else " and ".join(row.tightest)
-            cells = (row.axis, row.channel, row.spent, pair, row.method)
+            cells = (row.axis, row.channel, row.spent, pair, row.method, row.driven)
             verdict = Text("yes", "green") if row.holds else Text("NO", "bold red")
             made.add_row(*(showing.literal(_cell(cell)) for cell in cells), verdict)
         showing.stdout().print(made)
