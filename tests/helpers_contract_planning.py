@@ -88,9 +88,8 @@ def readings(case: Case, parts: list[list[Floats]]) -> list[Floats]:
     return found
 
 
-def variances(case: Case, row: PlanRow, law: Floats) -> Floats:
+def variances_of(case: Case, parts: list[list[Floats]]) -> Floats:
     """The variance of one person's reading: one row per question, one column per record."""
-    parts = list(questions(case, row, law))
     moment = mean = np.ones((len(parts), 1))
     for rows, read in zip(case.tables, readings(case, parts), strict=True):
         total = sum(rows[0])
@@ -107,7 +106,7 @@ def plans_what_comes(case: Case, plan: Plan, law: Floats, worst: bool = False) -
     """Every error of a plan is that of the exact law, or above it where it is called a bound."""
     assert plan.rows
     for row in plan:
-        found = variances(case, row, law)
+        found = variances_of(case, list(questions(case, row, law)))
         per_person = float(np.max(found.mean(axis=0)) if worst else np.mean(found @ law))
         truth = math.sqrt(N * max(per_person, 0.0)) / (N if row.kind == "mean" else 1)
         if row.how == "bound":

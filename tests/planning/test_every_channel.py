@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from typing import Any
 
 import helpers_contract_planning as laws
@@ -59,6 +60,29 @@ def test_every_error_of_every_channel_is_that_of_the_exact_law(name: str, prior:
 @pytest.mark.parametrize("name", GRIDS)
 def test_every_error_beside_another_block_is_that_of_the_exact_law(name: str, prior: str) -> None:
     check(mixed(name), prior)
+
+
+SYMBOLS = [
+    name
+    for name, trial in TRIALS.items()
+    if Subject.of(trial).channel.layout.kind == "symbols" and not trial.resolution
+]
+
+
+@pytest.mark.parametrize("name", SYMBOLS)
+def test_the_error_of_all_cells_together_is_that_of_the_exact_law(name: str) -> None:
+    case = alone(name)
+    law = law_of(case, "given")
+    each = list(product(*(np.eye(axis.size) for axis in case.study.axes)))
+    found = laws.variances_of(case, [list(parts) for parts in each])
+    given = law.reshape(case.study.shape)
+    plan = sf.expected_tv(case.study, laws.N, prior=given, population=False)
+    assert plan.l2 == pytest.approx(np.sqrt(np.sum(found @ law) / laws.N), rel=laws.CLOSE)
+    estimate = case.study.simulate_counts(np.full(case.study.shape, 9), seed=1).estimate("unbiased")
+    shares = sf.distribution(estimate)
+    every = estimate.linear(np.eye(case.cells))
+    assert np.allclose(shares.values.ravel(), every.values / estimate.n)
+    assert np.allclose(shares.stderr.ravel(), every.stderr / estimate.n, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", TRIALS)

@@ -59,7 +59,7 @@ def distribution(estimate: Estimate, *, population: bool = False) -> Answers:
         raise QuestionError("distribution() does not take weights; ask for a histogram instead")
     every = tuple(range(len(channels)))
     profile = estimate.statistic.profile(every, [None] * len(channels))
-    values = _along(profile, channels, lambda channel, table: channel.gather(table))
+    values = _along(profile, channels, _cell_sums)
     second = _along(profile, channels, cell_squares)
     share = values.reshape(study.shape) / estimate.n
     square = second.reshape(study.shape) / estimate.n
@@ -79,6 +79,13 @@ def distribution(estimate: Estimate, *, population: bool = False) -> Answers:
         units=tuple(axis.unit for axis in study.axes),
         limits=(0.0, 1.0),
     )
+
+
+def _cell_sums(channel: Channel, profile: Floats) -> Floats:
+    """Σ_y profile[y]·f_x(y) for every cell x."""
+    if channel.linear:
+        return channel.gather(profile)
+    return channel.sums(profile, np.eye(channel.size))
 
 
 def cell_squares(channel: Channel, profile: Floats) -> Floats:
