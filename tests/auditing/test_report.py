@@ -22,7 +22,7 @@ def people() -> sf.Study:
         f"[[axes]] {MARKUP}",
         [
             sf.integers("age", 0, 99, protect=sf.Distance(0.2)),
-            sf.categories(MARKUP, ["<b>", '"south"', "[[axes]]"], protect=sf.Uniform(1)),
+            sf.categories(MARKUP, ["<b>", '"south"', "[[axes]]\x1b[31m"], protect=sf.Uniform(1)),
         ],
     )
 
@@ -59,7 +59,7 @@ def test_page_says_who_checked_what_when_and_how(found: Audit, tmp_path: Path) -
         f"sfumato {sf.__version__}",
         "geometric",
         "all pairs, exactly; 9,900 ordered pairs of cells",
-        f"9,999, from {'; '.join(found.axes[1].sample.cells)}",  # type: ignore[union-attr]
+        """9,999, from <b>; "south"; [[axes]]\\x1b[31m""",
         "A sample is no proof",
         "What was not checked",
     )
@@ -75,7 +75,8 @@ def test_nothing_in_a_name_is_markup_and_nothing_is_loaded(found: Audit, tmp_pat
     assert "script" not in page.tags
     assert page.tags.count("section") == 2
     assert MARKUP in page.text
-    assert "[[axes]]" in page.text
+    assert "[[axes]]\\x1b[31m" in page.text
+    assert "\x1b" not in text
     assert not re.search(r"https?:|@import|url\(", text)
 
 

@@ -6,12 +6,12 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from sfumato.errors import FormatError
 from sfumato.files import write_whole
+from sfumato.text import escape
 
 ENDINGS = (".html", ".json")
 
