@@ -436,3 +436,11 @@ def test_pictures_on_the_page_are_there_and_small() -> None:
         path = PAGE.parent / picture
         assert path.read_bytes().startswith(b"\x89PNG")
         assert path.stat().st_size < 150_000
+
+
+@pytest.mark.parametrize("seed", [12, 15, 16, 19])
+def test_three_people_far_apart_are_decoded(seed: int) -> None:
+    study = sf.Study("few", [sf.integers("x", 0, 299, protect=sf.Distance(1))])
+    reports = study.encode({"x": [0, 1, 299]}, bits=sf.SeededBits(seed))
+    answer = study.tally(reports).estimate("likelihood").count(x=(0, 150))
+    assert 0 <= answer.low <= answer.value <= answer.high <= 3

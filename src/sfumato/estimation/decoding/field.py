@@ -190,7 +190,7 @@ class Curvature:
         self._factor = None
         if law.size <= DENSE_CELLS:
             curved = field.conjugate(self._information(mixed))
-            self._factor = cho_factor(curved + np.eye(law.size), lower=True)
+            self._factor = _factorised(curved)
 
     @property
     def is_dense(self) -> bool:
@@ -199,14 +199,10 @@ class Curvature:
 
     def _information(self, mixed: Floats) -> Floats:
         """F as a matrix: Σ_y w(y)·c_y·c_yᵀ, with c_y(x) = p(x)·(Q(y | x) − q(y))."""
-        matrix, weight = self._mixture.matrix, self._weight.reshape(-1)
-        law, output = self._law.reshape(-1), mixed.reshape(-1)
-        scaled = matrix * np.sqrt(weight)
-        raw = scaled @ scaled.T
-        cross = matrix @ (weight * output)
-        raw -= cross[:, None] + cross[None, :]
-        raw += float(np.sum(weight * output**2))
-        result: Floats = law[:, None] * raw * law[None, :]
+        law, weight = self._law.reshape(-1), self._weight.reshape(-1)
+        # A product of a matrix and its transpose is never indefinite, however it is rounded.
+        centred = law[:, None] * (self._mixture.matrix - mixed.reshape(-1)) * np.sqrt(weight)
+        result: Floats = centred @ centred.T
         return result
 
     def times(self, u: Floats) -> Floats:
@@ -276,6 +272,18 @@ class Curvature:
             np.random.PCG64(0)
         )  # fixed: all strengths are compared with the same probes
         return log_determinant(self.times, self._diagonal, probes, rng)
+
+
+def _factorised(matrix: Floats) -> tuple[Floats, bool]:
+    """The Cholesky factor of I + K; K is damped if it is so large that I is lost in rounding."""
+    cells = np.eye(len(matrix))
+    try:
+        found = cho_factor(matrix + cells, lower=True)
+    except np.linalg.LinAlgError:
+        damping = len(matrix) * np.finfo(np.float64).eps * float(np.max(np.diag(matrix)))
+        found = cho_factor(matrix + (1 + damping) * cells, lower=True)
+    factor: tuple[Floats, bool] = found
+    return factor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
