@@ -34,10 +34,10 @@ SPARED = {("square-wave-0", "spare[None] moved by 1")}
 
 
 def tried(kind: str) -> list[Trial]:
-    """One trial of each sort that a channel declares: an axis, a grid, stochastic rounding."""
-    found: dict[tuple[bool, bool], Trial] = {}
+    """One trial of each sort that a channel declares: metrics, grids, stochastic rounding."""
+    found: dict[tuple[type, bool, bool], Trial] = {}
     for trial in REGISTRY[kind].trials():
-        sort = trial.shape is None, trial.resolution == 0
+        sort = type(trial.metric), trial.shape is None, trial.resolution == 0
         if sort not in found or trial.metric.size > found[sort].metric.size:
             found[sort] = trial
     return list(found.values())

@@ -47,7 +47,7 @@ def claim_problems(
     claimed = channel.worst_ratio()
     if claimed is None:
         return
-    step = metric.equal_step if isinstance(metric, LineMetric) else None
+    step = metric.equal_step if isinstance(metric, LineMetric | CappedLineMetric) else None
     if isinstance(metric, UniformMetric | BlockMetric | HighLowMetric):
         step = metric.epsilon
     bound = None if step is None else Bound(step, linear=channel.rounds)
