@@ -125,7 +125,7 @@ class Categories:
             axis=axis,
             rule=rule,
             fault="none of them",
-            remedy="correct them, or add the label to the study (spelling, case and spaces count)",
+            remedy="correct every such row, or add the label to the study; case and spaces count",
         )
         return codes
 

@@ -268,7 +268,8 @@ def finish(
             axis=axis,
             rule=rule,
             fault="out of range",
-            remedy="correct or drop them, or state outside='clip' to move them to the nearest end",
+            remedy="correct or drop every such row, or state outside='clip' to move such values to "
+            "the nearest end",
         )
     codes[missing] = -1
     return codes
@@ -350,7 +351,7 @@ def _refuse_spelling(
     *,
     axis: str,
     rule: str,
-    remedy: str = "correct them, or leave the cell empty for a missing value",
+    remedy: str = "correct every such row, or leave the cell empty for a missing value",
 ) -> None:
     """Refuse text that does not spell what the axis takes."""
     refuse_rows(bad, axis=axis, rule=rule, fault="not written as such", remedy=remedy)
