@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -63,6 +63,10 @@ class Setting:
         """People in each of the cells watched."""
         return self.counts[list(self.cells.values())].astype(np.float64)
 
+    def is_judged_by_width(self, name: str) -> bool:
+        """Whether the width of a cell's intervals counts: not if it is as empty as the emptiest."""
+        return bool(self.counts[self.cells[name]] > self.counts.min())
+
     def ask(self, estimate: Estimate) -> tuple[Floats, Floats, Floats]:
         """Values, and both ends of the intervals before they are cut at 0..n."""
         found = estimate.histogram(self.axis.name, level=LEVEL)
@@ -73,6 +77,60 @@ class Setting:
     def tally(self, seed: int) -> sf.Tally:
         """The reports of one run."""
         return self.study.simulate_counts(self.counts, seed=seed)
+
+
+Ask = Callable[[Estimate], sf.Answer]
+
+
+@dataclass(frozen=True)
+class Questions:
+    """A known population, and questions about it whose intervals are watched.
+
+    Args:
+        name: What is special about it.
+        study: The study.
+        counts: People in every cell.
+        asked: By name, how to ask, and the truth.
+        by_coverage: Names of questions judged by coverage only: those whose intervals have no end
+            in some runs, or leave room for another population.
+        people: The people themselves, where the counts do not say all about them.
+        weights: Their public weights, if any.
+    """
+
+    name: str
+    study: sf.Study
+    counts: NDArray[np.int64]
+    asked: Mapping[str, tuple[Ask, float]]
+    by_coverage: tuple[str, ...] = ()
+    people: Mapping[str, Any] | None = None
+    weights: Floats | None = None
+
+    @property
+    def cells(self) -> Sequence[str]:
+        """Names of the questions."""
+        return list(self.asked)
+
+    @cached_property
+    def truth(self) -> Floats:
+        """The true answers."""
+        return np.array([truth for _, truth in self.asked.values()])
+
+    def is_judged_by_width(self, name: str) -> bool:
+        """Whether the width of the intervals of a question counts."""
+        return name not in self.by_coverage
+
+    def ask(self, estimate: Estimate) -> tuple[Floats, Floats, Floats]:
+        """Values, and both ends of the intervals before they are cut at their limits."""
+        answers = [ask(estimate) for ask, _ in self.asked.values()]
+        low, high = np.array([answer.uncut for answer in answers]).T
+        return np.array([answer.value for answer in answers]), low, high
+
+    def tally(self, seed: int) -> Any:
+        """The reports of one run."""
+        if self.people is None:
+            return self.study.simulate_counts(self.counts, seed=seed)
+        reports = self.study.encode(self.people, bits=sf.SeededBits(seed))
+        return self.study.tally(reports, weights=self.weights)
 
 
 @dataclass(frozen=True)
@@ -147,12 +205,12 @@ class Figures:
 
 
 def measure(
-    setting: Any, method: str, *, runs: int, seed: int, scale: float = 1.0
+    setting: Setting | Questions, method: str, *, runs: int, seed: int, scale: float = 1.0
 ) -> dict[str, Figures]:
     """Ask the same people again and again, each time with fresh noise.
 
     Args:
-        setting: A `Setting`, or anything with its `tally`, `ask`, `cells` and `truth`.
+        setting: What to measure.
         method: "likelihood" or "unbiased".
         runs: Number of collections.
         seed: The seed of the first; the others follow.
@@ -162,14 +220,13 @@ def measure(
     asked = [setting.ask(setting.tally(int(one)).estimate(method)) for one in seeds]
     values, low, high = (np.array(part) for part in zip(*asked, strict=True))
     low, high = values - scale * (values - low), values + scale * (high - values)
-    emptiest = min(setting.truth)
     return {
         name: Figures.of(
             setting.truth[place],
             values[:, place],
             low[:, place],
             high[:, place],
-            judged_by_width=setting.truth[place] > emptiest,
+            judged_by_width=setting.is_judged_by_width(name),
         )
         for place, name in enumerate(setting.cells)
     }
@@ -279,7 +336,100 @@ SETTINGS = [
 ]
 
 
-def main(arguments: Sequence[str] | None = None, settings: Sequence[Any] = SETTINGS) -> None:
+def _conditional(people: int, others: int, place: str, epsilons: tuple[float, float]) -> Questions:
+    """Means and shares among few people; `place` says where on the axis they are."""
+    size, (near, far) = 20, epsilons
+    axes = [
+        sf.integers("x", 0, size - 1, protect=sf.Distance(near)),
+        sf.categories("group", ["few", "many"], protect=sf.Uniform(far)),
+    ]
+    x = np.arange(size)
+    spread = {"spread": np.ones(size), "low": _one(size, 1), "high": _one(size, size - 2)}[place]
+    few, many = _people(people, spread), _people(others, np.exp(-(((x - 8) / 4) ** 2)))
+    if place == "spread":
+        few = np.bincount(np.arange(people) * size // people, minlength=size)
+    inside = float(few[10:].sum()) / people
+    where = "group=few"
+    sure = far >= 3 and not (people == 10 and others == 300)  # a divisor well above zero
+    asked: dict[str, tuple[Ask, float]] = {
+        "mean": (lambda est: est.mean("x", where=where), float(few @ x) / people),
+        "share": (lambda est: est.fraction("x=10..", where=where), inside),
+        "ratio": (lambda est: est.count("x=10..", where=where) / est.count(where), inside),
+    }
+    return Questions(
+        f"{people} of {people + others} in the condition, {place}, ε = {near:g} and {far:g}",
+        sf.Study("few", axes),
+        np.stack([few, many], axis=1),
+        asked,
+        by_coverage=() if sure else tuple(asked),
+    )
+
+
+FEW = [
+    _conditional(10, 300, "high", (1.0, 3.0)),
+    _conditional(10, 30, "spread", (1.0, 4.0)),
+    _conditional(25, 300, "low", (2.0, 1.5)),
+    _conditional(25, 300, "spread", (1.0, 3.0)),
+    _conditional(50, 300, "high", (2.0, 1.5)),
+    _conditional(50, 300, "spread", (0.5, 4.0)),
+]
+
+
+def _rounded(name: str, values: Floats) -> Questions:
+    """Ranges whose ends lie on the grid of an axis with stochastic rounding."""
+    pay = sf.reals("pay", 0, 100, bins=10, rounding="stochastic", protect=sf.Distance(2, per=10))
+    inside = (values >= 20) & (values <= 50)
+    asked: dict[str, tuple[Ask, float]] = {
+        "count": (lambda est: est.count(pay=(20, 50)), float(inside.sum())),
+        "share": (lambda est: est.fraction(pay=(20, 50)), float(inside.mean())),
+        "off the grid": (
+            lambda est: est.count(pay=(12, 37)),
+            float(np.sum(abs(values - 24.5) <= 12.5)),
+        ),
+    }
+    return Questions(
+        f"stochastic rounding, {name}",
+        sf.Study("rounded", [pay]),
+        np.array([len(values)]),
+        asked,
+        by_coverage=tuple(asked),
+        people={"pay": values},
+    )
+
+
+def _heavy(heaviest: float) -> Questions:
+    """One person weighs as much as many others together."""
+    study = sf.Study("weights", [_categories(4, sf.Uniform(2.0))])
+    people = [_labels(4)[cell] for cell in [0] * 100 + [1] * 60 + [2] * 30 + [3] * 10]
+    weights = np.ones(len(people))
+    weights[0] = heaviest
+    totals = {"dominant": (0, 99 + heaviest), "median": (2, 30.0), "emptiest": (3, 10.0)}
+
+    def ask(cell: int) -> Ask:
+        return lambda est: est.count(x=f"label {cell}")
+
+    return Questions(
+        f"a weight of {heaviest:g} among 200",
+        study,
+        np.array([len(people)]),
+        {name: (ask(cell), truth) for name, (cell, truth) in totals.items()},
+        by_coverage=("median", "emptiest"),  # they have room for a person who is elsewhere
+        people={"x": people},
+        weights=weights,
+    )
+
+
+ROUNDED = [
+    _rounded("people at grid points", np.repeat([10.0, 20, 30, 50, 70], [200, 300, 200, 250, 50])),
+    _rounded("people between grid points", np.repeat([15.0, 25, 45, 55], [200, 300, 200, 300])),
+    _rounded("people spread evenly", np.linspace(0, 100, 1_000)),
+]
+WEIGHTED = [_heavy(5.0), _heavy(15.0)]
+
+ALL: Sequence[Setting | Questions] = (*SETTINGS, *FEW, *ROUNDED, *WEIGHTED)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the figures of settings."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("names", nargs="*", help="parts of the names of settings; left out, all")
@@ -287,11 +437,11 @@ def main(arguments: Sequence[str] | None = None, settings: Sequence[Any] = SETTI
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--methods", nargs="+", default=METHODS)
     given = parser.parse_args(arguments)
-    for setting in settings:
+    for setting in ALL:
         if given.names and not any(part in setting.name for part in given.names):
             continue
         print(f"{setting.name}: {setting.study.channels[0].id}, n = {setting.counts.sum():,}")
-        for method in given.methods:
+        for method in given.methods if setting not in WEIGHTED else ["unbiased"]:
             figures = measure(setting, method, runs=given.runs, seed=given.seed)
             for place, (name, one) in enumerate(figures.items()):
                 bad = " <-- coverage" if one.covered < LEAST else ""

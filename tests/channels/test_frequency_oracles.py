@@ -536,7 +536,7 @@ class TestProducts:
     def test_heat_maps(self, name: str) -> None:
         pair = Pair(name)
         rows = {d: np.eye(size) for d, size in enumerate(SIZES)}
-        values, variance, _ = product_rows(
+        values, variance, _, _ = product_rows(
             pair.tally(), pair.channels, [None, None], rows, population=False
         )
         cells = np.eye(math.prod(SIZES)).reshape(-1, *SIZES)
@@ -549,7 +549,7 @@ class TestProducts:
         table = np.array([[1.0, 0, 0], [1, 1, 0], [0.5, -1, 2]])
         held = np.array([0.0, 1, 1, 0])
         grids = table[:, :, None] * held
-        values, variance, shared = product_rows(
+        values, variance, shared, _ = product_rows(
             pair.tally(), pair.channels, [None, held], {0: table}, population=False
         )
         condition = np.broadcast_to(held, (1, *SIZES))
@@ -561,7 +561,7 @@ class TestProducts:
     def test_any_linear_questions(self, name: str) -> None:
         pair = Pair(name)
         grids = np.random.default_rng(5).normal(size=(4, *SIZES))
-        values, variance = grid_rows(pair.tally(), pair.channels, grids, population=False)
+        values, variance, _ = grid_rows(pair.tally(), pair.channels, grids, population=False)
         np.testing.assert_allclose(values, np.sum(grids * pair.counts, axis=(1, 2)), rtol=1e-9)
         np.testing.assert_allclose(variance, np.diag(pair.covariance(grids)), rtol=1e-9)
 
@@ -592,7 +592,7 @@ def test_without_the_own_bits_spread_errors_would_be_too_small(
     monkeypatch.setattr(OUEChannel, "own_spread", lambda self, weights: None)
     pair = Pair("unary × thermometer")
     grids = np.random.default_rng(5).normal(size=(4, *SIZES))
-    _, variance = grid_rows(pair.tally(), pair.channels, grids, population=False)
+    _, variance, _ = grid_rows(pair.tally(), pair.channels, grids, population=False)
     assert np.all(variance < 0.99 * np.diag(pair.covariance(grids)))
     table = np.tri(3)
     found = row_covariance(pair.tally(), pair.channels, [None] * 2, 0, table, population=False)

@@ -210,6 +210,7 @@ class WeightedTally(WeightedTallyVerbs):
         study: The study.
         statistic: Sums of weights.
         squared: Sums of squared weights.
+        heaviest: The largest weight.
 
     Example:
         >>> import sfumato as sf
@@ -225,6 +226,7 @@ class WeightedTally(WeightedTallyVerbs):
     study: Study
     statistic: SymbolCounts | BitReports
     squared: SymbolCounts | BitReports
+    heaviest: float
 
     @property
     def n(self) -> int:
@@ -256,6 +258,7 @@ class WeightedTally(WeightedTallyVerbs):
             self.study,
             merged([self.statistic, other.statistic]),
             merged([self.squared, other.squared]),
+            max(self.heaviest, other.heaviest),
         )
 
     def __radd__(self, other: object) -> WeightedTally:
@@ -297,7 +300,7 @@ def weighted_tally(study: Study, reports: SomeReports, weights: ArrayLike) -> We
             f"weights must be one per report, got {len(given):,} weights for {seen:,} reports; "
             "give them in the order of the reports"
         )
-    return WeightedTally(study, merged(first), merged(second))
+    return WeightedTally(study, merged(first), merged(second), float(given.max(initial=0.0)))
 
 
 def read_weights(weights: ArrayLike) -> Floats:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sfumato.arrays import Floats
 from sfumato.checks import is_number
 from sfumato.errors import MismatchError, QuestionError, shown
+from sfumato.estimation.ratios import fieller
 from sfumato.questions.language import Question
 from sfumato.text import escape, format_to, visible
 from sfumato.verbs import AnswersVerbs
@@ -24,8 +25,14 @@ if TYPE_CHECKING:
 Terms: TypeAlias = tuple[tuple[float, Question], ...]
 
 NO_REPORTS = "no reports"
+#: An interval has room for this many people more, in the cell where they add the most noise: with
+#: few people errors are not normal, and their variance may be estimated too small. It is the z² of
+#: 95 % that Agresti1998 add to the trials of a binomial law.
+MORE_PEOPLE = 4
 PRORATED = "a bin of {} is cut: its share is prorated"
-UNSURE_DIVISOR = "the divisor is not clearly above zero: do not rely on the interval"
+ROUNDED = "people within a grid step of an end on {} are read as if they were spread evenly"
+EITHER_SIDE = "the interval leaves room for all of these people on either side of the end"
+UNSURE_DIVISOR = "the divisor is not clearly above zero: rely on the interval, not on ±"
 
 
 def normal_quantile(level: float) -> float:
@@ -48,21 +55,24 @@ class Estimated(NamedTuple, Generic[Number]):
         variance: Its variance, or that of `centre`.
         centre: The middle of its interval: the value itself, or the unbiased estimate, where the
             interval is the unbiased one, extended to contain the value.
+        allowance: Variance that the interval allows for beside its own; see `MORE_PEOPLE`.
     """
 
     value: Number
     variance: Number
     centre: Number
+    allowance: Number
 
     @classmethod
-    def symmetric(cls, value: Number, variance: Number) -> Estimated[Number]:
+    def symmetric(cls, value: Number, variance: Number, allowance: Any = 0.0) -> Estimated[Number]:
         """An estimate in the middle of its interval.
 
         Args:
             value: The estimate.
             variance: Its variance.
+            allowance: Variance that the interval allows for beside its own.
         """
-        return cls(value, variance, value)
+        return cls(value, variance, value, allowance + 0.0 * value)
 
 
 def around(value: Any, centre: Any, reach: Any) -> tuple[Any, Any]:
@@ -119,7 +129,9 @@ class Answer:
             ratio.
         centre: The middle of the interval where that is not the value: the unbiased answer, whose
             interval is extended to contain the value.
-        bounds: The interval where it is not centre ± z·stderr, as for a quantile.
+        room: A standard error beside `stderr` that the interval allows for: that of a few people
+            more.
+        bounds: The interval where it is not centre ± z·stderr, as for a quantile or a ratio.
         limits: What the truth cannot be below or above, such as 0 and n for a count. The interval
             ends there; the value may lie outside.
         written: Value, low and high as the axis writes them, where they are dates or times.
@@ -139,6 +151,7 @@ class Answer:
     question: str = ""
     combination: Combination | None = field(default=None, repr=False, compare=False)
     centre: float | None = field(default=None, repr=False)
+    room: float = field(default=0.0, repr=False)
     bounds: tuple[float, float] | None = None
     limits: tuple[float, float] | None = field(default=None, repr=False)
     written: tuple[str, ...] | None = None
@@ -159,7 +172,7 @@ class Answer:
         """Both ends of the interval before it is cut at `limits`."""
         if self.bounds is not None:
             return self.bounds
-        reach = normal_quantile(self.level) * self.stderr if self.stderr else 0.0
+        reach = normal_quantile(self.level) * math.hypot(self.stderr, self.room)
         low, high = around(self.value, self.centre, reach)
         return float(low), float(high)
 
@@ -169,7 +182,7 @@ class Answer:
     def __str__(self) -> str:
         if math.isnan(self.value):
             return NO_REPORTS
-        if self.bounds is not None:
+        if self.bounds is not None and math.isnan(self.stderr):
             value, low, high = self._shown()
             return f"{value} ({low} to {high})"
         return f"{format_to(self.value, self.stderr)} ± {format_to(self.stderr, self.stderr)}"
@@ -179,8 +192,8 @@ class Answer:
         if self.written is not None:
             return self.written
         numbers = (self.value, self.low, self.high)
-        error = self.stderr if self.bounds is None else (self.high - self.low) / 2
-        whole = self.bounds is not None and all(number % 1 == 0 for number in numbers)
+        error = (self.high - self.low) / 2 if math.isnan(self.stderr) else self.stderr
+        whole = math.isnan(self.stderr) and all(number % 1 == 0 for number in numbers)
         return tuple(format_to(number, 0.0 if whole else error) for number in numbers)
 
     def __sub__(self, other: Answer) -> Answer:
@@ -201,6 +214,7 @@ class Answer:
             self,
             value=self.value * factor,
             stderr=self.stderr * abs(factor),
+            room=self.room * abs(factor),
             combination=combination,
             centre=None if self.centre is None else self.centre * factor,
             bounds=self.bounds and _times(self.bounds, factor),
@@ -302,6 +316,10 @@ class JointErrors(Protocol):
         """Covariance matrix of all answers, up to a factor; None where only variances are known."""
         ...
 
+    def ends(self, z: float) -> tuple[Floats, Floats] | None:
+        """Intervals of z standard errors each way where they are not symmetric, as of ratios."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Combination:
@@ -345,10 +363,11 @@ class Combination:
             level: Confidence level of the interval.
             notes: Notes for the answer.
         """
-        value, variance, centre = self.moments()
+        value, variance, centre, allowance = self.moments()
         return Answer(
             value=value,
             stderr=math.sqrt(variance),
+            room=math.sqrt(max(allowance, 0.0)),
             centre=None if centre == value else centre,
             n=self.source.n,
             level=level,
@@ -361,9 +380,10 @@ class Combination:
     def ratio(
         self, other: Combination, *, level: float, limits: tuple[float, float] | None = None
     ) -> Answer:
-        """The ratio of two combinations, with the standard error by the delta method.
+        """The ratio of two combinations, with Fieller's interval.
 
-        Var(a/b) ≈ Var(a − (a/b)·b) / b², which includes their covariance.
+        Its standard error is by the delta method: Var(a/b) ≈ Var(a − (a/b)·b) / b², which includes
+        their covariance.
 
         Args:
             other: The divisor.
@@ -373,16 +393,15 @@ class Combination:
         if limits is None and min(*self.limits, *other.limits) >= 0:
             limits = (0.0, math.inf)
         top = self.moments(beside=other.terms).value
-        bottom, spread, _ = other.moments(beside=self.terms)
-        notes: tuple[str, ...] = ()
-        if bottom == 0 or math.isnan(bottom):
-            value, stderr = math.nan, math.inf
-        else:
+        divisor = other.moments(beside=self.terms)
+        bottom, spread = divisor.value, divisor.variance
+        notes = (UNSURE_DIVISOR,) if bottom < 4 * math.sqrt(spread) else ()
+        value, stderr, bounds = math.nan, math.inf, (-math.inf, math.inf)
+        if bottom and not math.isnan(bottom):
             value = top / bottom
-            variance = self.add(other.scale(-value)).moments().variance
-            stderr = math.sqrt(variance) / abs(bottom)
-        if bottom < 4 * math.sqrt(spread):
-            notes = (UNSURE_DIVISOR,)
+            here = self._less(other, value)
+            stderr = math.sqrt(here.variance) / abs(bottom)
+            bounds = self._ratio_ends(other, value, here, stderr, normal_quantile(level))
         return Answer(
             value=value,
             stderr=stderr,
@@ -390,8 +409,32 @@ class Combination:
             level=level,
             method=self.source.method,
             notes=notes,
+            bounds=bounds,
             limits=limits,
         )
+
+    def _less(self, other: Combination, ratio: float) -> Estimated[float]:
+        """This combination less a multiple of another one."""
+        return self.add(other.scale(-ratio)).moments()
+
+    def _ratio_ends(
+        self, other: Combination, ratio: float, here: Estimated[float], stderr: float, z: float
+    ) -> tuple[float, float]:
+        """Fieller's interval of a ratio, extended to contain it.
+
+        The mean and the variance of a − ρ·b, linear and quadratic in ρ, are found from three ρ.
+        """
+        step = z * stderr or 1.0
+        below, above = (self._less(other, ratio + d) for d in (-step, step))
+        low, high = fieller(
+            here.centre,
+            (below.centre - above.centre) / (2 * step),
+            here.variance,
+            (above.variance - below.variance) / (2 * step),
+            (above.variance + below.variance - 2 * here.variance) / (2 * step**2),
+            z,
+        )
+        return ratio + min(float(low), 0.0), ratio + max(float(high), 0.0)
 
 
 def difference(a: Answer, b: Answer, *, independent: bool) -> Answer:
@@ -415,9 +458,17 @@ def difference(a: Answer, b: Answer, *, independent: bool) -> Answer:
     limits = None
     if a.limits is not None and b.limits is not None:
         limits = (a.limits[0] - b.limits[1], a.limits[1] - b.limits[0])
+    value, bounds = a.value - b.value, None
+    if a.bounds is not None or b.bounds is not None:
+        # The squares of the distances from estimate to end add (Zou and Donner, 2008).
+        (low, high), (least, most) = a.uncut, b.uncut
+        down = math.hypot(a.value - low, most - b.value)
+        bounds = (value - down, value + math.hypot(high - a.value, b.value - least))
     return Answer(
-        value=a.value - b.value,
+        value=value,
+        bounds=bounds,
         stderr=math.hypot(a.stderr, b.stderr),
+        room=math.hypot(a.room, b.room),
         n=a.n + b.n,
         level=a.level,
         method=a.method if a.method == b.method else f"{a.method}, {b.method}",
@@ -450,7 +501,9 @@ class Answers(AnswersVerbs):
         units: For each axis, the unit of its values.
         centres: The middles of the intervals where these are not the values: unbiased answers,
             whose intervals are extended to contain the values.
-        bounds: Intervals that are not centre ± z·stderr: those of quantiles and bands.
+        room: Standard errors beside `stderr` that the intervals allow for: those of a few people
+            more.
+        bounds: Intervals that are not centre ± z·stderr: those of quantiles, ratios and bands.
         limits: What the truth cannot be below or above, such as 0 and n for counts, for all answers
             or one for each. Intervals end there; values may lie outside.
         errors: The joint errors, for `band`.
@@ -472,6 +525,7 @@ class Answers(AnswersVerbs):
     question: str = ""
     units: tuple[str, ...] = ()
     centres: Floats | None = field(default=None, repr=False)
+    room: Floats | float = field(default=0.0, repr=False)
     bounds: tuple[Floats, Floats] | None = field(default=None, repr=False)
     limits: Limits | None = field(default=None, repr=False)
     errors: JointErrors | None = field(default=None, repr=False)
@@ -495,7 +549,13 @@ class Answers(AnswersVerbs):
         """Both ends of the intervals before they are cut at `limits`."""
         if self.bounds is not None:
             return self.bounds
-        return around(self.values, self.centres, normal_quantile(self.level) * self.stderr)
+        return self.ends(normal_quantile(self.level))
+
+    def ends(self, z: float) -> tuple[Floats, Floats]:
+        """Both ends of intervals of z standard errors each way, where they are not `bounds`."""
+        reach = z * np.hypot(self.stderr, self.room)
+        found: tuple[Floats, Floats] = around(self.values, self.centres, reach)
+        return found
 
     @property
     def labels(self) -> Any:

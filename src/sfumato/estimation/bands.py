@@ -28,7 +28,7 @@ import numpy as np
 
 from sfumato.arrays import Floats
 from sfumato.errors import QuestionError
-from sfumato.estimation.answers import Answers, around, normal_quantile
+from sfumato.estimation.answers import Answers, normal_quantile
 
 DRAWS = 20_000
 _AT_ONCE = 2_000
@@ -68,7 +68,7 @@ def band(answers: Answers, level: float) -> Answers:
         found, error = critical_value(correlation(part, variance[unsure]), level)
         critical = min(max(found, pointwise), most)
         how = f"simulated from the joint law, ± {error:.3f}"
-    reach = critical * answers.stderr
+    ends = answers.errors.ends(critical) if answers.errors else None
     note = (
         f"simultaneous band: all {answers.values.size} intervals hold at once with {level:.4g} "
         f"chance; {critical:.3f} standard errors each way ({how}; one by one {pointwise:.3f})"
@@ -76,7 +76,7 @@ def band(answers: Answers, level: float) -> Answers:
     return replace(
         answers,
         level=level,
-        bounds=around(answers.values, answers.centres, reach),
+        bounds=ends or answers.ends(critical),
         notes=(*answers.notes, note),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from sfumato.arrays import Floats
 from sfumato.checks import whole
 from sfumato.errors import QuestionError, TooLargeError
 from sfumato.estimation.answers import (
-    PRORATED,
+    EITHER_SIDE,
     Answer,
     Answers,
     Combination,
@@ -42,6 +43,7 @@ class RowErrors:
         rows: Rows of weights by axis.
         population: Whether errors include the sampling of people.
         conditional: Whether the answers are shares of those who satisfy the condition.
+        found: The estimates.
     """
 
     source: Source
@@ -49,6 +51,7 @@ class RowErrors:
     rows: dict[int, Rows]
     population: bool
     conditional: bool
+    found: Estimated[Floats]
 
     @property
     def whole(self) -> float:
@@ -61,6 +64,14 @@ class RowErrors:
             return None
         return self.source.row_covariance(
             self.asked, self.rows, population=self.population, conditional=self.conditional
+        )
+
+    def ends(self, z: float) -> tuple[Floats, Floats] | None:
+        """Intervals of z standard errors each way where they are not symmetric: of ratios."""
+        if not self.conditional or not self.source.n:
+            return None
+        return self.source.share_ends(
+            self.found, self.asked, self.rows, z, population=self.population
         )
 
 
@@ -94,7 +105,9 @@ class Estimate(Averages, Quantiles):
             1,299 ± 50
         """
         asked = self._ask(question, where, by_axis)
-        return self._answer(((1.0, asked),), asked, level, population)
+        return self._widened(
+            lambda one, _: self._answer(((1.0, one),), asked, level, population), asked, asked
+        )
 
     def fraction(
         self,
@@ -122,13 +135,33 @@ class Estimate(Averages, Quantiles):
             >>> print(est.fraction(age=(18, 30)))
             0.1299 ± 0.0050
         """
-        both = self._ask(question, where, by_axis)
-        if where is None and self._knows_whole(population):
-            return self._answer(((1.0 / (self.whole or 1), both),), both, level, population)
-        base = self._ask(None, where, {})
-        top = Combination(self, ((1.0, both),), population)
-        bottom = Combination(self, ((1.0, base),), population)
-        return self._finish(top.ratio(bottom, level=level, limits=(0.0, 1.0)), both)
+        both, base = self._ask(question, where, by_axis), self._ask(None, where, {})
+
+        def share(top: Question, bottom: Question) -> Answer:
+            if where is None and self._knows_whole(population):
+                return self._answer(((1.0 / (self.whole or 1), top),), both, level, population)
+            over, under = (Combination(self, ((1.0, q),), population) for q in (top, bottom))
+            return self._finish(over.ratio(under, level=level, limits=(0.0, 1.0)), both)
+
+        return self._widened(share, both, base)
+
+    def _widened(
+        self, ask: Callable[[Question, Question], Answer], top: Question, bottom: Question
+    ) -> Answer:
+        """An answer whose interval has room for the least and the most people that may be meant.
+
+        Args:
+            ask: Gives the answer for the question and, of a share, that of its divisor.
+            top: The question.
+            bottom: The question of the divisor.
+        """
+        answer, extremes = ask(top, bottom), self._extremes(top)
+        if extremes is None or not self.n:
+            return answer
+        under = self._extremes(bottom) or (bottom, bottom)
+        low, high = ask(extremes[0], under[1]), ask(extremes[1], under[0])
+        ends = (min(low.uncut[0], answer.value), max(high.uncut[1], answer.value))
+        return replace(answer, bounds=ends, notes=(*answer.notes, EITHER_SIDE))
 
     def histogram(
         self,
@@ -249,7 +282,7 @@ class Estimate(Averages, Quantiles):
             limits = [np.nan_to_num(end * self.most(population)) for end in (low, high)]
         names, labels = ("question",), (list(asked.labels),)
         answers = self._answers("linear", estimated, names, labels, (None,), level)
-        notes = answers.notes + tuple(PRORATED.format(name) for name in asked.prorated)
+        notes = answers.notes + self._cut_notes(asked.prorated)
         return replace(answers, notes=notes, limits=(limits[0], limits[1]))
 
     def _cell_rows(self, place: int, where: Ask, bins: int | None) -> Rows:
@@ -289,8 +322,10 @@ class Estimate(Averages, Quantiles):
         estimated = self.row_moments(asked, rows, population=population, conditional=conditional)
         if fraction and not conditional:
             whole = self.whole or 1
-            value, variance, centre = estimated
-            estimated = Estimated(value / whole, variance / whole**2, centre / whole)
+            value, variance, centre, allowance = estimated
+            estimated = Estimated(
+                value / whole, variance / whole**2, centre / whole, allowance / whole**2
+            )
         names = tuple(self.study.axes[place].name for place in rows)
         found = self._answers(
             kind,
@@ -300,16 +335,17 @@ class Estimate(Averages, Quantiles):
             tuple(row.edges for row in rows.values()),
             level,
         )
-        notes = found.notes + tuple(PRORATED.format(name) for name in asked.prorated)
+        notes = found.notes + self._cut_notes(asked.prorated)
         unit = "fraction" if fraction else self.unit
         units = tuple(self.study.axes[place].unit for place in rows)
-        errors = RowErrors(self, asked, rows, population, conditional)
+        errors = RowErrors(self, asked, rows, population, conditional, estimated)
         return replace(
             found,
             notes=notes,
             unit=unit,
             question=asked.text,
             units=units,
+            bounds=errors.ends(normal_quantile(level)),
             limits=(0.0, 1.0 if fraction else self.most(population)),
             errors=errors,
         )
@@ -326,11 +362,12 @@ class Estimate(Averages, Quantiles):
         """Estimates as `Answers`; NaN if there are no reports."""
         normal_quantile(level)
         empty = not self.n
-        values, variance, centres = estimated
+        values, variance, centres, allowance = estimated
         nothing = np.full_like(values, math.nan)
         return Answers(
             values=nothing if empty else values,
             stderr=nothing if empty else np.sqrt(np.maximum(variance, 0)),
+            room=0.0 if empty else np.sqrt(np.maximum(allowance, 0.0)),
             centres=None if empty or np.array_equal(values, centres) else centres,
             n=self.n,
             kind=kind,

@@ -17,7 +17,7 @@ from sfumato.checks import one_of
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.collect.tally import Tally
 from sfumato.errors import TooLargeError
-from sfumato.estimation.answers import Estimated, Terms
+from sfumato.estimation.answers import Estimated, Terms, around
 from sfumato.estimation.decoding.em import decode
 from sfumato.estimation.decoding.mixture import mixture_of
 from sfumato.estimation.decoding.posterior import (
@@ -113,7 +113,8 @@ class LikelihoodEstimate(Estimate):
         value, wide = decoder.moments(row[None])
         found = narrower(value[0], wide[0], self.unbiased.moments(terms))
         extra = self._sampling(decoder, row[None], value)[0] if population else 0.0
-        return Estimated(float(value[0]), float(found.variance + extra), float(found.centre))
+        variance = float(found.variance + extra)
+        return Estimated(float(value[0]), variance, float(found.centre), float(found.allowance))
 
     def row_moments(
         self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
@@ -149,6 +150,33 @@ class LikelihoodEstimate(Estimate):
         unbiased = self.unbiased.row_moments(asked, rows, population=False, conditional=conditional)
         best = narrower(values, wide, unbiased)
         return best._replace(variance=best.variance + extra)
+
+    def share_ends(
+        self,
+        found: Estimated[Floats],
+        asked: Question,
+        rows: dict[int, Rows],
+        z: float,
+        *,
+        population: bool,
+    ) -> tuple[Floats, Floats]:
+        """Intervals of shares: their own, or the unbiased ones, extended to contain the values.
+
+        Args:
+            found: The estimated shares.
+            asked: The condition on people.
+            rows: Rows of weights by axis, for the axes asked about.
+            z: Standard errors each way.
+            population: Add the variance of sampling people from a population.
+        """
+        own = around(found.value, None, z * np.sqrt(np.maximum(found.variance, 0.0)))
+        middle = found._replace(value=found.centre)
+        low, high = self.unbiased.share_ends(middle, asked, rows, z, population=population)
+        taken = found.centre != found.value
+        return (
+            np.where(taken, np.minimum(low, found.value), own[0]),
+            np.where(taken, np.maximum(high, found.value), own[1]),
+        )
 
     def _refuse_many(self, count: int, axes: tuple[int, ...]) -> None:
         """Refuse too many answers before anything is decoded."""
@@ -192,7 +220,8 @@ def narrower(values: Any, wide: Any, unbiased: Estimated[Any]) -> Estimated[Any]
     """
     own = wide < unbiased.variance
     variance = np.where(own, wide, unbiased.variance)
-    return Estimated(values, variance, np.where(own, values, unbiased.value))
+    allowance = np.where(own, 0.0, unbiased.allowance)
+    return Estimated(values, variance, np.where(own, values, unbiased.value), allowance)
 
 
 def _mentioned(questions: Sequence[Question]) -> tuple[int, ...]:

@@ -33,7 +33,6 @@ from sfumato.domains.base import Domain
 from sfumato.errors import QuestionError, shown
 from sfumato.estimation.answers import (
     NO_REPORTS,
-    PRORATED,
     UNSURE_DIVISOR,
     Answer,
     Answers,
@@ -225,7 +224,7 @@ def _find(line: Line, shares: list[float], level: float) -> tuple[list[_Found], 
     """Every quantile with its interval, and notes for the reader."""
     if not line.estimate.n:
         return [_NOTHING] * len(shares), (NO_REPORTS,)
-    notes = tuple(PRORATED.format(name) for name in line.base.prorated)
+    notes = line.estimate._cut_notes(line.base.prorated)
     if len(line.cells) > MOST_CELLS:
         return [_bisect(line, share, level) for share in shares], (*notes, BISECTED)
     curve = line.curve()

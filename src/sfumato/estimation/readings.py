@@ -35,7 +35,7 @@ def product_rows(
     squared: Statistics | None = None,
     *,
     shared: bool = True,
-) -> tuple[Floats, Floats, Floats]:
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Values and variances of every combination of rows, under a condition on the other blocks.
 
     The tally is split once by the outputs of the blocks asked about; what follows are transforms
@@ -51,14 +51,15 @@ def product_rows(
         shared: Whether the covariances are needed; otherwise they have no meaning.
 
     Returns:
-        Values, variances, and covariances of each answer with the condition itself; each has one
-        dimension per block asked about.
+        Values, variances, covariances of each answer with the condition itself, and the variance
+        of one person in the worst cell; each has one dimension per block asked about.
     """
     squares = statistic if squared is None else squared
     axes = list(tables)
     shape = tuple(len(table) for table in tables.values())
     if not statistic.count:
-        return np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, np.nan)
+        nothing = np.full(shape, np.nan)
+        return nothing, nothing, nothing, nothing
     others = [None if d in tables else w for d, w in enumerate(where)]
     conditions = [d for d, w in enumerate(others) if w is not None]
     splits: dict[tuple[Any, ...], Floats] = {}
@@ -104,8 +105,9 @@ def product_rows(
             for d in rounding:
                 base = base - contract(squares, plain_of, second, d)
         found.append(contract(squares, product_of, second) - base)
-    least = _floor(channels, others, tables) * mean_square(statistic, squared)
-    return values, np.maximum(found[0], least), found[1] if shared else np.empty(shape)
+    one = np.broadcast_to(_floor(channels, others, tables), shape)
+    variance = np.maximum(found[0], one * mean_square(statistic, squared))
+    return values, variance, found[1] if shared else np.empty(shape), one
 
 
 def mean_square(statistic: Statistics, squared: Statistics | None) -> float:
@@ -233,7 +235,7 @@ def grid_rows(
     grids: Floats,
     population: bool,
     squared: Statistics | None = None,
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats, Floats]:
     """Values and variances of questions given as arrays over the cells of all blocks.
 
     Let f be the reading of a question on the whole grid. On blocks that send symbols f and f² are
@@ -251,11 +253,12 @@ def grid_rows(
         squared: For weighted reports, the same reports with squared weights.
 
     Returns:
-        Values and variances, shape (questions,) each.
+        Values, variances, and the variance of one person in the worst cell, (questions,) each.
     """
     axes = list(range(len(channels)))
     if not statistic.count:
-        return np.full(len(grids), np.nan), np.full(len(grids), np.nan)
+        nothing = np.full(len(grids), np.nan)
+        return nothing, nothing, nothing
     table = statistic.profile(axes, [None] * len(axes))
     squares = table if squared is None else squared.profile(axes, [None] * len(axes))
     weight = mean_square(statistic, squared)
@@ -266,14 +269,14 @@ def grid_rows(
     if len(channels) == 1:
         (channel,) = channels
         found = channel.products(squares, grids, grids)
-        least = np.max(channel.second_moment(grids) - grids**2, axis=-1)
-        return values, np.maximum(found - less, weight * least)
-    found, least = np.empty(len(grids)), np.empty(len(grids))
+        one = np.max(channel.second_moment(grids) - grids**2, axis=-1)
+        return values, np.maximum(found - less, weight * one), one
+    found, one = np.empty(len(grids)), np.empty(len(grids))
     for number, grid in enumerate(grids):
         parts = list(_squares(channels, grid))
         found[number] = _second_moment(squares, channels, parts)
-        least[number] = _one_person(channels, grid, parts)
-    return values, np.maximum(found - less, weight * least)
+        one[number] = _one_person(channels, grid, parts)
+    return values, np.maximum(found - less, weight * one), one
 
 
 def _reader(channels: Sequence[Channel], table: Floats) -> Callable[[Floats], Floats]:

@@ -19,6 +19,7 @@ from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.errors import QuestionError, near, shown
 from sfumato.estimation.answers import (
     PRORATED,
+    ROUNDED,
     Answer,
     Combination,
     Estimated,
@@ -98,6 +99,26 @@ class Source(ABC):
         """
         return None
 
+    @abstractmethod
+    def share_ends(
+        self,
+        found: Estimated[Floats],
+        asked: Question,
+        rows: dict[int, Rows],
+        z: float,
+        *,
+        population: bool,
+    ) -> tuple[Floats, Floats]:
+        """Intervals of shares of the people who satisfy a condition.
+
+        Args:
+            found: The estimated shares.
+            asked: The condition on people.
+            rows: Rows of weights by axis, for the axes asked about.
+            z: Standard errors each way.
+            population: Add the variance of sampling people from a population.
+        """
+
     def share_moments(self, asked: Question, rows: dict[int, Rows], *, population: bool) -> Curve:
         """Rows of cumulative counts with their errors, as shares of those asked about.
 
@@ -107,10 +128,9 @@ class Source(ABC):
             population: Add the variance of sampling people from a population.
         """
         within = any(w is not None for w in asked.weights)
-        share, variance, centre = self.row_moments(
-            asked, rows, population=population, conditional=within
-        )
-        return Curve(share, 1.0 if within else self.whole, variance, centre=centre)
+        found = self.row_moments(asked, rows, population=population, conditional=within)
+        base = 1.0 if within else self.whole
+        return Curve(found.value, base, found.variance, centre=found.centre)
 
     @property
     def n(self) -> int:
@@ -173,11 +193,38 @@ class Source(ABC):
 
     def _finish(self, answer: Answer, asked: Question) -> Answer:
         """Add notes and the question in words; without reports there is no number."""
-        notes = answer.notes + tuple(PRORATED.format(name) for name in asked.prorated)
+        notes = answer.notes + self._cut_notes(asked.prorated)
         if not self.n:
             notes = ("no reports",)
             answer = replace(answer, value=math.nan, stderr=math.nan)
         return replace(answer, notes=notes, question=asked.text)
+
+    def _cut_notes(self, prorated: Sequence[str]) -> tuple[str, ...]:
+        """What to know about questions that cut a bin."""
+        rounded = {axis.name for axis in self.study.axes if axis.domain.rounding_bits}
+        return tuple((ROUNDED if name in rounded else PRORATED).format(name) for name in prorated)
+
+    def _extremes(self, asked: Question) -> tuple[Question, Question] | None:
+        """Questions that count at most, and at least, the people asked about.
+
+        On an axis with stochastic rounding a person counts for the mean weight of the grid points
+        that their value may be rounded to. Where an end of the range is within their reach, that is
+        right only if people are spread evenly there. The first question leaves these grid points
+        out, and the second includes them. None if nothing is cut on such an axis.
+        """
+        places = [
+            place
+            for place, axis in enumerate(self.study.axes)
+            if axis.domain.rounding_bits and axis.name in asked.prorated
+        ]
+        if not places:
+            return None
+        least, most = list(asked.weights), list(asked.weights)
+        for place in places:
+            w = asked.weights[place]
+            if w is not None:
+                least[place], most[place] = (w >= 1 - 1e-9).astype(float), (w > 0).astype(float)
+        return replace(asked, weights=tuple(least)), replace(asked, weights=tuple(most))
 
 
 def _both(a: Question, b: Question) -> Question:

@@ -9,6 +9,7 @@ estimated from the same tally, without a grid, and is itself unbiased.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -19,8 +20,9 @@ from sfumato.collect.statistics import BitReports, SymbolCounts, Vectors
 from sfumato.collect.sums import Sums
 from sfumato.collect.tally import WeightedTally
 from sfumato.errors import StudyError
-from sfumato.estimation.answers import Answer, Answers, Estimated, Terms
+from sfumato.estimation.answers import MORE_PEOPLE, Answer, Answers, Estimated, Terms
 from sfumato.estimation.estimate import Estimate
+from sfumato.estimation.ratios import fieller
 from sfumato.estimation.readings import (
     excess_of,
     grid_rows,
@@ -47,6 +49,7 @@ class UnbiasedEstimate(Estimate):
         statistic: Its reports.
         via: How sums are computed; see `Tally.estimate`.
         squared: For weighted reports, the same reports with squared weights.
+        heaviest: The largest weight of a report.
     """
 
     method: ClassVar[str] = "unbiased"
@@ -58,8 +61,10 @@ class UnbiasedEstimate(Estimate):
         *,
         via: str = "auto",
         squared: SymbolCounts | BitReports | None = None,
+        heaviest: float = 1.0,
     ) -> None:
         super().__init__(study, statistic)
+        self._more = max(MORE_PEOPLE * mean_square(statistic, squared), heaviest**2)
         self._channels = study.channels
         self._squared = squared
         self._sums = Sums(statistic, via)
@@ -81,7 +86,8 @@ class UnbiasedEstimate(Estimate):
             for f, q in terms
             for g, r in terms
         )
-        return Estimated.symmetric(float(value), float(variance))
+        allowance = self._more * self._one_person_of(terms)
+        return Estimated.symmetric(float(value), float(variance), allowance)
 
     def row_moments(
         self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
@@ -96,9 +102,11 @@ class UnbiasedEstimate(Estimate):
             population: Add the variance of sampling people from a population.
             conditional: Return shares of the people who satisfy the condition, not counts.
         """
-        values, variance, shared = self._product_rows(asked, rows, population, shared=conditional)
+        values, variance, shared, one = self._product_rows(
+            asked, rows, population, shared=conditional
+        )
         if not conditional or not self.n:
-            return Estimated.symmetric(values, variance)
+            return Estimated.symmetric(values, variance, self._more * one)
         base = self.value_of(asked)
         share = values / base
         spread = self.covariance_of(asked, asked, population=population)
@@ -127,7 +135,7 @@ class UnbiasedEstimate(Estimate):
         )
         if not conditional:
             return found
-        values, _, shared = self._product_rows(asked, rows, population)
+        values, _, shared, _ = self._product_rows(asked, rows, population)
         share = values / self.value_of(asked)
         spread = self.covariance_of(asked, asked, population=population)
         crossed = np.multiply.outer(share, shared)
@@ -141,16 +149,44 @@ class UnbiasedEstimate(Estimate):
             rows: Rows of weights by axis, for the axes asked about.
             population: Add the variance of sampling people from a population.
         """
-        values, variance, shared = self._product_rows(asked, rows, population)
+        values, variance, shared, _ = self._product_rows(asked, rows, population)
         if all(w is None for w in asked.weights) and self._knows_whole(population):
             return Curve(values, self.whole, variance)
         spread = self.covariance_of(asked, asked, population=population)
         return Curve(values, self.value_of(asked), variance, shared, spread)
 
+    def share_ends(
+        self,
+        found: Estimated[Floats],
+        asked: Question,
+        rows: dict[int, Rows],
+        z: float,
+        *,
+        population: bool,
+    ) -> tuple[Floats, Floats]:
+        """Intervals of shares of the people who satisfy a condition (Fieller's method).
+
+        Args:
+            found: The estimated shares.
+            asked: The condition on people.
+            rows: Rows of weights by axis, for the axes asked about.
+            z: Standard errors each way.
+            population: Add the variance of sampling people from a population.
+        """
+        curve = self.share_moments(asked, rows, population=population)
+        share, base, spread = found.value, curve.base, curve.spread
+        constant = curve.variance - 2 * share * curve.shared + share**2 * spread
+        slope = 2 * (share * spread - curve.shared)
+        low, high = fieller(0.0, base, constant, slope, spread, z)
+        return share + low, share + high
+
     def _product_rows(
         self, asked: Question, rows: dict[int, Rows], population: bool, *, shared: bool = True
-    ) -> tuple[Floats, Floats, Floats]:
-        """Values, variances and covariances with the condition, by tables of bounded size."""
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Values, variances, covariances with the condition, and the variance of one person.
+
+        By tables of bounded size.
+        """
         for number, (axis, held) in enumerate(rows.items()):
             block = next(block for block in self.study.blocks if axis in block.axes)
             count = math.prod(len(rows[a].weights) for a in block.axes if a in rows)
@@ -162,12 +198,12 @@ class UnbiasedEstimate(Estimate):
                     )
                     for part in (slice(half), slice(half, None))
                 ]
-                first, second, third = (
+                first, second, third, fourth = (
                     np.concatenate(pair, axis=number) for pair in zip(*halves, strict=True)
                 )
-                return first, second, third
+                return first, second, third, fourth
         parts = BlockRows.of(self.study.blocks, asked.weights, rows)
-        values, variance, covariance = product_rows(
+        found = product_rows(
             self.statistic,
             self._channels,
             parts.where,
@@ -176,7 +212,8 @@ class UnbiasedEstimate(Estimate):
             self._squared,
             shared=shared,
         )
-        return parts.arranged(values), parts.arranged(variance), parts.arranged(covariance)
+        values, variance, covariance, one = (parts.arranged(part) for part in found)
+        return values, variance, covariance, one
 
     def grid_moments(self, grids: Floats, *, population: bool) -> Estimated[Floats]:
         """Estimate questions given as arrays over all cells.
@@ -186,10 +223,10 @@ class UnbiasedEstimate(Estimate):
             population: Add the variance of sampling people from a population.
         """
         shaped = grids.reshape(len(grids), *(block.size for block in self.study.blocks))
-        values, variance = grid_rows(
+        values, variance, one = grid_rows(
             self.statistic, self._channels, shaped, population, squared=self._squared
         )
-        return Estimated.symmetric(values, variance)
+        return Estimated.symmetric(values, variance, self._more * one)
 
     def value_of(self, question: Question) -> float:
         """The estimated sum of a question's weights over people."""
@@ -210,7 +247,9 @@ class UnbiasedEstimate(Estimate):
         pairs = list(zip(self._over_blocks(a), self._over_blocks(b), strict=True))
         channels = self._channels
         second = self._squares.sum(read_pairs(channels, pairs, product_of))
-        least = self._one_person(a) if a is b else -math.inf
+        least = -math.inf
+        if a is b:
+            least = self._one_person(a) * mean_square(self.statistic, self._squared)
         if population:
             return max(second - self.value_of(a) * self.value_of(b) / self.n, least)
         base = self._squares.sum(read_pairs(channels, pairs, plain_of))
@@ -221,16 +260,38 @@ class UnbiasedEstimate(Estimate):
                 base -= self._squares.sum(vectors)
         return max(second - base, least)
 
+    def _one_person_of(self, terms: Terms) -> float:
+        """The variance of one person in the worst cell of Σ factor·question, or a bound on it.
+
+        Questions that differ on one block only are one question; otherwise standard errors add.
+        """
+        weights = [self._over_blocks(question) for _, question in terms]
+        differ = [d for d, parts in enumerate(zip(*weights, strict=True)) if not _all_equal(parts)]
+        if len(differ) > 1:
+            roots = [abs(factor) * math.sqrt(self._one_person(q)) for factor, q in terms]
+            return sum(roots) ** 2
+        place = differ[0] if differ else 0
+        row = np.zeros(self._channels[place].size)
+        for (factor, _), parts in zip(terms, weights, strict=True):
+            w = parts[place]
+            row += factor if w is None else factor * w
+        blocks = [*weights[0][:place], row, *weights[0][place + 1 :]]
+        return self._worst_spread(blocks)
+
     def _one_person(self, question: Question) -> float:
-        """The variance of one person in the worst cell: reported variances are at least this."""
+        """The variance of one person of weight one in the worst cell."""
+        return self._worst_spread(self._over_blocks(question))
+
+    def _worst_spread(self, blocks: Sequence[Floats | None]) -> float:
+        """The variance of one person in the worst cell, by the weights on each block."""
         moment = square = 1.0
-        for channel, w in zip(self._channels, self._over_blocks(question), strict=True):
+        for channel, w in zip(self._channels, blocks, strict=True):
             if w is not None:
                 moments = channel.second_moment(w)
                 worst = int(np.argmax(moments))
                 moment *= float(moments[worst])
                 square *= float(w[worst] ** 2)
-        return (moment - square) * mean_square(self.statistic, self._squared)
+        return moment - square
 
     def _vectors(self, question: Question) -> Vectors:
         """The coefficients of each block's output whose product a question sums over people."""
@@ -242,6 +303,15 @@ class UnbiasedEstimate(Estimate):
     def _over_blocks(self, question: Question) -> list[Floats | None]:
         """A question's weights over the cells of every block."""
         return [block.weights(question.weights) for block in self.study.blocks]
+
+
+def _all_equal(parts: Sequence[Floats | None]) -> bool:
+    """Whether all of several weights on a block are the same."""
+    first = parts[0]
+    return all(
+        w is first or (w is not None and first is not None and np.array_equal(w, first))
+        for w in parts
+    )
 
 
 WEIGHTED = "weighted: people count for their public weights"
@@ -318,4 +388,6 @@ def weighted_estimate_of(tally: WeightedTally, method: str, via: str) -> Weighte
             f"weighted answers are unbiased only, got method={method!r}; leave it out, or "
             "tally groups of equal weight and estimate each by likelihood"
         )
-    return WeightedEstimate(tally.study, tally.statistic, via=via, squared=tally.squared)
+    return WeightedEstimate(
+        tally.study, tally.statistic, via=via, squared=tally.squared, heaviest=tally.heaviest
+    )
