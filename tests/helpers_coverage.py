@@ -6,7 +6,8 @@ units of 1.96·RMSE.
 
 The dominant, the median and the emptiest cell are judged separately, never on average. Coverage
 must be at least LEAST; the mean half-width at most WIDEST × 1.96 × RMSE, except for cells that are
-as empty as the emptiest, where a likelihood estimate is close to zero in every run.
+as empty as the emptiest, where a likelihood estimate is close to zero in every run. Whose RMSE it
+is, `Setting.is_determined` says.
 """
 
 from __future__ import annotations
@@ -39,12 +40,17 @@ class Setting:
         axis: The axis, the only one of the study.
         counts: People in every cell.
         more: Cells to watch besides the dominant, the median and the emptiest.
+        is_determined: Whether the reports determine the dominant and the median cell better than a
+            prior does. Then widths count in units of the error of the answers themselves;
+            otherwise in units of the error of unbiased answers, since a likelihood estimate is then
+            closer to the truth than any interval that holds for every population.
     """
 
     name: str
     axis: sf.Axis
     counts: NDArray[np.int64]
     more: Mapping[str, int] = field(default_factory=dict)
+    is_determined: bool = False
 
     @cached_property
     def study(self) -> sf.Study:
@@ -104,6 +110,7 @@ class Questions:
     by_coverage: tuple[str, ...] = ()
     people: Mapping[str, Any] | None = None
     weights: Floats | None = None
+    is_determined: bool = False
 
     @property
     def cells(self) -> Sequence[str]:
@@ -284,6 +291,45 @@ def _high_low(size: int, low: int, epsilon: float) -> sf.HighLow:
 
 _TENTH = {"tenth": 9}
 
+
+def _determined(name: str, axis: sf.Axis, counts: Any) -> Setting:
+    return Setting(name, axis, np.asarray(counts), is_determined=True)
+
+
+def _spiky(size: int) -> Floats:
+    """Very unequal cells in no order."""
+    result: Floats = np.random.default_rng(5).dirichlet(np.full(size, 0.3)) + 0.002
+    return result
+
+
+DETERMINED = [
+    # Ordered axes.
+    _determined("40 on a line", _integers(5, sf.Distance(4.0)), [4, 8, 14, 9, 5]),
+    _determined(
+        "200 on a line", _integers(10, sf.Distance(2.0)), [60, 10, 40, 5, 30, 5, 25, 10, 10, 5]
+    ),
+    _determined("2,000 on a line", _integers(20, sf.Distance(1.5)), _people(2_000, _spiky(20))),
+    _determined("50,000 on a line", _integers(50, sf.Distance(1.0)), _people(50_000, _spiky(50))),
+    _determined("50,000 heaped", _integers(60, sf.Distance(2.0)), _people(50_000, _heaped(60))),
+    # Unordered axes.
+    _determined("40 alike", _categories(4, sf.Uniform(4.0)), _people(40, zipf(4))),
+    _determined("1,000 alike", _categories(5, sf.Uniform(2.0)), _people(1_000, zipf(5))),
+    _determined("50,000 alike", _categories(20, sf.Uniform(2.0)), _people(50_000, zipf(20))),
+    _determined("200 in blocks", _categories(6, _blocks(6, 3, 3.0)), _people(200, zipf(6))),
+    _determined(
+        "50,000 in blocks", _categories(60, _blocks(60, 10, 2.0)), _people(50_000, zipf(60))
+    ),
+    _determined("60 high and low", _categories(5, _high_low(5, 3, 3.0)), [5, 10, 3, 24, 18]),
+    _determined(
+        "5,000 high and low",
+        _categories(10, _high_low(10, 5, 3.0)),
+        [2_000, 1_000, 800, 600, 500, 60, 20, 10, 10, 0],
+    ),
+    _determined(
+        "50,000 high and low", _categories(30, _high_low(30, 10, 2.0)), _people(50_000, zipf(30))
+    ),
+]
+
 SETTINGS = [
     # Ordered axes.
     Setting("distance, 40 people", _integers(20, sf.Distance(0.5)), _people(40, _bumps(20))),
@@ -426,7 +472,7 @@ ROUNDED = [
 ]
 WEIGHTED = [_heavy(5.0), _heavy(15.0)]
 
-ALL: Sequence[Setting | Questions] = (*SETTINGS, *FEW, *ROUNDED, *WEIGHTED)
+ALL: Sequence[Setting | Questions] = (*DETERMINED, *SETTINGS, *FEW, *ROUNDED, *WEIGHTED)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

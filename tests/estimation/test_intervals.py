@@ -12,7 +12,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers_coverage import FEW, ROUNDED, SETTINGS, WEIGHTED, Questions, Setting, measure
+from helpers_coverage import (
+    DETERMINED,
+    FEW,
+    ROUNDED,
+    SETTINGS,
+    WEIGHTED,
+    Questions,
+    Setting,
+    measure,
+)
 
 import sfumato as sf
 
@@ -63,6 +72,15 @@ def test_a_rare_label_among_60_people_is_held_under_high_low() -> None:
         found = measure(Setting("rare", axis, counts, cells), "unbiased", runs=500, seed=SEED)
         for name, figures in found.items():
             assert not figures.too_low(SIGNIFICANCE), (epsilon, name, figures)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["40 alike", "200 in blocks", "60 high and low"])
+def test_likelihood_intervals_hold_and_are_no_longer_than_their_error(name: str) -> None:
+    setting = next(one for one in DETERMINED if one.name == name)
+    for cell, figures in measure(setting, "likelihood", runs=RUNS, seed=SEED).items():
+        assert not figures.too_low(SIGNIFICANCE), (cell, figures)
+        assert not figures.too_wide(DEVIATIONS), (cell, figures)
 
 
 @pytest.mark.slow

@@ -3,9 +3,10 @@
 The rule has no slack: of 2,000 intervals of a cell at least 93 % hold the truth. Intervals whose
 true coverage is 95 % fail it once in 30,000 times, and those of 94 % three times in a hundred.
 
-Widths are compared with the error of the unbiased estimate, for both methods: on smooth populations
-a likelihood estimate is much closer to the truth than any interval that holds for all populations.
-Its width in units of its own error is recorded.
+Widths are compared with the error of the answers where the reports determine the cells, and with
+that of unbiased answers elsewhere: on smooth populations, and in small cells, a likelihood estimate
+is much closer to the truth than any interval that holds for all populations. Its width in units of
+its own error is recorded.
 """
 
 from __future__ import annotations
@@ -33,5 +34,6 @@ def test_intervals_hold_cell_by_cell(
     for method, figures in found.items():
         for name, one in figures.items():
             assert one.covered >= LEAST, (method, name, one)
-            plain = replace(one, rmse=found["unbiased"][name].rmse)
-            assert not plain.too_wide(0.0), (method, name, one)
+            if not setting.is_determined:
+                one = replace(one, rmse=found["unbiased"][name].rmse)
+            assert not one.too_wide(0.0), (method, name, one)
