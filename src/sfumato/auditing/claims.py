@@ -26,6 +26,7 @@ from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.draws import Draw, Flips, Lane
 
 _MOST_CELLS = 12  # of which every two are compared, where cells have no order
+_FEWEST_CELLS = 6  # neighbours at both ends and in the middle
 _MOST_LEAVES = 1 << 22  # combinations of outcomes at one cell
 _SOME_OUTPUTS = 64
 
@@ -56,9 +57,10 @@ def claim_problems(
         return
     places = 1 << channel.resolution
     cells = sorted(code // places for code in rows if code % places == 0)
-    odds = _by_rows(rows, places)
-    if len(cells) < 2:
-        cells = [code // places for code in some_codes(channel, 6) if code % places == 0]
+    odds: Odds | None = _by_rows(rows, places)
+    if len(cells) < min(_FEWEST_CELLS, channel.size):  # too few to have neighbours among them
+        codes = some_codes(channel, _FEWEST_CELLS)
+        cells = [code // places for code in codes if code % places == 0]
         odds = _by_bits(channel, paths) or _by_outputs(channel, cells, paths)
     if odds is None:
         return
@@ -82,7 +84,7 @@ def _pairs(cells: list[int], metric: CellMetric) -> Iterator[tuple[int, int]]:
     yield from itertools.permutations([cells[k] for k in few], 2)
 
 
-def _by_rows(rows: Rows, places: int) -> Odds | None:
+def _by_rows(rows: Rows, places: int) -> Odds:
     """Odds over all outputs; all rows have the same sum."""
 
     def odds(x: int, y: int) -> Fraction | float:
@@ -101,7 +103,7 @@ def _by_bits(channel: Channel, paths: Sequence[Path]) -> Odds | None:
 
     A fair coin may stand in for a bit.
     """
-    if channel.layout.kind != "bits" or len(paths) != 1:
+    if channel.layout.kind != "bits" or [path.flips for path in paths] != [channel.layout.count]:
         return None
 
     def odds(x: int, y: int) -> Fraction | float:
