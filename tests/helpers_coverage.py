@@ -412,6 +412,7 @@ def _conditional(people: int, others: int, place: str, epsilons: tuple[float, fl
 
 
 FEW = [
+    _conditional(10, 300, "low", (2.0, 1.5)),
     _conditional(10, 300, "high", (1.0, 3.0)),
     _conditional(10, 30, "spread", (1.0, 4.0)),
     _conditional(25, 300, "low", (2.0, 1.5)),
@@ -459,7 +460,9 @@ def _heavy(heaviest: float) -> Questions:
         study,
         np.array([len(people)]),
         {name: (ask(cell), truth) for name, (cell, truth) in totals.items()},
-        by_coverage=("median", "emptiest"),  # they have room for a person who is elsewhere
+        # Other cells have room for a person who is elsewhere; one who weighs as much as all
+        # others together leaves errors far from normal.
+        by_coverage=("median", "emptiest", *(["dominant"] if heaviest > 15 else [])),
         people={"x": people},
         weights=weights,
     )
@@ -470,7 +473,7 @@ ROUNDED = [
     _rounded("people between grid points", np.repeat([15.0, 25, 45, 55], [200, 300, 200, 300])),
     _rounded("people spread evenly", np.linspace(0, 100, 1_000)),
 ]
-WEIGHTED = [_heavy(5.0), _heavy(15.0)]
+WEIGHTED = [_heavy(5.0), _heavy(15.0), _heavy(50.0)]
 
 ALL: Sequence[Setting | Questions] = (*DETERMINED, *SETTINGS, *FEW, *ROUNDED, *WEIGHTED)
 
