@@ -382,6 +382,7 @@ def test_audit_refuses_a_report_of_another_kind(run: Run, folder: Path) -> None:
 
 def test_audit_draws_a_sample_if_asked(run: Run, folder: Path) -> None:
     text = run("audit", "commute.toml", "--sample", 20_000).stdout
+    assert "\\n" not in text  # as visible characters
     assert "age: 20,000 reports drawn at random from 8 cells agree" in text
     assert "The guarantee holds." in text
     document = json.loads(run("audit", "commute.toml", "--sample", 20_000, "--json").stdout)

@@ -171,7 +171,7 @@ def audit(
         showing.stdout().print(made)
         for row in found.axes:
             for note in (*row.problems, *([] if row.sample is None else [str(row.sample)])):
-                showing.say(f"{row.axis}: {note}\n")
+                showing.say(f"{row.axis}: {note}")
         showing.say("The guarantee holds." if found.holds else "The guarantee does NOT hold.")
         if out is not None:
             showing.say(f"Written to {out}.")
