@@ -152,6 +152,8 @@ def test_labels_never_overlap_however_many(estimate: sf.Estimate) -> None:
         few,
         values=np.ones(count),
         stderr=np.ones(count),
+        centres=None,
+        room=0.0,
         all_labels=([f"a place with rather a long name, number {i}" for i in range(count)],),
     )
     drawn = still.figure(many)

@@ -216,7 +216,7 @@ def _picture(name: str, answers: Answers, truth: Floats) -> str:
 def _heats(answers: Answers, truth: Floats) -> str:
     """The estimate and the truth side by side, in the same colours."""
     limits = style.reach(answers.values, truth)
-    known = replace(answers, values=truth, stderr=truth * 0)
+    known = replace(answers, values=truth, stderr=truth * 0, centres=None, room=0.0)
     across, up = answers.all_labels
     hovers = [
         interactive.pair_hovers(answers),

@@ -335,6 +335,8 @@ class Grid:
             answers,
             values=lay(answers.values),
             stderr=lay(answers.stderr),
+            centres=None if answers.centres is None else lay(answers.centres),
+            room=lay(np.broadcast_to(answers.room, answers.values.shape)),
             bounds=None if bounds is None else (lay(bounds[0]), lay(bounds[1])),
             kind="heatmap",
             axes=("longitude", "latitude"),
