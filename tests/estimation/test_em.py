@@ -23,7 +23,6 @@ import sfumato as sf
 from sfumato.channels.base import Channel
 from sfumato.channels.geometric import Geometric
 from sfumato.channels.response import KaryResponse
-from sfumato.estimation.answers import Estimated, around
 from sfumato.estimation.decoding import field as field_module
 from sfumato.estimation.decoding import posterior as posterior_module
 from sfumato.estimation.decoding.em import decode
@@ -38,6 +37,7 @@ from sfumato.estimation.decoding.mixture import (
     posterior_ratio,
 )
 from sfumato.estimation.decoding.posterior import CountPosterior, Decoder
+from sfumato.estimation.intervals import Estimated, around
 from sfumato.estimation.likelihood import narrower
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import sfumato as sf
 from sfumato.cli import app
-from sfumato.estimation.answers import normal_quantile
+from sfumato.estimation.intervals import normal_quantile
 
 Z = normal_quantile(0.95)
 PEOPLE = {"age": [1] * 70 + [8] * 10, "town": ["Ash"] * 75 + ["Elm"] * 5}

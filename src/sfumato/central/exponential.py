@@ -23,7 +23,7 @@ from sfumato.central.mechanism import Counts, Expected, FromMargins, Outcome, qu
 from sfumato.central.space import Questions, Space
 from sfumato.checks import several
 from sfumato.errors import StudyError, TooLargeError
-from sfumato.estimation.answers import normal_quantile
+from sfumato.estimation.intervals import normal_quantile
 from sfumato.exact import rational
 from sfumato.metrics.edges import Edges
 from sfumato.noise.problem import Problem, caps, read_problem

@@ -28,7 +28,7 @@ from sfumato.central.mechanism import AboutQuestions, Counts, Expected, Outcome,
 from sfumato.central.space import Margin, Questions, Space, in_words
 from sfumato.checks import one_of
 from sfumato.errors import StudyError, near
-from sfumato.estimation.answers import normal_quantile
+from sfumato.estimation.intervals import normal_quantile
 from sfumato.questions.workload import MOST_ENTRIES, Workload
 from sfumato.randomness.bits import BitSource
 

@@ -22,7 +22,7 @@ from sfumato.central.mechanism import Counts, Expected, FromMargins, Outcome, qu
 from sfumato.central.space import Space, cell_names
 from sfumato.checks import several
 from sfumato.errors import StudyError, near
-from sfumato.estimation.answers import normal_quantile
+from sfumato.estimation.intervals import normal_quantile
 from sfumato.noise.allocate import allocate
 from sfumato.questions.lattice import Lattice
 from sfumato.questions.workload import as_dense

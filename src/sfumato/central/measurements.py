@@ -20,7 +20,7 @@ from sfumato.arrays import Floats
 from sfumato.central.mechanism import Counts
 from sfumato.checks import numbers
 from sfumato.errors import QuestionError, StudyError, TooLargeError
-from sfumato.estimation.answers import normal_quantile
+from sfumato.estimation.intervals import normal_quantile
 from sfumato.questions.lattice import Lattice
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.laplace import discrete_laplaces, laplace_variance, sum_quantile

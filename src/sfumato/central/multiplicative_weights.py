@@ -27,7 +27,7 @@ from sfumato.central.small_database import clipped
 from sfumato.central.space import Questions, Space, in_words
 from sfumato.checks import one_of
 from sfumato.errors import StudyError, TooLargeError, shown
-from sfumato.estimation.answers import normal_quantile
+from sfumato.estimation.intervals import normal_quantile
 from sfumato.exact import rational
 from sfumato.questions.lattice import Lattice
 from sfumato.randomness.bits import BitSource

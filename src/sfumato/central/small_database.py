@@ -16,7 +16,7 @@ from sfumato.central.exponential import Integers, alone, common_steps, dense
 from sfumato.central.mechanism import AboutQuestions, Counts, Expected, Outcome, question_answers
 from sfumato.central.space import Questions, Space, in_words
 from sfumato.errors import TooLargeError
-from sfumato.estimation.answers import normal_quantile
+from sfumato.estimation.intervals import normal_quantile
 from sfumato.questions.lattice import Lattice
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.exponential import choose_by_scores

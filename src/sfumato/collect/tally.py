@@ -38,14 +38,7 @@ from sfumato.collect.parquet import (
     write_parquet,
 )
 from sfumato.collect.statistics import BitReports, SymbolCounts, merged, statistic_of
-from sfumato.errors import (
-    DataError,
-    FormatError,
-    MismatchError,
-    StudyError,
-    TooLargeError,
-    rows,
-)
+from sfumato.errors import DataError, FormatError, MismatchError, StudyError, TooLargeError, rows
 from sfumato.study.reports import Reports
 from sfumato.study.study import Study
 from sfumato.verbs import SomeReports, TallyVerbs, WeightedTallyVerbs

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Floats
-from sfumato.checks import is_number
 from sfumato.errors import MismatchError, QuestionError, shown
-from sfumato.estimation.ratios import fieller
+from sfumato.estimation.intervals import (
+    Estimated,
+    Limits,
+    around,
+    cut,
+    fieller,
+    normal_quantile,
+)
 from sfumato.questions.language import Question
 from sfumato.text import escape, format_to, visible
 from sfumato.verbs import AnswersVerbs
@@ -25,83 +31,10 @@ if TYPE_CHECKING:
 Terms: TypeAlias = tuple[tuple[float, Question], ...]
 
 NO_REPORTS = "no reports"
-#: An interval has room for this many people more, in the cell where they add the most noise: with
-#: few people errors are not normal, and their variance may be estimated too small. It is the z² of
-#: 95 % that Agresti1998 add to the trials of a binomial law.
-MORE_PEOPLE = 4
 PRORATED = "a bin of {} is cut: its share is prorated"
 ROUNDED = "people within a grid step of an end on {} are read as if they were spread evenly"
 EITHER_SIDE = "the interval leaves room for all of these people on either side of the end"
 UNSURE_DIVISOR = "the divisor is not clearly above zero: rely on the interval, not on ±"
-
-
-def normal_quantile(level: float) -> float:
-    """The z with P(|Z| <= z) = level for a standard normal Z."""
-    if not is_number(level) or not 0 < level < 1:
-        raise QuestionError(f"level must lie between 0 and 1, got level={shown(level)}")
-    from scipy.special import ndtri
-
-    return float(ndtri(0.5 + float(level) / 2))
-
-
-Number = TypeVar("Number", float, Floats)
-
-
-class Estimated(NamedTuple, Generic[Number]):
-    """An estimated sum over people, or an array of them.
-
-    Attributes:
-        value: The estimate.
-        variance: Its variance, or that of `centre`.
-        centre: The middle of its interval: the value itself, or the unbiased estimate, where the
-            interval is the unbiased one, extended to contain the value.
-        allowance: Variance that the interval allows for beside its own; see `MORE_PEOPLE`.
-    """
-
-    value: Number
-    variance: Number
-    centre: Number
-    allowance: Number
-
-    @classmethod
-    def symmetric(cls, value: Number, variance: Number, allowance: Any = 0.0) -> Estimated[Number]:
-        """An estimate in the middle of its interval.
-
-        Args:
-            value: The estimate.
-            variance: Its variance.
-            allowance: Variance that the interval allows for beside its own.
-        """
-        return cls(value, variance, value, allowance + 0.0 * value)
-
-
-def around(value: Any, centre: Any, reach: Any) -> tuple[Any, Any]:
-    """Both ends of intervals of some half-width, extended to contain the values.
-
-    Args:
-        value: The values.
-        centre: The middles of the intervals; None where they are the values.
-        reach: Half their widths.
-    """
-    middle = value if centre is None else centre
-    return np.minimum(value, middle - reach), np.maximum(value, middle + reach)
-
-
-Limits: TypeAlias = tuple[Floats | float, Floats | float]
-
-
-def cut(value: Floats | float, end: Floats | float, limits: Limits | None) -> Any:
-    """An end of an interval, no farther out than the truth can be.
-
-    The interval of an estimate outside the limits is that of the nearest possible value, so that
-    it is as long as others are.
-
-    Args:
-        value: The estimate.
-        end: The lower or the upper end of its interval.
-        limits: The least and the largest that the truth can be; None where there are none.
-    """
-    return end if limits is None else np.clip(end + (np.clip(value, *limits) - value), *limits)
 
 
 def _times(ends: tuple[float, float], factor: float) -> tuple[float, float]:

@@ -28,7 +28,8 @@ import numpy as np
 
 from sfumato.arrays import Floats
 from sfumato.errors import QuestionError
-from sfumato.estimation.answers import Answers, normal_quantile
+from sfumato.estimation.answers import Answers
+from sfumato.estimation.intervals import normal_quantile
 
 DRAWS = 20_000
 _AT_ONCE = 2_000

@@ -13,15 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.arrays import Floats
 from sfumato.checks import whole
 from sfumato.errors import QuestionError, TooLargeError
-from sfumato.estimation.answers import (
-    EITHER_SIDE,
-    Answer,
-    Answers,
-    Combination,
-    Estimated,
-    normal_quantile,
-)
+from sfumato.estimation.answers import EITHER_SIDE, Answer, Answers, Combination
 from sfumato.estimation.averages import Averages
+from sfumato.estimation.intervals import Estimated, normal_quantile
 from sfumato.estimation.quantiles import Quantiles
 from sfumato.estimation.rows import Rows, group_edges, group_labels
 from sfumato.estimation.source import Ask, Source

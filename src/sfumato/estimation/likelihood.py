@@ -17,15 +17,12 @@ from sfumato.checks import one_of
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.collect.tally import Tally
 from sfumato.errors import TooLargeError
-from sfumato.estimation.answers import Estimated, Terms, around
+from sfumato.estimation.answers import Terms
 from sfumato.estimation.decoding.em import decode
 from sfumato.estimation.decoding.mixture import mixture_of
-from sfumato.estimation.decoding.posterior import (
-    Decoder,
-    PlainDecoder,
-    smoothed_decoder,
-)
+from sfumato.estimation.decoding.posterior import Decoder, PlainDecoder, smoothed_decoder
 from sfumato.estimation.estimate import Estimate
+from sfumato.estimation.intervals import Estimated, around
 from sfumato.estimation.rows import Rows, outer, row_tables
 from sfumato.estimation.unbiased import UnbiasedEstimate
 from sfumato.questions.language import Question

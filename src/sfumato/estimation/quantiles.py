@@ -31,14 +31,8 @@ from sfumato.arrays import Floats
 from sfumato.checks import is_number
 from sfumato.domains.base import Domain
 from sfumato.errors import QuestionError, shown
-from sfumato.estimation.answers import (
-    NO_REPORTS,
-    UNSURE_DIVISOR,
-    Answer,
-    Answers,
-    around,
-    normal_quantile,
-)
+from sfumato.estimation.answers import NO_REPORTS, UNSURE_DIVISOR, Answer, Answers
+from sfumato.estimation.intervals import around, normal_quantile
 from sfumato.estimation.rows import Curve, Rows, Ruler
 from sfumato.estimation.source import Ask, Source
 from sfumato.questions.language import Question

@@ -17,15 +17,8 @@ import numpy as np
 from sfumato.arrays import Floats
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.errors import QuestionError, near, shown
-from sfumato.estimation.answers import (
-    PRORATED,
-    ROUNDED,
-    Answer,
-    Combination,
-    Estimated,
-    Terms,
-    normal_quantile,
-)
+from sfumato.estimation.answers import PRORATED, ROUNDED, Answer, Combination, Terms
+from sfumato.estimation.intervals import Estimated, normal_quantile
 from sfumato.estimation.rows import Curve, Rows
 from sfumato.questions.language import Question, quoted, weights
 from sfumato.study.axis import Axis

@@ -20,9 +20,9 @@ from sfumato.collect.statistics import BitReports, SymbolCounts, Vectors
 from sfumato.collect.sums import Sums
 from sfumato.collect.tally import WeightedTally
 from sfumato.errors import StudyError
-from sfumato.estimation.answers import MORE_PEOPLE, Answer, Answers, Estimated, Terms
+from sfumato.estimation.answers import Answer, Answers, Terms
 from sfumato.estimation.estimate import Estimate
-from sfumato.estimation.ratios import fieller
+from sfumato.estimation.intervals import MORE_PEOPLE, Estimated, fieller
 from sfumato.estimation.readings import (
     excess_of,
     grid_rows,

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from sfumato.checks import is_number, one_of
 from sfumato.errors import QuestionError, StudyError, near, shown
-from sfumato.estimation.answers import normal_quantile
+from sfumato.estimation.intervals import normal_quantile
 from sfumato.planning.simulate import ExpectedError, simulate
 from sfumato.planning.variances import Prior, mean_terms, prior_of, variance
 from sfumato.questions.language import weights
