@@ -94,3 +94,14 @@ def test_longer_intervals_are_found_out() -> None:
     setting = next(one for one in SETTINGS if one.name == "uniform, 40 people")
     found = measure(setting, "unbiased", runs=RUNS, seed=SEED, scale=2.0)
     assert found["dominant"].too_wide(DEVIATIONS)
+
+
+@pytest.mark.parametrize("seed", [13704340300329408574, 5190189305036183308])
+def test_the_interval_of_a_ratio_is_read_in_one_way(seed: int) -> None:
+    # Near this ratio the decoding is more certain of some sums and the unbiased estimate of others:
+    # variances of both kinds are no quadratic form, and their interval had no end.
+    (spread,) = (one for one in FEW if one.name.startswith("25 of 325 in the condition, spread"))
+    for method in ("likelihood", "unbiased"):
+        _, low, high = spread.ask(spread.tally(seed).estimate(method))
+        assert np.isfinite(low).all(), method
+        assert np.isfinite(high).all(), method

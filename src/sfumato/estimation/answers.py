@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
@@ -236,6 +237,14 @@ class Moments(Protocol):
         """
         ...
 
+    def steady(self, terms: Terms) -> Callable[..., Estimated[float]]:
+        """One way of reading sums, to be called as `moments` is: the best for a given sum.
+
+        An estimate that reads each sum in the better of two ways may change over between sums that
+        differ little; their variances are then no quadratic form.
+        """
+        ...
+
 
 class JointErrors(Protocol):
     """The joint errors of many answers."""
@@ -332,9 +341,8 @@ class Combination:
         value, stderr, bounds = math.nan, math.inf, (-math.inf, math.inf)
         if bottom and not math.isnan(bottom):
             value = top / bottom
-            here = self._less(other, value)
-            stderr = math.sqrt(here.variance) / abs(bottom)
-            bounds = self._ratio_ends(other, value, here, stderr, normal_quantile(level))
+            stderr = math.sqrt(self._less(other, value).moments().variance) / abs(bottom)
+            bounds = self._ratio_ends(other, value, stderr, normal_quantile(level))
         return Answer(
             value=value,
             stderr=stderr,
@@ -346,23 +354,28 @@ class Combination:
             limits=limits,
         )
 
-    def _less(self, other: Combination, ratio: float) -> Estimated[float]:
+    def _less(self, other: Combination, ratio: float) -> Combination:
         """This combination less a multiple of another one."""
-        return self.add(other.scale(-ratio)).moments()
+        return self.add(other.scale(-ratio))
 
     def _ratio_ends(
-        self, other: Combination, ratio: float, here: Estimated[float], stderr: float, z: float
+        self, other: Combination, ratio: float, stderr: float, z: float
     ) -> tuple[float, float]:
         """Fieller's interval of a ratio, extended to contain it.
 
-        The mean and the variance of a − ρ·b, linear and quadratic in ρ, are found from three ρ.
+        The mean and the variance of a − ρ·b, linear and quadratic in ρ, are found from three ρ, all
+        of them read in the same way.
         """
         step = z * stderr or 1.0
-        below, above = (self._less(other, ratio + d) for d in (-step, step))
+        read = self.source.steady(self._less(other, ratio).terms)
+        below, here, above = (
+            read(self._less(other, ratio + d).terms, population=self.population)
+            for d in (-step, 0.0, step)
+        )
         low, high = fieller(
             here.centre,
             (below.centre - above.centre) / (2 * step),
-            here.variance,
+            max(here.variance, 0.0),
             (above.variance - below.variance) / (2 * step),
             (above.variance + below.variance - 2 * here.variance) / (2 * step**2),
             z,

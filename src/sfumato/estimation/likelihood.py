@@ -97,21 +97,38 @@ class LikelihoodEstimate(Estimate):
             population: Add the variance of sampling people from a population.
             beside: Questions that must be answered from the same decoding, but are not added.
         """
+        value, wide, sampling = self._sum(terms, beside)
         if not self.n:
-            return Estimated.symmetric(math.nan, math.nan)
+            return Estimated.symmetric(value, wide)
+        found = narrower(value, wide, self.unbiased.moments(terms))
+        variance = float(found.variance + (sampling if population else 0.0))
+        return Estimated(value, variance, float(found.centre), float(found.allowance))
+
+    def steady(self, terms: Terms) -> Callable[..., Estimated[float]]:
+        """The decoding, or the unbiased estimate: what has the smaller variance for this sum."""
+        if self.n and self.unbiased.moments(terms).variance <= self._sum(terms)[1]:
+            return self.unbiased.moments
+        return self._own_moments
+
+    def _own_moments(self, terms: Terms, *, population: bool = False) -> Estimated[float]:
+        """As `moments`, with the variance of the decoding whether or not it is the smaller one."""
+        value, wide, sampling = self._sum(terms)
+        return Estimated.symmetric(value, wide + (sampling if population else 0.0))
+
+    def _sum(self, terms: Terms, beside: Terms = ()) -> tuple[float, float, float]:
+        """Σ factor·question by one decoding, its variance, and that of sampling people."""
+        if not self.n:
+            return math.nan, math.nan, math.nan
         mentioned = _mentioned([question for _, question in (*terms, *beside)])
         if not mentioned:
-            return Estimated.symmetric(float(sum(factor for factor, _ in terms)) * self.n, 0.0)
+            return float(sum(factor for factor, _ in terms)) * self.n, 0.0, 0.0
         axes = self._decoded(mentioned)
         decoder = self.decoder(axes)
         row = np.zeros(tuple(self.study.shape[axis] for axis in axes))
         for factor, question in terms:
             row += factor * outer(question, axes, self.study.shape)
         value, wide = decoder.moments(row[None])
-        found = narrower(value[0], wide[0], self.unbiased.moments(terms))
-        extra = self._sampling(decoder, row[None], value)[0] if population else 0.0
-        variance = float(found.variance + extra)
-        return Estimated(float(value[0]), variance, float(found.centre), float(found.allowance))
+        return float(value[0]), float(wide[0]), float(self._sampling(decoder, row[None], value)[0])
 
     def row_moments(
         self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool

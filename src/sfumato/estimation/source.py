@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -53,6 +53,10 @@ class Source(ABC):
             population: Add the variance of sampling people from a population.
             beside: Questions that must be answered from the same decoding, but are not added.
         """
+
+    def steady(self, terms: Terms) -> Callable[..., Estimated[float]]:
+        """One way of reading sums, to be called as `moments` is: the best for a given sum."""
+        return self.moments
 
     @abstractmethod
     def row_moments(
