@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
@@ -237,11 +237,12 @@ class Moments(Protocol):
         """
         ...
 
-    def steady(self, terms: Terms) -> Callable[..., Estimated[float]]:
-        """One way of reading sums, to be called as `moments` is: the best for a given sum.
+    @property
+    def ways(self) -> Sequence[Callable[..., Estimated[float]]]:
+        """The ways of reading sums, each to be called as `moments` is, which takes the best.
 
-        An estimate that reads each sum in the better of two ways may change over between sums that
-        differ little; their variances are then no quadratic form.
+        The best may change over between sums that differ little: their variances are then no
+        quadratic form, as those read in one way are.
         """
         ...
 
@@ -361,26 +362,28 @@ class Combination:
     def _ratio_ends(
         self, other: Combination, ratio: float, stderr: float, z: float
     ) -> tuple[float, float]:
-        """Fieller's interval of a ratio, extended to contain it.
+        """The shortest of Fieller's intervals of a ratio, one per way of reading, that contain it.
 
-        The mean and the variance of a − ρ·b, linear and quadratic in ρ, are found from three ρ, all
-        of them read in the same way.
+        The mean and the variance of a − ρ·b, linear and quadratic in ρ, are found from three ρ.
         """
         step = z * stderr or 1.0
-        read = self.source.steady(self._less(other, ratio).terms)
-        below, here, above = (
-            read(self._less(other, ratio + d).terms, population=self.population)
-            for d in (-step, 0.0, step)
-        )
-        low, high = fieller(
-            here.centre,
-            (below.centre - above.centre) / (2 * step),
-            max(here.variance, 0.0),
-            (above.variance - below.variance) / (2 * step),
-            (above.variance + below.variance - 2 * here.variance) / (2 * step**2),
-            z,
-        )
-        return ratio + min(float(low), 0.0), ratio + max(float(high), 0.0)
+        found = []
+        for read in self.source.ways:
+            below, here, above = (
+                read(self._less(other, ratio + d).terms, population=self.population)
+                for d in (-step, 0.0, step)
+            )
+            low, high = fieller(
+                here.centre,
+                (below.centre - above.centre) / (2 * step),
+                max(here.variance, 0.0),
+                (above.variance - below.variance) / (2 * step),
+                (above.variance + below.variance - 2 * here.variance) / (2 * step**2),
+                z,
+            )
+            found.append((min(float(low), 0.0), max(float(high), 0.0)))
+        shortest = min(found, key=lambda ends: ends[1] - ends[0])
+        return ratio + shortest[0], ratio + shortest[1]
 
 
 def difference(a: Answer, b: Answer, *, independent: bool) -> Answer:

@@ -104,11 +104,10 @@ class LikelihoodEstimate(Estimate):
         variance = float(found.variance + (sampling if population else 0.0))
         return Estimated(value, variance, float(found.centre), float(found.allowance))
 
-    def steady(self, terms: Terms) -> Callable[..., Estimated[float]]:
-        """The decoding, or the unbiased estimate: what has the smaller variance for this sum."""
-        if self.n and self.unbiased.moments(terms).variance <= self._sum(terms)[1]:
-            return self.unbiased.moments
-        return self._own_moments
+    @property
+    def ways(self) -> Sequence[Callable[..., Estimated[float]]]:
+        """By the decoding, and by the unbiased estimate."""
+        return (self._own_moments, self.unbiased.moments)
 
     def _own_moments(self, terms: Terms, *, population: bool = False) -> Estimated[float]:
         """As `moments`, with the variance of the decoding whether or not it is the smaller one."""

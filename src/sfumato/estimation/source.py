@@ -54,9 +54,10 @@ class Source(ABC):
             beside: Questions that must be answered from the same decoding, but are not added.
         """
 
-    def steady(self, terms: Terms) -> Callable[..., Estimated[float]]:
-        """One way of reading sums, to be called as `moments` is: the best for a given sum."""
-        return self.moments
+    @property
+    def ways(self) -> Sequence[Callable[..., Estimated[float]]]:
+        """The ways of reading sums, each to be called as `moments` is."""
+        return (self.moments,)
 
     @abstractmethod
     def row_moments(
