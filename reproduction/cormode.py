@@ -10,9 +10,9 @@ them at 0.4·D with scale D/10, and so do we. People outside the domain are left
 little: at D = 2^8 no figure would move by more than 2 % if everybody were in one cell, and for
 small ε the difference is negligible.
 
-The paper's HH_B send unary codes (OUE). Its hash-based twin (OLH), which the library uses in a
-hierarchy, has the same variance where g = e^ε + 1 is a prime, and nearly so elsewhere; both stand
-in the results.
+The paper's HH_B send unary codes (OUE), as `sf.Hierarchical(oracle="oue")` does. Hashes (OLH), the
+default in a hierarchy, have the same variance where g = e^ε + 1 is a prime, and nearly so
+elsewhere; both stand in the results.
 """
 
 from __future__ import annotations

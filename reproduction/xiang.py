@@ -15,7 +15,6 @@ have half of that. By symmetry S and the rest have one scale each, and the optim
 from __future__ import annotations
 
 import argparse
-import math
 import time
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -186,25 +185,6 @@ def searches(cells: int = SEARCHED) -> dict[str, tuple[CellMetric, sf.questions.
         "points in the plane, cells": (points, every),
         "a ring, ranges": (circle, ranges),
     }
-
-
-def percentile_error_bound(scale: float, cells: int, n: int, delta: float) -> float:
-    """Theorem 5: how far the share at a quantile found by bisection may be from q.
-
-    With probability at least 1 − δ, inf |p − q| over p in (F(x − 1), F(x)], x the quantile found,
-    is at most 2·s·√(2/n·ln(4·⌈log2 m⌉/δ)), s = (e^ε + 1)/(e^ε − 1): Δ of appendix A.8.
-
-    Corrected: the proof of Lemma 1 adds o_r and o_m, not o_1; its two-sided Hoeffding bound needs a
-    factor 2, here inside the logarithm. The exact last bit only helps.
-
-    Args:
-        scale: s, the largest one if the steps of the axis differ.
-        cells: m, the number of cells of the axis.
-        n: Number of reports.
-        delta: Probability that the bound fails.
-    """
-    steps = math.ceil(math.log2(cells))
-    return 2 * scale * math.sqrt(2 / n * math.log(4 * steps / delta))
 
 
 def search_row(name: str, metric: CellMetric, asked: sf.questions.Workload) -> dict[str, Any]:

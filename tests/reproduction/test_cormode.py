@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ import numpy as np
 import pytest
 from helpers_statistics import LIMIT
 
+import sfumato as sf
 from benchmarks import pages
 from reproduction import cormode, cormode_as_run
 from reproduction import cormode_printed as printed_
 from reproduction.cormode_as_run import Counts
+from sfumato.metrics.uniform import UniformMetric
 
 ROOT = Path(__file__).parents[2]
 
@@ -258,3 +261,16 @@ def test_the_page_shows_the_recorded_tables(record: dict[str, Any]) -> None:
     other = json.loads(json.dumps(record))
     other["as run"][0]["expected"][0] += 0.1
     assert text != pages.refilled(text, printed_.tables(other))
+
+
+@pytest.mark.parametrize("branching", [2, 4])
+def test_the_column_of_oue_is_what_our_own_channel_has(branching: int) -> None:
+    """The mean squared error that is computed for HH_B, from second moments of TreeOUE."""
+    size = 64
+    channel = sf.Hierarchical(branching, "oue").bind(UniformMetric(Fraction("1.1"), size))
+    law, cells = cormode.cauchy(size), np.arange(size)
+    ends = [(a, b) for a in range(size) for b in range(a + 1, size + 1)]
+    rows = np.array([(cells >= a) & (cells < b) for a, b in ends], dtype=np.float64)
+    exact = ((channel.second_moment(rows) - rows**2) @ law).mean()
+    moments = cormode.Moments(channel, law, cormode.Queries.ranges(size))
+    assert exact == pytest.approx(moments.unary(1.1), rel=1e-9)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -108,11 +107,10 @@ def hump(n: int, seed: int) -> Any:
 
 def test_the_bound_of_theorem_5(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quantiles, "MOST_CELLS", 0)  # by bisection, as in the paper
-    n, delta, s = 3_000, 0.1, (math.e + 1) / (math.e - 1)
+    n, delta = 3_000, 0.1
     axis = sf.integers("a", 0, 199, protect=sf.Distance(1), channel=sf.Thermometer("published"))
     study, people = sf.Study("line", [axis]), hump(n, 13)
-    bound = xiang.percentile_error_bound(s, 200, n, delta)
-    assert bound == pytest.approx(2 * s * math.sqrt(2 / n * math.log(4 * 8 / delta)))
+    bound = sf.bounds.xiang_theorem_5(1, n, 200, delta)
     cdf = np.append(0.0, np.cumsum(np.bincount(people, minlength=200)) / n)
     off = []
     for seed in range(40):
