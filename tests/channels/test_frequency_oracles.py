@@ -488,6 +488,12 @@ PAIRS = {
     "response × unary": (sf.KaryResponse(), sf.OUE()),
     "Hadamard × unary": (sf.HRR(), sf.OUE()),
     "unary × hashed": (sf.OUE(), sf.OLH()),
+    "unary tree × unary": (sf.Hierarchical(2, "oue"), sf.OUE()),
+    "thermometer × unary tree": (
+        sf.Thermometer(),
+        sf.Hierarchical(2, "oue", levels=("1/4", "3/4")),
+    ),
+    "unary tree × Hadamard": (sf.Hierarchical(2, "oue"), sf.HRR()),
     "Hadamard × hashed": (sf.HRR(), sf.OLH()),
 }
 SIZES = (3, 4)
@@ -589,7 +595,7 @@ def test_without_the_own_bits_spread_errors_would_be_too_small(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The twin of the products' tests."""
-    monkeypatch.setattr(OUEChannel, "own_spread", lambda self, weights: None)
+    monkeypatch.setattr(OUEChannel, "own_spread", lambda self, weights: ())
     pair = Pair("unary × thermometer")
     grids = np.random.default_rng(5).normal(size=(4, *SIZES))
     _, variance, _ = grid_rows(pair.tally(), pair.channels, grids, population=False)

@@ -38,12 +38,12 @@ from numpy.typing import NDArray
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats, Outputs
 from sfumato.channels.base import (
     FEW_RATIOS,
-    SymbolChannel,
     as_symbols,
     refuse_entries,
     with_known_total,
 )
 from sfumato.channels.choice import Choice, Trial, needs_uniform, uniform_fitted, uniform_trials
+from sfumato.channels.every import EvenChannel, Spread
 from sfumato.channels.hrr import MOST_CELLS
 from sfumato.channels.odds import Findings
 from sfumato.channels.response import KaryResponse, KaryResponseChannel
@@ -174,7 +174,7 @@ def best_prime(epsilon: Fraction, size: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class OLHChannel(SymbolChannel):
+class OLHChannel(EvenChannel):
     """Symbol a·g + v: hash a of the family, and the noisy hash value v.
 
     Attributes:
@@ -355,6 +355,17 @@ class OLHChannel(SymbolChannel):
     def gather(self, profile: Floats) -> Floats:
         """Everyone whose value is the cell's, over p − 1/g; cells together count everybody."""
         return with_known_total(self._picks(profile) / self.gap, profile.sum(axis=-1))
+
+    @property
+    def spread(self) -> Spread:
+        """The constants of E[f² | x] if no three cells collide more often than 1/g²."""
+        g = self.prime
+        return Spread((g - 2) / (g * self.gap), (g - 1) / (g * self.gap) ** 2)
+
+    @property
+    def evenly(self) -> bool:
+        """Three cells on a line of g^s points collide as often as two; for g = 2 there are none."""
+        return self.prime == 2
 
     def mix(self, law: Floats) -> Floats:
         """Every hash with the same chance, and mostly the value that the law gives it."""

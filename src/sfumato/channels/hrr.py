@@ -26,13 +26,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import Cells, Floats, Outputs, words_for
 from sfumato.channels.base import (
-    SymbolChannel,
     as_symbols,
     as_weights,
     refuse_dense,
     with_known_total,
 )
 from sfumato.channels.choice import Choice, Trial, needs_uniform, uniform_fitted, uniform_trials
+from sfumato.channels.every import EvenChannel, Spread
 from sfumato.channels.flips import UniformFlips
 from sfumato.channels.transforms import scattered, walsh_hadamard
 from sfumato.metrics.cells import CellMetric
@@ -95,7 +95,7 @@ class HRR(Choice):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class HRRChannel(UniformFlips, SymbolChannel):
+class HRRChannel(UniformFlips, EvenChannel):
     """Symbol 2·j + b: column j of `order`, and the sign there, b = 0 for +1 and 1 for −1."""
 
     id: ClassVar[str] = "hrr"
@@ -235,6 +235,11 @@ class HRRChannel(UniformFlips, SymbolChannel):
         spread = self.scale**2 * np.sum(off**2, axis=-1, keepdims=True)
         result: Floats = spread + centre * (2 * off + centre)
         return result
+
+    @property
+    def spread(self) -> Spread:
+        """The constants of E[f² | x]: one's own cell adds nothing."""
+        return Spread(0.0, self.scale**2)
 
     def mix(self, law: Floats) -> Floats:
         """Every column with the same chance, and its sign from the transform of the law."""

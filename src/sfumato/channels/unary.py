@@ -115,6 +115,11 @@ class OUEChannel(UniformFlips, BitChannel):
         total = 1 << self.precision
         return 4 * self.flips * (total - self.flips) / (total - 2 * self.flips) ** 2
 
+    @property
+    def node_variance(self) -> float:
+        """σ²: E[f²] is σ²·Σw² for weights w of mean zero, if people are spread evenly."""
+        return self.noise + 2 / self.size
+
     def encode(self, cells: Cells, bits: BitSource) -> BitColumns:
         """Draw all bits with the chance of other cells, then the own ones by a fair coin.
 
@@ -220,9 +225,9 @@ class OUEChannel(UniformFlips, BitChannel):
         result: Floats = _centred(weights)[1] * math.sqrt(self.noise)
         return result
 
-    def own_spread(self, weights: Floats) -> Floats:
+    def own_spread(self, weights: Floats) -> tuple[Floats, ...]:
         """A fair bit varies by 1/4 − q(1 − q) = (p − q)² more than any other."""
-        return _centred(weights)[1]
+        return (_centred(weights)[1],)
 
     def report_likelihood(self, outputs: Outputs) -> Floats:
         """Each row scaled to have largest entry one: only the bit of a cell speaks for it."""

@@ -43,13 +43,14 @@ from sfumato.channels.trees.chances import (
 )
 from sfumato.channels.trees.levels import (
     Level,
-    LevelsChannel,
     LevelsChoice,
+    SymbolLevels,
     axis_codes,
     checked_tuples,
     level_words,
     refuse_outputs,
 )
+from sfumato.channels.trees.paths import halved_paths
 from sfumato.channels.trees.tree import Levels, Tree, grid_trees
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
@@ -346,7 +347,7 @@ class HaarLevel(Level):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class HaarChannel(LevelsChannel):
+class HaarChannel(SymbolLevels):
     """Signed nodes of all levels."""
 
     id: ClassVar[str] = "haar-hrr"
@@ -421,3 +422,42 @@ class HaarChannel(LevelsChannel):
                 spread += part.inner.scale**2 / chance * squares
             result[rows] = spread + centre * (2 * (flat[rows] - centre) + centre)
         return result.reshape(w.shape)
+
+    def all_squares(self, profile: Floats, *, upto: bool) -> Floats:
+        """On one tree over the gathered cells, by the exact second moment.
+
+        Args:
+            profile: Sums by output along the last axis.
+            upto: Whether rows are prefixes 0..x rather than single cells x.
+        """
+        if not self._has_paths:
+            return super().all_squares(profile, upto=upto)
+        people = self.gather(profile)
+        centre, spread = self._path_moments(upto)
+        everyone = people.sum(axis=-1, keepdims=True)
+        inside = np.cumsum(people, axis=-1) if upto else people
+        result: Floats = everyone * (spread - centre**2) + 2 * centre * inside
+        return result
+
+    def all_peaks(self, *, upto: bool) -> tuple[Floats, Floats]:
+        """On one tree exact: everyone inside has the same second moment, all others a smaller one.
+
+        Args:
+            upto: Whether rows are prefixes 0..x rather than single cells x.
+        """
+        if not self._has_paths:
+            return super().all_peaks(upto=upto)
+        centre, spread = self._path_moments(upto)
+        return spread + centre * (2 - centre), np.ones(self.size)
+
+    @property
+    def _has_paths(self) -> bool:
+        """Whether squares have a formula: on one ordered axis."""
+        axes = self.parts[0].axes
+        return len(axes) == 1 and axes[0].halves
+
+    def _path_moments(self, upto: bool) -> tuple[Floats, Floats]:
+        """c, and Σ of squared parts, of every cell or prefix."""
+        shares = zip(self.parts, self.chances, strict=True)
+        scales = [part.inner.scale**2 / chance for part, chance in shares]
+        return halved_paths(self.size, scales, upto=upto)

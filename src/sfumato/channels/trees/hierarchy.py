@@ -19,19 +19,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.arrays import Floats
-from sfumato.channels.base import with_known_total
+from sfumato.arrays import DENSE_CELLS, Floats
 from sfumato.channels.choice import Choice, Trial, uniform_trials
+from sfumato.channels.every import Spread
 from sfumato.channels.hashing import OLH
 from sfumato.channels.hrr import HRR
 from sfumato.channels.response import KaryResponse
+from sfumato.channels.trees.boxes import (
+    Boxes,
+    BoxesChannel,
+    BoxLevel,
+    Oracle,
+    best_oracle,
+    kinds_of_level,
+    nodes_of,
+)
 from sfumato.channels.trees.chances import (
     best_chances,
     checked_chances,
@@ -42,31 +52,23 @@ from sfumato.channels.trees.chances import (
     written_chances,
 )
 from sfumato.channels.trees.levels import (
-    BoxLevel,
-    LevelsChannel,
     LevelsChoice,
-    Oracle,
-    best_oracle,
+    SymbolLevels,
     checked_tuples,
-    kinds_of_level,
     level_words,
-    nodes_of,
     refuse_outputs,
 )
-from sfumato.channels.trees.tree import (
-    Levels,
-    Tree,
-    grid_trees,
-    least_grid_parts,
-    least_parts,
-    plain_parts,
-)
+from sfumato.channels.trees.paths import Paths
+from sfumato.channels.trees.tree import Tree, grid_trees
+from sfumato.channels.trees.unary_hierarchy import UnaryHierarchyChannel, unary_levels
 from sfumato.errors import StudyError, TooLargeError, near, shown
 from sfumato.exact import positive, whole
 from sfumato.metrics.uniform import UniformMetric
 
 ORACLES: dict[str, Choice] = {"olh": OLH(), "hrr": HRR(), "grr": KaryResponse()}
+UNARY = "oue"
 BEST = "best"
+NAMES = (*ORACLES, UNARY, BEST)
 MOST_FILLED = 1 << 24
 _LEAST_SHARE = 1e-9
 _NOTHING = 1e-12  # of a question's weights: no more than rounding
@@ -78,8 +80,9 @@ class Hierarchical(LevelsChoice):
 
     Args:
         branching: Children of a node, 2 or more. Any number of cells will do.
-        oracle: How a node is told: "olh", "hrr", "grr" (k-ary response), or "best", which takes at
-            each level the one with the smallest error there, of those whose reports can be decoded.
+        oracle: How a node is told: "olh", "hrr", "oue" (the paper's TreeOUE: the error of "olh", at
+            a bit for every node), "grr" (k-ary response), or "best", which takes at each level the
+            one with the smallest error there, of those whose reports are short and can be decoded.
         levels: The chance of each level, the one below the root first; by default all equal.
             "optimised" has the smallest mean variance over random ranges.
         consistency: Whether all levels are read together, by least squares; False reads the
@@ -111,17 +114,9 @@ class Hierarchical(LevelsChoice):
                 f"branching={shown(self.branching)}"
             )
         object.__setattr__(self, "branching", b)
-        if not isinstance(self.oracle, str) or self.oracle not in (*ORACLES, BEST):
-            flat = (
-                "; 'oue' is there for flat histograms only: here it would have the error of "
-                "'olh', at a bit for every node"
-                if self.oracle in ("oue", "OUE")
-                else ""
-            )
+        if not isinstance(self.oracle, str) or self.oracle not in NAMES:
             named = self.oracle if isinstance(self.oracle, str) else ""
-            raise StudyError(
-                f"unknown oracle {shown(self.oracle)}: {near(named, [*ORACLES, BEST])}{flat}"
-            )
+            raise StudyError(f"unknown oracle {shown(self.oracle)}: {near(named, NAMES)}")
         if not isinstance(self.consistency, bool):
             raise StudyError(
                 f"consistency must be True or False, got consistency={shown(self.consistency)}"
@@ -135,7 +130,7 @@ class Hierarchical(LevelsChoice):
         ordered: tuple[bool, ...],
         *,
         precision: int = 64,
-    ) -> HierarchicalChannel:
+    ) -> BoxesChannel:
         """Nodes are boxes: some level on every axis, roots and single cells only without order.
 
         Args:
@@ -155,6 +150,11 @@ class Hierarchical(LevelsChoice):
                 f"{math.prod(tree.runs[0] for tree in trees) * 8 * 8 / 2**30:.0f} GiB; the limit "
                 f"is {MOST_FILLED:,}. Use a smaller branching, HaarHRR(), or fewer cells"
             )
+        if self.oracle == UNARY:
+            unary = unary_levels(metric, trees, tuples, precision)
+            return UnaryHierarchyChannel(
+                parts=unary, **self._common(metric, trees, shape, ordered, unary, precision)
+            )
         parts = tuple(
             BoxLevel(
                 levels, trees, self._inner(metric, nodes_of(trees, levels), len(shape), precision)
@@ -167,18 +167,31 @@ class Hierarchical(LevelsChoice):
             sum(part.outputs for part in parts),
             'Use oracle="best", "hrr" or "grr", or HaarHRR(), or fewer cells',
         )
+        return HierarchicalChannel(
+            parts=parts, **self._common(metric, trees, shape, ordered, parts, precision)
+        )
+
+    def _common(
+        self,
+        metric: UniformMetric,
+        trees: tuple[Tree, ...],
+        shape: Sequence[int],
+        ordered: Sequence[bool],
+        parts: Sequence[Boxes],
+        precision: int,
+    ) -> dict[str, Any]:
+        """What channels of bits and of symbols have in common, the chances of levels among it."""
         chances = settled_chances(self.levels, len(parts), level_words(trees, shape))
         if chances is None:
             spreads = {part.levels: part.spread for part in parts}
             chances = best_chances(trees, range_energies(trees, ordered), spreads)
-        return HierarchicalChannel(
-            metric=metric,
-            precision=precision,
-            trees=trees,
-            parts=parts,
-            level_words=tuple(words_of(chances, precision)),
-            consistency=self.consistency,
-        )
+        return {
+            "metric": metric,
+            "precision": precision,
+            "trees": trees,
+            "level_words": tuple(words_of(chances, precision)),
+            "consistency": self.consistency,
+        }
 
     def tuned(
         self,
@@ -265,98 +278,64 @@ class Hierarchical(LevelsChoice):
             *uniform_trials(cls(2, BEST), (6,), (2, 4), (2, 2, 3), epsilon="2"),
             *uniform_trials(uneven, (3,)),
             *uniform_trials(cls(2, "grr", consistency=False), (5,), (3, 2), (2, 3)),
+            *uniform_trials(cls(2, UNARY), (2, 4), (2, 2)),
+            *uniform_trials(cls(3, UNARY, levels="optimised"), (4,), epsilon="2"),
+            *uniform_trials(cls(2, UNARY, consistency=False), (3,), (2, 2)),
         )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class HierarchicalChannel(LevelsChannel):
-    """Boxes of all levels, read by least squares.
-
-    Attributes:
-        trees: One per axis.
-        consistency: Whether all levels are read together.
-    """
+class HierarchicalChannel(BoxesChannel, SymbolLevels):
+    """Boxes of all levels, told by oracles that send symbols."""
 
     id: ClassVar[str] = "hierarchical"
-    metric: UniformMetric
-    precision: int = 64
-    trees: tuple[Tree, ...]
     parts: tuple[BoxLevel, ...]
-    level_words: tuple[int, ...]
-    consistency: bool = True
-    level_precision: Floats = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        """How precisely a node of every level is known: its chance over σ²."""
-        known = np.zeros([tree.depth + 1 for tree in self.trees])
-        for part, chance in zip(self.parts, self.chances, strict=True):
-            known[part.levels] = chance / part.spread
-        object.__setattr__(self, "level_precision", known)
+    def _level_profiles(self, profile: Floats) -> tuple[Floats, Iterator[Floats]]:
+        """Everybody sends one symbol, of one level."""
+        numbers = range(len(self.parts))
+        return profile.sum(axis=-1), (profile[:, self._symbols(number)] for number in numbers)
 
-    @property
-    def _row_entries(self) -> int:
-        """Least squares over several axes works on whole trees, in a few copies."""
-        filled = math.prod(tree.runs[0] for tree in self.trees)
-        return max(self.outputs, self.size if len(self.trees) == 1 else 4 * filled)
-
-    def node_parts(self, weights: Floats) -> tuple[Floats, dict[Levels, Floats]]:
-        """c, and what is read from every box: together they are the weights at each cell.
+    def all_squares(self, profile: Floats, *, upto: bool) -> Floats:
+        """On one tree over the gathered cells, along the path to every cell.
 
         Args:
-            weights: One row per question, one column per cell.
+            profile: Sums by output along the last axis.
+            upto: Whether rows are prefixes 0..x rather than single cells x.
         """
-        shape = tuple(tree.size for tree in self.trees)
-        if not self.consistency:
-            centre, parts = plain_parts(self.trees, weights.reshape(-1, *shape))
-        elif len(shape) == 1:
-            middle, found = least_parts(self.trees[0], self.level_precision[1:].tolist(), weights)
-            centre, parts = middle, {(k,): part for k, part in enumerate(found, start=1)}
-        else:
-            grid = weights.reshape(-1, *shape)
-            centre, parts = least_grid_parts(self.trees, self.level_precision, grid)
-        flat = {levels: part.reshape(len(weights), -1) for levels, part in parts.items()}
-        return centre.reshape(-1, 1), flat
+        if not self._has_paths:
+            return super().all_squares(profile, upto=upto)
+        return self._paths.squares(self.gather(profile), upto=upto)
+
+    def all_peaks(self, *, upto: bool) -> tuple[Floats, Floats]:
+        """On one tree along the path to every cell.
+
+        Args:
+            upto: Whether rows are prefixes 0..x rather than single cells x.
+        """
+        if not self._has_paths:
+            return super().all_peaks(upto=upto)
+        return self._paths.peaks(upto=upto)
 
     @property
-    def linear(self) -> bool:
-        """Which nodes make up a question depends on it, unless all of them are read together."""
-        return self.consistency
+    def _has_paths(self) -> bool:
+        """Whether squares have a formula: not on several axes, nor for hashes of few cells."""
+        evenly = self.size > DENSE_CELLS or all(part.inner.evenly for part in self.parts)
+        return len(self.trees) == 1 and self.consistency and evenly
 
-    def gather(self, profile: Floats) -> Floats:
-        """The nodes of all levels as their oracles count them, combined by least squares.
-
-        The parts of w are b = τ·Au, where u solves a symmetric system for w; so cells get what the
-        same system gives for the sum over all nodes of τ times what is gathered there.
-        """
-        if not self.consistency:
-            raise TypeError("a reading by the largest nodes is not linear and has no transpose")
-        flat = profile.reshape(-1, self.outputs)
-        result = np.empty((len(flat), self.size))
-        for rows in self.batches(len(flat)):
-            result[rows] = self._solved(flat[rows])
-        return result.reshape(*profile.shape[:-1], self.size)
-
-    def _solved(self, profile: Floats) -> Floats:
-        """Gathered cells, one row per profile."""
-        everyone = profile.sum(axis=-1)
-        even = everyone[:, None] / self.size
-        there = np.zeros((len(profile), self.size))
-        for number, (part, chance) in enumerate(zip(self.parts, self.chances, strict=True)):
-            counts = part.inner.gather(profile[:, self._symbols(number)]) / chance
-            known = self.level_precision[part.levels]
-            there += known * part.at_cells(
-                with_known_total(counts, everyone) - even * part.joined(np.ones(self.size))
-            )
-        _, parts = self.node_parts(there)
-        finest = tuple(tree.depth for tree in self.trees)
-        result: Floats = even + parts[finest] / self.level_precision[finest]
-        return result
+    @cached_property
+    def _paths(self) -> Paths:
+        """Least squares along paths; every level is read with its chance."""
+        shares = zip(self.parts, self.chances, strict=True)
+        spreads = [(part.inner.spread, chance) for part, chance in shares]
+        return Paths(
+            self.trees[0],
+            self.level_precision[1:].tolist(),
+            [Spread(spread.own / chance, spread.others / chance) for spread, chance in spreads],
+        )
 
     def _readings(self, weights: Floats) -> Iterator[Floats]:
         """Each level's oracle reads its own parts, divided by the level's probability."""
-        centre, parts = self.node_parts(weights)
-        means = {k: part.mean(axis=-1, keepdims=True) for k, part in parts.items()}
-        everyone = centre + sum(means.values())
-        for part, chance in zip(self.parts, self.chances, strict=True):
-            held = parts[part.levels] - means[part.levels]
+        everyone, parts = self.centred_parts(weights)
+        for part, chance, held in zip(self.parts, self.chances, parts, strict=True):
             yield everyone + part.inner.coefficients(held) / chance

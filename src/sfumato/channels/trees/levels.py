@@ -14,27 +14,22 @@ References:
 
 from __future__ import annotations
 
-import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Cells, Floats, Outputs
-from sfumato.channels.base import FEW_RATIOS, SymbolChannel, as_symbols, refuse_entries
+from sfumato.channels.base import FEW_RATIOS, Channel, SymbolChannel, as_symbols, refuse_entries
 from sfumato.channels.choice import Choice, needs_grid, needs_uniform, uniform_fitted
-from sfumato.channels.hashing import LARGEST_DEFAULT, OLHChannel, primes
-from sfumato.channels.hrr import HRRChannel
 from sfumato.channels.odds import Findings
-from sfumato.channels.response import KaryResponseChannel
 from sfumato.channels.trees.tree import Levels, Tree, level_tuples
-from sfumato.errors import StudyError, TooLargeError
+from sfumato.errors import TooLargeError
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
@@ -107,7 +102,7 @@ class LevelsChoice(Choice):
         )
 
 
-class Level(ABC):
+class AnyLevel:
     """The channel of one level: from all cells, through their nodes at that level.
 
     Attributes:
@@ -116,6 +111,12 @@ class Level(ABC):
     """
 
     levels: Levels
+    inner: Channel
+
+
+class Level(AnyLevel, ABC):
+    """The channel of one level, if it sends symbols."""
+
     inner: SymbolChannel
 
     @property
@@ -153,8 +154,8 @@ class Level(ABC):
         """P(symbol | cell) up to a factor per report."""
 
 
-class LevelsChannel(SymbolChannel):
-    """Symbols of all levels one after the other.
+class LevelsChannel(Channel):
+    """A level that is drawn without looking at the cell, and then the channel of that level.
 
     Attributes:
         parts: The levels.
@@ -162,18 +163,8 @@ class LevelsChannel(SymbolChannel):
     """
 
     most_ratios: ClassVar[int] = FEW_RATIOS
-    parts: tuple[Level, ...]
+    parts: tuple[AnyLevel, ...]
     level_words: tuple[int, ...]
-
-    @cached_property
-    def outputs(self) -> int:
-        """Symbols of all levels."""
-        return sum(part.outputs for part in self.parts)
-
-    @cached_property
-    def starts(self) -> NDArray[np.int64]:
-        """The first symbol of each level, and one past the last of all."""
-        return np.cumsum([0, *(part.outputs for part in self.parts)])
 
     @property
     def chances(self) -> list[float]:
@@ -215,23 +206,64 @@ class LevelsChannel(SymbolChannel):
         for part in self.parts:
             part.inner.check_structure(metric, found)
 
+    def drawn(
+        self, cells: Cells, bits: BitSource
+    ) -> Iterator[tuple[slice, NDArray[np.int64], int, NDArray[np.intp]]]:
+        """One word per person draws the level; then come each level's people, level by level.
+
+        Args:
+            cells: One cell per person.
+            bits: Where randomness comes from.
+
+        Yields:
+            For some people at a time: who they are, their cells, a level, and who of them drew it.
+        """
+        for start in range(0, len(cells), _PEOPLE_AT_ONCE):
+            held = np.asarray(cells[start : start + _PEOPLE_AT_ONCE], dtype=np.int64)
+            level = self._draw.draw(bits, len(held))
+            for number in range(len(self.parts)):
+                people = np.flatnonzero(level == number)
+                if people.size:
+                    yield slice(start, start + len(held)), held, number, people
+
+    @property
+    def _row_entries(self) -> int:
+        """How many numbers one question takes."""
+        return max(self.layout.features, self.size)
+
+    def batches(self, count: int) -> Iterator[slice]:
+        """Rows to work on at once, so that memory is bounded."""
+        at_once = max(1, ENTRIES_AT_ONCE // self._row_entries)
+        for start in range(0, count, at_once):
+            yield slice(start, min(start + at_once, count))
+
+
+class SymbolLevels(LevelsChannel, SymbolChannel):
+    """Symbols of all levels one after the other."""
+
+    parts: tuple[Level, ...]
+
+    @cached_property
+    def outputs(self) -> int:
+        """Symbols of all levels."""
+        return sum(part.outputs for part in self.parts)
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """The first symbol of each level, and one past the last of all."""
+        return np.cumsum([0, *(part.outputs for part in self.parts)])
+
     def encode(self, cells: Cells, bits: BitSource) -> NDArray[np.integer[Any]]:
-        """One word per person draws the level; then each level's people by their own channel.
+        """Each level's people by their own channel.
 
         Args:
             cells: One cell per person.
             bits: Where randomness comes from.
         """
         out = np.empty(len(cells), dtype=self.symbol_type())
-        for start in range(0, len(cells), _PEOPLE_AT_ONCE):
-            held = np.asarray(cells[start : start + _PEOPLE_AT_ONCE], dtype=np.int64)
-            level = self._draw.draw(bits, len(held))
-            here = out[start : start + len(held)]
-            for number, part in enumerate(self.parts):
-                people = np.flatnonzero(level == number)
-                if people.size:
-                    symbols = part.encode(held[people], bits).astype(np.int64, copy=False)
-                    here[people] = symbols + self.starts[number]
+        for here, held, number, people in self.drawn(cells, bits):
+            symbols = self.parts[number].encode(held[people], bits).astype(np.int64, copy=False)
+            out[here][people] = symbols + self.starts[number]
         return out
 
     def steps(self, cells: NDArray[np.int64]) -> Steps:
@@ -300,17 +332,6 @@ class LevelsChannel(SymbolChannel):
         """The symbols of one level."""
         return slice(int(self.starts[number]), int(self.starts[number + 1]))
 
-    @property
-    def _row_entries(self) -> int:
-        """How many numbers one question takes."""
-        return max(self.outputs, self.size)
-
-    def batches(self, count: int) -> Iterator[slice]:
-        """Rows to work on at once, so that memory is bounded."""
-        at_once = max(1, ENTRIES_AT_ONCE // self._row_entries)
-        for start in range(0, count, at_once):
-            yield slice(start, min(start + at_once, count))
-
 
 def checked_tuples(trees: Sequence[Tree]) -> list[Levels]:
     """All tuples of levels, if they are not too many."""
@@ -366,130 +387,3 @@ def axis_codes(cells: NDArray[np.int64], shape: Sequence[int]) -> list[NDArray[n
         codes.append(cells - above * size)
         cells = above
     return [cells, *reversed(codes)]
-
-
-#: Channels that can tell the node of a level.
-Oracle: TypeAlias = KaryResponseChannel | OLHChannel | HRRChannel
-
-#: This many kinds of reports of hashes are decoded in a minute or two (`estimation.decoding`).
-MOST_KINDS = 1 << 17
-
-
-def nodes_of(trees: Sequence[Tree], levels: Levels) -> int:
-    """How many boxes there are at some levels.
-
-    Args:
-        trees: One per axis.
-        levels: The level on each axis.
-    """
-    return math.prod(tree.nodes(level) for tree, level in zip(trees, levels, strict=True))
-
-
-def best_oracle(metric: UniformMetric, most: int, precision: int) -> Oracle:
-    """The oracle with the smallest σ² for these nodes, hashes of any prime among them.
-
-    Args:
-        metric: One ε, and the number of nodes.
-        most: How many kinds of reports hashes may have; the others have few.
-        precision: Bits of a random word.
-    """
-    bound: list[Oracle] = [HRRChannel(metric=metric, precision=precision)]
-    with contextlib.suppress(StudyError):  # words too coarse for these nodes and this ε
-        bound.insert(0, KaryResponseChannel(metric=metric, precision=precision))
-    for prime in primes(LARGEST_DEFAULT)[1:]:
-        hashes = OLHChannel(metric=metric, prime=prime, precision=precision)
-        if hashes.outputs <= most:
-            bound.append(hashes)
-    return min(bound, key=lambda oracle: oracle.node_variance)
-
-
-def kinds_of_level(nodes: int, cells: int, axes: int) -> int:
-    """How many kinds of reports the hashes of a level may have, so that all levels can be decoded.
-
-    As the root of the nodes: halved from each level of a tree of four to the one above, which adds
-    up to twice the last level's on every axis.
-
-    Args:
-        nodes: Nodes of the level.
-        cells: Cells of the grid.
-        axes: How many axes there are.
-    """
-    return math.isqrt((MOST_KINDS >> axes) ** 2 * nodes // cells)
-
-
-@dataclass(frozen=True, eq=False)
-class BoxLevel(Level):
-    """The box at some level on each axis, reported by a frequency oracle."""
-
-    levels: Levels
-    trees: tuple[Tree, ...]
-    inner: Oracle
-
-    @property
-    def spread(self) -> float:
-        """σ² of a node."""
-        return self.inner.node_variance
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Nodes along each axis."""
-        pairs = zip(self.trees, self.levels, strict=True)
-        return tuple(tree.nodes(level) for tree, level in pairs)
-
-    def nodes(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The number of each cell's box."""
-        result = np.zeros_like(cells)
-        codes = axis_codes(cells, [tree.size for tree in self.trees])
-        for code, tree, level in zip(codes, self.trees, self.levels, strict=True):
-            result = result * tree.nodes(level) + code // tree.runs[level]
-        return result
-
-    def encode(self, cells: NDArray[np.int64], bits: BitSource) -> Cells:
-        """The oracle's symbol for the box.
-
-        Args:
-            cells: One cell per person.
-            bits: Where randomness comes from.
-        """
-        found = self.inner.encode(self.nodes(cells), bits)
-        if not isinstance(found, np.ndarray):
-            raise TypeError("the outputs of a hierarchy's oracle must be symbols")
-        return found
-
-    def steps(self, cells: NDArray[np.int64]) -> Steps:
-        """The oracle's, for the box."""
-        return self.inner.steps(self.nodes(cells))
-
-    def mix(self, law: Floats) -> Floats:
-        """Sum over boxes, then the oracle."""
-        return self.inner.mix(self.joined(law))
-
-    def expect(self, table: Floats) -> Floats:
-        """The oracle's mean at the cell's box."""
-        return self.at_cells(self.inner.expect(table))
-
-    def rows(self) -> tuple[list[list[int]], int]:
-        """The oracle's rows, one for every cell of a box."""
-        rows, total = self.inner.words()
-        cells = np.arange(math.prod(tree.size for tree in self.trees))
-        return [rows[node] for node in self.nodes(cells).tolist()], total
-
-    def report_likelihood(self, symbols: NDArray[np.int64]) -> Floats:
-        """The oracle's, at the cell's box."""
-        return self.at_cells(self.inner.report_likelihood(symbols))
-
-    def joined(self, values: Floats) -> Floats:
-        """Sums over the cells of every box, along the last axis."""
-        lead = values.shape[:-1]
-        grid: Floats = values.reshape(*lead, *(tree.size for tree in self.trees))
-        for place, (tree, level) in enumerate(zip(self.trees, self.levels, strict=True)):
-            grid = tree.join(grid, level, len(lead) + place)
-        return grid.reshape(*lead, -1)
-
-    def at_cells(self, values: Floats) -> Floats:
-        """Values of boxes along the last axis, at each cell."""
-        lead = values.shape[:-1]
-        wide: Floats = values.reshape(*lead, *self.shape)
-        for place, (tree, level) in enumerate(zip(self.trees, self.levels, strict=True)):
-            wide = tree.spread(wide, level, len(lead) + place)
-        return wide.reshape(*lead, -1)

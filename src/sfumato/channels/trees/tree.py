@@ -348,6 +348,19 @@ def _divided(
     return result
 
 
+def fitting_branching(size: int) -> int:
+    """The branching from 3 to 7 whose tree has the fewest places beyond the cells.
+
+    Trees of these branchings are about equally accurate where they are full, and lose where their
+    highest levels have few nodes.
+
+    Example:
+        >>> [fitting_branching(size) for size in (16, 100, 256, 300, 2_048)]
+        [4, 5, 4, 7, 3]
+    """
+    return min(range(3, 8), key=lambda branching: Tree.branching(size, branching).runs[0])
+
+
 def level_tuples(trees: Sequence[Tree]) -> list[Levels]:
     """All combinations of levels but that of all roots, the last axis changing fastest."""
     found = product(*(range(tree.depth + 1) for tree in trees))
