@@ -16,8 +16,9 @@ import sfumato as sf
 from sfumato.arrays import Floats
 from sfumato.channels.searched import extreme_rows
 from sfumato.channels.searched.codec import OutputRows
-from sfumato.channels.searched.extremal import ExtremalChannel
+from sfumato.channels.searched.extremal import ExtremalChannel, _in_integers
 from sfumato.channels.searched.extreme_rows import Found, exponential, fit, mean_square
+from sfumato.channels.searched.shares import weigh
 from sfumato.exact import at_most_exp
 from sfumato.metrics.cells import CellMetric, TableMetric
 
@@ -145,7 +146,7 @@ def test_readings_are_unbiased_and_the_error_is_what_the_search_promised(name: s
     assert mean_square(law, gram) < usual * (1 + 1e-3)
     found = fit(gram, np.minimum(channel.metric.matrix(), 12))
     assert mean_square(law, gram) == pytest.approx(found.value, rel=1e-3)
-    assert channel.gap == pytest.approx(found.value / found.bound - 1, abs=1e-9)
+    assert channel.gap == pytest.approx(found.value / found.bound - 1, abs=5.1e-5)
 
 
 def trees(size: int) -> list[list[tuple[int, int]]]:
@@ -213,11 +214,10 @@ WEIGHTS = np.tri(5) + 0.3 * np.eye(5)
 
 def bound_by_all(rows: Floats, gram: Floats) -> tuple[float, Floats]:
     """f²/(Σλ + v) for the best weights of all extreme rows, and the weights."""
-    shares, lam, spread = extreme_rows._weigh(rows, gram, np.full(len(rows), 1 / len(rows)))
-    kernel = spread @ gram @ spread
-    value = float(np.sum(spread * gram))
-    over = float((np.einsum("ij,jk,ik->i", rows, kernel, rows) - rows @ lam).max())
-    return value**2 / (float(lam.sum()) + max(over, 0.0)), shares
+    found = weigh(rows, gram, np.full(len(rows), 1 / len(rows)), 2_000)
+    over = np.einsum("ij,jk,ik->i", rows, found.kernel, rows) - rows @ found.prices
+    worst = max(float(over.max()), 0.0)
+    return found.value**2 / (float(found.prices.sum()) + worst), found.shares
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
@@ -230,7 +230,7 @@ def test_a_search_cut_short_has_the_error_it_states(rounds: int) -> None:
     assert mean_square(law, gram) == pytest.approx(found.value, rel=1e-6)
     whole = fit(gram, distance)
     assert found.bound <= whole.value * (1 + 1e-9)
-    assert found.value > whole.value * (1.05 if rounds == 1 else 1)
+    assert found.value > whole.value * (1.02 if rounds == 1 else 1)
     assert found.value < exponential(gram, distance).value / 2
 
 
@@ -240,6 +240,82 @@ def test_two_cells_get_the_binary_optimum() -> None:
     a, b = np.exp(distance[1, 0]), np.exp(-distance[0, 1])
     law = np.array([[a - 1, 1 - b], [b * (a - 1), a * (1 - b)]]) / (a - b)  # Theorem 2
     assert found.value == pytest.approx(mean_square(law, np.eye(2) / 2), rel=1e-6)
+
+
+LABELS = [f"c{k}" for k in range(8)]
+INFINITE: dict[str, tuple[int, sf.Metric, sf.Channel, float]] = {
+    # how many cells, the metric, a channel made for it, and the most that errors may differ
+    "two, one hidden": (2, sf.HighLow(1, LABELS[:1]), sf.Binary(), 1.001),
+    "two, little hidden": (2, sf.HighLow("0.1", LABELS[:1]), sf.Binary(), 1.001),
+    "two, uneven": (2, sf.Matrix([[0, "0.7"], ["1.9", 0]]), sf.Binary(), 1.001),
+    "one of eight hidden": (8, sf.HighLow(1, LABELS[:1]), sf.Hadamard(), 0.8),
+    "blocks": (8, sf.Blocks(1, [LABELS[:3], LABELS[3:7], LABELS[7:]]), sf.Hadamard(), 0.8),
+}
+
+
+@pytest.mark.parametrize("name", INFINITE)
+def test_infinite_and_uneven_distances_are_used_as_well_as_by_channels_made_for_them(
+    name: str,
+) -> None:
+    size, metric, usual, most = INFINITE[name]
+    made, known = (
+        sf.Study("s", [sf.categories("x", LABELS[:size], protect=metric, channel=channel)])
+        for channel in (sf.Extremal(), usual)
+    )
+    gram = np.eye(size) / size
+    errors = [second_moment(study.channels[0]) for study in (made, known)]
+    assert math.sqrt(errors[0] / errors[1]) < most
+    bound = made.channels[0].metric
+    distance = np.minimum(bound.matrix(), 12)
+    assert errors[0] < fit(gram, distance).value * 1.002  # beyond E = 12 hardly anything is left
+    assert sf.audit(made).holds
+
+
+def test_rows_that_are_rare_but_needed_are_kept() -> None:
+    """Only one output in a thousand says anything about the first cell."""
+    distance = np.array([[0, 0.001, 0.301], [12, 0, 0.3], [12, 12, 0]])
+    found = fit(np.eye(3) / 3, distance)
+    assert found.value < found.bound * 1.001
+    assert found.value < exponential(np.eye(3) / 3, distance).value / 1_000
+
+
+def second_moment(channel: sf.Channel) -> float:
+    """Σ E[f²] over all cells for people spread evenly, less the mean, a cell."""
+    found: float = mean_square(channel.likelihood(), np.eye(channel.size) / channel.size)
+    return found - 1 / channel.size
+
+
+# The same rows from slightly other numbers
+
+
+@pytest.mark.parametrize("name", ["uniform", "line", "places", "uneven", "ring", "sensitive"])
+def test_rounding_errors_do_not_change_what_is_found(name: str) -> None:
+    """Inputs are off by 1e-13, a thousand times more than the last digit of a double."""
+    distance = REPEATED[name]
+    size = len(distance)
+    gram = np.eye(size) / size
+    rng = np.random.default_rng(1)
+    other = distance * (1 + 1e-13 * rng.standard_normal(distance.shape))
+    found, again = (_in_integers(fit(gram, d), distance) for d in (distance, other))
+    assert found.to_text() == again.to_text()
+    # What the rounding costs: E is shortened by 2^-12, and the blank takes a little.
+    assert mean_square(found.law, gram) < fit(gram, distance).value * 1.002
+    different = _in_integers(fit(gram, distance * 1.001), distance)
+    assert found.to_text() != different.to_text()
+
+
+def _repeated() -> dict[str, Floats]:
+    found = {
+        name: axis_of(name).metric().matrix() for name in ("uniform", "line", "places", "uneven")
+    }
+    around = np.abs(np.subtract.outer(np.arange(9), np.arange(9)))
+    found["ring"] = np.minimum(around, 9 - around) / 2
+    hidden = np.arange(9) < 2
+    found["sensitive"] = np.where(hidden[:, None] | hidden, 1.0, 2.0) * (1 - np.eye(9))
+    return found
+
+
+REPEATED = _repeated()
 
 
 @pytest.mark.slow
@@ -276,28 +352,21 @@ def test_a_search_that_fails_falls_back_on_the_exponential_channel(
 # Comparing
 
 
-def test_it_is_compared_after_a_short_search_where_a_table_holds_the_metric(
+def test_it_is_compared_where_a_table_holds_the_metric(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SFUMATO_CACHE", str(tmp_path))
     size, metric = METRICS["places"]
     axis = sf.categories("x", [f"c{k}" for k in range(size)], protect=metric)
     study = sf.Study("s", [axis])
-    assert study.channels[0].id == "exponential"
-    assert study.reasons[0].endswith("Extremal() has smaller errors, see compare")
     rows = {row.channel: row for row in study.compare(1_000, methods=["unbiased"])}
     made, usual = rows["extremal (cells)"], rows["exponential"]
     assert made.best
     assert made.stderr < 0.6 * usual.stderr
-    assert made.note == "after a short search; smaller after the whole"
-    kept = [path.name for path in tmp_path.iterdir()]
-    assert not [name for name in kept if name.startswith("extremal")]  # it is no whole search
-    whole = sf.Study("s", [axis_of("places")])
-    again = whole.compare(1_000, methods=["unbiased"])
+    again = sf.Study("s", [axis_of("places")]).compare(1_000, methods=["unbiased"])
     (own,) = [row for row in again if row.channel == "extremal (cells)"]
     assert own.chosen
-    assert not own.note
-    assert own.stderr <= made.stderr * 1.001
+    assert own.stderr == made.stderr
 
 
 def test_it_is_not_compared_where_others_are_made_for_the_metric() -> None:
@@ -306,14 +375,9 @@ def test_it_is_not_compared_where_others_are_made_for_the_metric() -> None:
         sf.integers("x", 0, 9, protect=sf.Uniform(1)),
         sf.integers("x", 0, 9, protect=sf.HighLow(1, [1])),
         sf.categories("x", ["a", "b"], protect=sf.Matrix([[0, 1], [2, 0]])),
-        sf.categories(
-            "x", ["a", "b", "c"], protect=sf.Matrix([[0, 1, 1], [1, 0, 1], ["inf"] * 2 + [0]])
-        ),
     ):
         found = sf.Study("s", [axis]).compare(1_000, methods=["unbiased"])
         assert not [row for row in found if row.channel.startswith("extremal")]
-    large = sf.Matrix(np.where(np.eye(65), 0, 1 + np.tri(65) / 8).tolist())
-    assert sf.Extremal().quickly(large.bind(sf.integers("x", 0, 64).domain, optional=False)) is None
 
 
 # Files and slips
@@ -371,13 +435,8 @@ def test_workloads_are_named_or_given() -> None:
 
 
 def test_metrics_that_do_not_fit_are_named() -> None:
-    blocks = sf.categories(
-        "x", ["a", "b", "c"], protect=sf.Blocks(1, [["a", "b"], ["c"]]), channel=sf.Extremal()
-    )
-    with pytest.raises(sf.StudyError, match=r"E is infinite.*Use Hadamard\(\) for Blocks"):
-        _ = sf.Study("s", [blocks]).channels
-    large = sf.integers("x", 0, 64, protect=sf.Distance(1), channel=sf.Extremal())
-    with pytest.raises(sf.TooLargeError, match="65 cells; the limit is 64"):
+    large = sf.integers("x", 0, 256, protect=sf.Distance(1), channel=sf.Extremal())
+    with pytest.raises(sf.TooLargeError, match="257 cells; the limit is 256"):
         sf.Study("s", [large])
     tiny = sf.integers("x", 0, 3, protect=sf.Distance("1e-4"), channel=sf.Extremal())
     with pytest.raises(sf.StudyError, match=r"E must be at least 2\^-12"):

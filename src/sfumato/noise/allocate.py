@@ -140,7 +140,8 @@ def allocate(
     if len(asked):
         part, alone, ends = problem.only(asked), most[asked], (first[asked], second[asked])
         own = [problem.units[k] for k in asked]
-        units = np.array([float(unit * _times(own)) for unit in own])
+        even = _times(own)
+        units = np.array([float(unit * even) for unit in own])
         cost = counts[asked] * units**2
         cost = np.maximum(cost, _LEAST_COST * float((cost / alone**2).max()) * alone**2)
         if method == "exact":

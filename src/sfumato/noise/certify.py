@@ -27,6 +27,8 @@ _WIDEST = 48  # bits of a sum of steps up to which 64-bit arithmetic is used
 _UNDECIDED = 1 << 14  # pairs that are decided in integers at a time
 
 RATE_BITS = 30  # of a rate that is not a simple fraction: few enough for exact samplers
+COARSE_BITS = 12  # of a rate in a study file, which every machine should find alike
+_EXACT_DENOMINATOR = 1 << 20
 _LARGEST = 1 << 31, 1 << 62  # numerator and denominator of a simple rate
 _ALIKE = 1e-5  # relative: the error of a rate is of the order of the root of the solver's gap
 _SIMPLE = ((64, _ALIKE), (4096, 1e-10))  # largest denominator, and the relative distance allowed
@@ -272,6 +274,19 @@ def round_down(rate: float | Fraction, bits: int = RATE_BITS) -> Fraction:
         digits += 1
     unit = Fraction(2) ** (digits - bits)
     return math.floor(exact / unit) * unit
+
+
+def coarsened(rate: Fraction) -> Fraction:
+    """A rate rounded down to `COARSE_BITS`, in which the rounding errors of a solver disappear.
+
+    It cannot be promised for a rate within such an error of a boundary. Rates with a small
+    denominator are exact, and stay as they are.
+
+    Example:
+        >>> coarsened(Fraction(1, 3)), coarsened(round_down(1 / 3))
+        (Fraction(1, 3), Fraction(1365, 4096))
+    """
+    return rate if rate.denominator < _EXACT_DENOMINATOR else round_down(rate, COARSE_BITS)
 
 
 def _simple(rate: float, cap: Fraction) -> Fraction | None:

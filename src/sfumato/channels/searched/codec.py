@@ -1,6 +1,6 @@
 """Tables found by search, and the text form in which a study file holds them.
 
-No two machines repeat a search bit for bit, so the study file holds what was found. The text is
+Devices have no solvers and no time to search, so the study file holds what was found. The text is
 compressed and in base 64; reading it back checks everything that later steps rely on.
 """
 
@@ -142,7 +142,7 @@ class OutputRows(Table):
     """
 
     what: ClassVar[str] = "an extremal channel"
-    MOST_CELLS: ClassVar[int] = 64
+    MOST_CELLS: ClassVar[int] = 256
     MOST_OUTPUTS: ClassVar[int] = 4096
     logs: NDArray[np.int32]
     unit: int

@@ -1,9 +1,8 @@
-"""The extremal channel: the least error on a workload, for any finite metric on a few cells.
+"""The extremal channel: a small error on a workload, under any metric on up to 256 cells.
 
 P(y | x) = θ_y·q_y(x), with rows q_y that are log-linear with slopes ±E. Which rows are best for a
-workload is found by a search (`searched/extreme_rows.py`), which no two machines repeat bit for
-bit: so the study file holds the logarithms of the rows and the shares themselves. One more output,
-the blank, takes what rounding leaves over.
+workload is found by a search (`searched/extreme_rows.py`). The study file holds the logarithms of
+the rows and the shares, both rounded. One more output, the blank, takes what rounding leaves over.
 
 Guarantee:
     Every pair of cells is checked in integers when the words are counted: for each output, those
@@ -38,26 +37,29 @@ from sfumato.channels.searched.settling import (
     gram_of,
     written,
 )
+from sfumato.channels.searched.shares import coarse, in_units, level
 from sfumato.errors import StudyError
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import LineMetric
+from sfumato.metrics.labelled import HighLowMetric
 
-_METHOD = 1  # raised when the search changes, so that no older result is taken from the cache
-_SLACK_BITS = 14  # logarithms are shortened by this part, so that rounding stays within E
+_METHOD = 2  # raised when the search changes, so that no older result is taken from the cache
+_SLACK_BITS = 12  # logarithms are shortened by this part, so that rounding stays within E
+_ROUGH_BITS, _SHARE_BITS = 12, 26  # of shares before and after they are made level
 _FLOOR_BITS = 22  # outputs are mixed with a fixed law by this part, so that none is too rare
 _LEAST_E = 2.0**-12
-_QUICK = 4_000  # rounds times cells² of a search for a comparison: a second or two
 _FAR = 12.0  # cells this far apart are told apart for sure but for 1 in 160,000: no need for more
 
 
 @dataclass(frozen=True, slots=True)
 class Extremal(SearchedChoice):
-    """Choose a channel made for a workload under any metric without infinite entries.
+    """Choose a channel made for a workload; it fits any metric, with infinite entries or without.
 
-    It fits up to 64 cells and is never worse on its workload than the exponential channel; with
-    places on a map its variance is often 10 to 25 times smaller. Making a study searches for the
-    rows: seconds for 16 cells, a minute or two for 64. They are kept in the study and its file, and
-    in a cache on this machine.
+    It fits up to 256 cells and is never worse on its workload than the exponential channel; with
+    places on a map its variance is often 10 to 40 times smaller. Making a study searches for the
+    rows: less than a second for 24 cells, about two for 64 or 128, and eight for 256. They are kept
+    in the study and its file, and in a cache on this machine. The same search gives the same rows
+    on every machine, but for very rare numbers that lie within a rounding error of a boundary.
 
     Args:
         workload: Which questions should have a small error: "cells", "ranges", "prefixes", or a
@@ -90,17 +92,17 @@ class Extremal(SearchedChoice):
         if self.table is not None:
             OutputRows.from_text(self.table)
 
+    @property
+    def title(self) -> str:
+        """What `explain` calls it."""
+        return "the extremal channel, found by search,"
+
     def misfit(self, metric: CellMetric) -> str | None:
-        """It needs finite distances that are not too small, and few cells."""
+        """It needs distances that are not too small, and not too many cells."""
         problem = self._too_large(metric.size)
         if problem is not None:
             return problem
         distance = metric.matrix()
-        if not np.isfinite(distance).all():
-            return (
-                "some pairs of cells need not hide from each other (E is infinite), and it needs "
-                "a finite E for all. Use Hadamard() for Blocks and HighLow, else Exponential()"
-            )
         between = distance[~np.eye(metric.size, dtype=bool)]
         if between.min() < _LEAST_E:
             return (
@@ -110,7 +112,7 @@ class Extremal(SearchedChoice):
         return self._other_cells(metric.size, workload=self.workload)
 
     def _too_large(self, size: int) -> str | None:
-        """Beyond 64 cells the search for rows would take hours."""
+        """Beyond 256 cells the search for rows would take minutes."""
         if size <= OutputRows.MOST_CELLS:
             return None
         return (
@@ -128,18 +130,6 @@ class Extremal(SearchedChoice):
         """Rows and shares by generating rows."""
         gram, distance = self._problem(metric)
         return _in_integers(extreme_rows.fit(gram, distance, progress=progress), distance)
-
-    def quickly(self, metric: CellMetric) -> Extremal | None:
-        """The choice after a search of a second or two, for a comparison; None if it does not fit.
-
-        The error is larger than that of `settled`, in variance by a fifth or so at 64 cells.
-        """
-        if self.misfit(metric):
-            return None
-        gram, distance = self._problem(metric)
-        rounds = max(2, _QUICK // metric.size**2)
-        found = extreme_rows.fit(gram, distance, rounds=rounds)
-        return self._with_table(metric, _in_integers(found, distance).to_text())
 
     def _problem(self, metric: CellMetric) -> tuple[Floats, Floats]:
         """G of the workload, and the distances as far as they matter."""
@@ -177,6 +167,7 @@ class Extremal(SearchedChoice):
         ring = [[min((i - j) % 4, (j - i) % 4) for j in range(4)] for i in range(4)]
         return (
             Trial(choice=cls(), metric=uneven),
+            Trial(choice=cls(), metric=HighLowMetric(Fraction(1), np.array([True, False, False]))),
             Trial(choice=cls("ranges"), metric=LineMetric((Fraction(1, 2), Fraction(2)))),
             Trial(choice=cls(), metric=TableMetric(np.array(ring), 2, 4)),
             *uniform_trials(cls(questions), (3,)),
@@ -219,13 +210,22 @@ class ExtremalChannel(LeastSquaresChannel, TableChannel):
 
 
 def _in_integers(found: extreme_rows.Found, distance: Floats) -> OutputRows:
-    """Logarithms in units that are fine enough for the smallest E, and shares to match."""
+    """Logarithms in units that are fine enough for the smallest E, and shares to match.
+
+    The largest logarithm of every row is 0, so that rows consist of a few sums of E. Shares are
+    rounded roughly, which removes the rounding errors of the search, then made level from numbers
+    that all machines share, and rounded again. What that may leave of Σ θ_y q_y = 1, less than
+    2^-25, must be small beside the blank: the blank gets 2^-23/E, for the smallest E.
+    """
     least = float(distance[~np.eye(len(distance), dtype=bool)].min())
     unit = max(0, math.ceil(_SLACK_BITS + 1 - math.log2(least)))
-    logs = np.rint(np.ldexp(found.logs * (1 - 2.0**-_SLACK_BITS), unit)).astype(np.int32)
+    tops = found.logs.max(axis=1, keepdims=True)
+    logs = in_units((found.logs - tops) * (1 - 2.0**-_SLACK_BITS), unit).astype(np.int32)
     exact = np.exp(np.ldexp(logs.astype(np.float64), -unit))
+    shares = level(exact, coarse(found.shares * np.exp(tops[:, 0]), _ROUGH_BITS))
+    blank = 2.0 ** (3 - _SHARE_BITS) / min(least, 1.0)
     gap = found.value / found.bound - 1 if found.bound else math.inf
-    return OutputRows(logs, unit, extreme_rows.level(exact, found.shares), gap)
+    return OutputRows(logs, unit, coarse((1 - blank) * shares, _SHARE_BITS), round(gap, 4))
 
 
 def _counted(rows: OutputRows, precision: int) -> list[list[int]] | None:

@@ -3,20 +3,21 @@
 An output y has a row q_y, one number per cell, and a share θ_y of all outputs when all cells are
 equally likely: P(y | x) = θ_y·q_y(x), with q_y of mean 1. E holds if q_y(x) <= e^E(x,x')·q_y(x'):
 such rows form a cone, and the best channel needs only its extreme rays, which are log-linear with
-slopes ±E. For questions W with G = WᵀW/rows, least squares has the mean square f = tr[G·M⁻¹] with
-M = Σ θ_y q_y q_yᵀ. This is convex in θ, under θ >= 0 and Σ θ_y q_y = 1.
-
-θ is found for a family of rows by Newton's method with a barrier, whose multipliers λ price all
-other rows: with K = M⁻¹GM⁻¹, a row with qᵀKq > λᵀq lowers f. Such rows are searched for and join
-the family, until none is found.
+slopes ±E. The mean square f of a family of rows is least for shares that `shares.weigh` finds. Its
+multipliers λ price all other rows: with K = M⁻¹GM⁻¹, a row with qᵀKq > λᵀq lowers f. Such rows are
+searched for and join the family, until none is found or the rounds are used up.
 
 Bound:
     For any channel under E, with v the largest qᵀKq − λᵀq of any row of mean 1, f' >= f²/(Σλ + v)
     by convexity and duality. v is known only as far as the search goes.
 
+Repeatable:
+    Ties are decided by the cells' order, and shares are rounded after every round, so that other
+    rounding errors, as another processor makes them, end in the same rows and shares. It cannot be
+    proved that no number ever lies within a rounding error of a boundary.
+
 References:
-    Kairouz2016, Theorem 2, for the extreme rays under one ε; McKenna2020 for the objective;
-    Boyd2004, §10.3 and §11.3, for Newton's method with equality constraints and a barrier. The
+    Kairouz2016, Theorem 2, for the extreme rays under one ε; McKenna2020 for the objective. The
     derivation is in "Extremal channel" of the documentation.
 """
 
@@ -24,25 +25,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Floats
+from sfumato.channels.searched.shares import coarse, in_units, squares, weigh
 from sfumato.metrics.closure import closure
 
 Progress = Callable[[float], None]
 
-_ROUNDS = 60
-_PATIENCE = 8  # rounds without a gain worth mentioning
-_PASSES = 20  # of the search over all cells
-_STARTS, _MORE_STARTS = 8, 64  # random starts of a search, a cell
-_MORE_ROWS = 4  # a cell: how many rows join the family at most in a round
-_LEAST_SHARE = 1e-5  # over the number of cells: rows put out more seldom are dropped
-_LITTLE = 0.1  # of a row's mean: below it sums are not carried on
+_ROUNDS, _FEWEST_ROUNDS, _ROUNDS_TIMES_CELLS = 50, 6, 1500  # so that a search takes seconds
+_PATIENCE, _LITTLE = 10, 2e-4  # rounds with a smaller relative gain than this end the search
+_STEPS, _FEWEST_STEPS, _STEPS_TIMES_CELLS = 30, 10, 1000  # of the shares in a round
+_LAST_STEPS = 60  # of the shares at the end
+_PASSES = 2  # of the search over all cells
+_POOL = 10  # random rows in the first family, a cell
+_STARTS, _FEWEST_STARTS, _STARTS_TIMES_CELLS = 300, 150, 7200  # rows of the family to be changed
+_RANDOM = 50  # random rows to be changed
+_MORE_ROWS = 400  # rows that join the family at most in a round
+_FRESH = 0.005  # share of the rows that have just joined
+_LEAST_LEVERAGE, _LAST_LEAST = 1e-3, 1e-2  # in a round and at the end: rows below are dropped
 _GOOD_ENOUGH = 1e-3  # relative distance from the bound at which the search ends
-_BARRIER = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
+_TIE = 1e-7  # of f: gains that differ by less are the same
+_ALIKE = 20  # binary places of a logarithm that tell rows apart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +73,7 @@ def fit(
     distance: Floats,
     *,
     seed: int = 0,
-    rounds: int = _ROUNDS,
+    rounds: int | None = None,
     progress: Progress | None = None,
 ) -> Found:
     """Rows and shares with a small error on the workload, never larger than the exponential's.
@@ -76,7 +82,8 @@ def fit(
         gram: G, positive definite, one row per cell.
         distance: E between all cells, finite, closed under shortest paths.
         seed: For the random starts of the search.
-        rounds: How often rows are searched for at most; few are quick and leave a wide gap.
+        rounds: How often rows are searched for at most; by default as many as about a second
+            allows.
         progress: Called with the share done.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -120,64 +127,51 @@ def _descend(
     distance: Floats,
     usual: Found,
     rng: np.random.Generator,
-    rounds: int,
+    rounds: int | None,
     progress: Progress | None,
 ) -> Found:
-    """Generate rows: weigh a family, look for rows that would lower f, take them in, repeat.
-
-    Each turn solves for θ on the family, which gives λ and K, searches for rows with
-    qᵀKq > λᵀq, and drops rows whose share has become negligible.
-    """
+    """Generate rows: weigh a family, look for rows that would lower f, take them in, repeat."""
     size = len(gram)
-    family = np.concatenate([np.exp(usual.logs), _scaled(-distance), _scaled(distance.T)])
-    shares = np.concatenate([0.8 * usual.shares, np.full(2 * size, 0.1 / size)])
+    rounds = rounds or max(_FEWEST_ROUNDS, min(_ROUNDS, _ROUNDS_TIMES_CELLS // size))
+    steps = max(_FEWEST_STEPS, min(_STEPS, _STEPS_TIMES_CELLS // size))
+    many = max(_FEWEST_STARTS, min(_STARTS, _STARTS_TIMES_CELLS // size))
+    search = _Search(distance)
+    family = np.exp(usual.logs)
+    others = np.concatenate(
+        [_scaled(-distance), _scaled(distance.T), _random(distance, _POOL * size, rng)]
+    )
+    family, shares = _joined(family, usual.shares, _distinct(others, family), 0.5)
     values: list[float] = []
     for turn in range(rounds):
-        shares, lam, spread = _weigh(family, gram, shares)
-        value = float(np.sum(spread * gram))
-        values.append(value)
-        kernel = spread @ gram @ spread
-        price = partial(_search, kernel=kernel, lam=lam, distance=distance)
-        kicked = _extended(np.log(family), distance, rng)
-        random = _random(distance, _STARTS * size, rng)
-        found, gain = price(np.concatenate([family, kicked, random]))
-        if gain[0] <= _GOOD_ENOUGH * value:  # nothing found: look harder before believing it
-            found, gain = price(_random(distance, _MORE_STARTS * size, rng))
-        most = max(float(gain[0]), float(_gain(family, kernel, lam).max()), 0.0)
-        bound = value**2 / (float(lam.sum()) + most)
+        now = weigh(family, gram, shares, steps)
+        values.append(now.value)
+        often = family[np.argsort(-coarse(now.shares, _ALIKE), kind="stable")[:many]]
+        kicked = _extended(np.log(often), distance, rng)
+        starts = np.concatenate([often, kicked, _random(distance, _RANDOM, rng)])
+        found, gain = search.raised(starts, now.kernel, now.prices, now.value)
+        own = squares(family, now.kernel) - family @ now.prices
+        most = max(float(gain[0]), float(own.max()), 0.0)
+        bound = now.value**2 / (float(now.prices.sum()) + most)
         if progress is not None:
             progress((turn + 1) / rounds)
-        late = len(values) > _PATIENCE and value > (1 - _GOOD_ENOUGH) * values[-1 - _PATIENCE]
-        if value - bound <= _GOOD_ENOUGH * value or late or turn == rounds - 1:
-            break  # with the shares just weighed: further rows would come in unweighed
-        keep = shares > _LEAST_SHARE / size
-        family, shares = family[keep], shares[keep]
-        better = _distinct(found[gain > 1e-3 * most], family)[: _MORE_ROWS * size]
-        family = np.concatenate([family, better])
-        fresh = np.full(len(better), 0.1 / max(len(better), 1))
-        shares = np.concatenate([(1 - fresh.sum()) * shares, fresh])
-    used = shares > _LEAST_SHARE / size
-    return Found(np.log(family[used]), level(family[used], shares[used]), value, bound)
-
-
-def level(rows: Floats, shares: Floats) -> Floats:
-    """The shares nearest to these, relatively, with Σ θ_y q_y = 1.
-
-    Each step is the change δ of least Σ (δ_y/θ_y)² with Σ δ_y q_y = 1 − Σ θ_y q_y, which is
-    δ = Θ²Q·(QᵀΘ²Q)⁻¹·(1 − Qᵀθ); it is repeated where it had to stop short of zero.
-
-    Args:
-        rows: q, one row per output and one column per cell.
-        shares: θ, one per output.
-    """
-    for _ in range(20):
-        short = 1 - shares @ rows
-        if np.abs(short).max() < 1e-14:
+        late = len(values) > _PATIENCE and now.value > (1 - _LITTLE) * values[-1 - _PATIENCE]
+        if now.value - bound <= _GOOD_ENOUGH * now.value or late or turn == rounds - 1:
             break
-        scaled = rows.T * shares**2
-        change = np.linalg.lstsq(scaled @ rows, short, rcond=1e-12)[0] @ scaled
-        shares = np.maximum(shares + change, shares / 10)
-    return shares
+        better = _distinct(found[gain > 1e-3 * most], family)[:_MORE_ROWS]
+        keep = now.leverage > _LEAST_LEVERAGE
+        family, shares = _joined(family[keep], now.shares[keep], better, _FRESH)
+    keep = now.leverage > _LAST_LEAST
+    family = family[keep]
+    now = weigh(family, gram, now.shares[keep], _LAST_STEPS)
+    return Found(np.log(family), now.shares, now.value, min(bound, now.value))
+
+
+def _joined(family: Floats, shares: Floats, rows: Floats, fresh: float) -> tuple[Floats, Floats]:
+    """A family with more rows, which have a part of all shares at first."""
+    if not len(rows):
+        return family, shares
+    more = np.full(len(rows), fresh / len(rows))
+    return np.concatenate([family, rows]), np.concatenate([(1 - fresh) * shares, more])
 
 
 def _scaled(logs: Floats) -> Floats:
@@ -187,13 +181,24 @@ def _scaled(logs: Floats) -> Floats:
     return scaled
 
 
+def _lowest(values: Floats, kept: NDArray[np.bool_], distance: Floats) -> Floats:
+    """Minimum over kept cells z of values(z) + distance(x, z), for every row and cell x."""
+    held = np.where(kept, values, np.inf)
+    found = np.full_like(held, np.inf)
+    for z in range(len(distance)):
+        np.minimum(found, held[:, z, None] + distance[:, z], out=found)
+    return found
+
+
 def _extended(logs: Floats, distance: Floats, rng: np.random.Generator) -> Floats:
     """Rows kept on random cells only, and from there as high or as low as they may be."""
     kept = rng.random(logs.shape) < rng.uniform(0.2, 0.9, (len(logs), 1))
     kept[np.arange(len(logs)), rng.integers(0, logs.shape[1], len(logs))] = True
-    high = np.where(kept[:, None, :], logs[:, None, :] + distance, np.inf).min(axis=2)
-    low = np.where(kept[:, None, :], logs[:, None, :] - distance.T, -np.inf).max(axis=2)
-    return _scaled(np.where(rng.random((len(logs), 1)) < 0.5, high, low))
+    up = rng.random(len(logs)) < 0.5
+    result = np.empty_like(logs)
+    result[up] = _lowest(logs[up], kept[up], distance)
+    result[~up] = -_lowest(-logs[~up], kept[~up], distance.T)
+    return _scaled(result)
 
 
 def _random(distance: Floats, count: int, rng: np.random.Generator) -> Floats:
@@ -201,130 +206,116 @@ def _random(distance: Floats, count: int, rng: np.random.Generator) -> Floats:
     size = len(distance)
     chosen = rng.random((count, size)) < rng.uniform(1 / size, 0.6, (count, 1))
     chosen[np.arange(count), rng.integers(0, size, count)] = True
-    there = np.where(chosen[:, None, :], distance, np.inf).min(axis=2)  # from a cell to the set
-    back = np.where(chosen[:, None, :], distance.T, np.inf).min(axis=2)
-    return _scaled(np.where(rng.random((count, 1)) < 0.5, -back, there))
+    up = rng.random(count) < 0.5
+    result = np.zeros(chosen.shape)
+    result[up] = _lowest(result[up], chosen[up], distance)
+    result[~up] = -_lowest(result[~up], chosen[~up], distance.T)
+    return _scaled(result)
 
 
-def _weigh(family: Floats, gram: Floats, shares: Floats) -> tuple[Floats, Floats, Floats]:
-    """θ for a family of rows, the multipliers of Σ θ_y q_y = 1, and M⁻¹.
+class _Search:
+    """The search for rows with a large gain qᵀKq − λᵀq, for one E."""
 
-    Minimises tr[G·M(θ)⁻¹] − μ·Σ log θ_y under Qᵀθ = 1 for a falling μ, by Newton's method from a θ
-    that need not satisfy the constraint (Boyd2004, §10.3). With K = M⁻¹GM⁻¹,
+    def __init__(self, distance: Floats) -> None:
+        """Find the pairs of cells whose bounds imply all others."""
+        self.odds = np.exp(distance)
+        needed = _needed(distance)
+        self.above = [np.flatnonzero(row) for row in needed]  # q(x) <= e^E(x,z)·q(z)
+        self.below = [np.flatnonzero(column) for column in needed.T]  # q(x) >= q(z)/e^E(z,x)
 
-        gradient   g_y = −q_yᵀKq_y − μ/θ_y
-        Hessian    H_yz = 2·(q_yᵀM⁻¹q_z)(q_yᵀKq_z) + μ/θ_y² on the diagonal,
+    def raised(
+        self, starts: Floats, kernel: Floats, prices: Floats, value: float
+    ) -> tuple[Floats, Floats]:
+        """Raise the gain from every start, by coordinate ascent over the cells.
 
-    and the step Δ solves HΔ − Qν = −g, QᵀΔ = 1 − Qᵀθ: ν from the Schur complement QᵀH⁻¹Q, then
-    Δ = H⁻¹(Qν − g). λ = −ν. All of it is done in units of θ, Δ_y = θ_y·move_y.
-    """
-    from scipy import linalg
+        Along one entry the gain of the row scaled to mean 1 is a ratio of quadratics, whose maximum
+        over what E leaves the entry, max_z q(z)/e^E(z,x) to min_z q(z)·e^E(x,z), is taken at an
+        end: rows with no better end are log-linear with slopes ±E.
 
-    ones = np.ones(family.shape[1])
-    multipliers = ones
-    scale = 1.0
-    for level, part in enumerate(_BARRIER):
-        for step in range(60):
-            spread = linalg.inv((family.T * shares) @ family)
-            whole = spread @ gram @ spread
-            if level == 0 and step == 0:
-                scale = float(np.sum(spread * gram)) / len(family)
-            mu = part * scale
-            read, held = family @ spread, family @ whole
-            first = np.einsum("ij,ij->i", held, family)
-            gradient = -first - mu / shares
-            hessian = 2 * (read @ family.T) * (held @ family.T)
-            hessian[np.diag_indices_from(hessian)] += mu / shares**2
-            off = ones - shares @ family
-            # In units of θ the matrix is well scaled: D·H·D with D = diag(θ).
-            scaled = hessian * shares[:, None] * shares
-            factor = linalg.cho_factor(scaled + 1e-14 * np.trace(scaled) * np.eye(len(shares)))
-            rows = family * shares[:, None]
-            inner = linalg.cho_solve(factor, np.column_stack([rows, shares * gradient]))
-            schur = rows.T @ inner[:, :-1]
-            target = off + rows.T @ inner[:, -1]
-            multipliers = linalg.lstsq(schur, target, cond=1e-13)[0]
-            move = inner[:, :-1] @ multipliers - inner[:, -1]
-            length = min(1.0, 0.95 / max(-float(move.min()), 1e-300))  # θ stays positive
-            shares = shares * (1 + length * move)
-            if length == 1.0 and np.abs(move).max() < 1e-3:
-                break
-    spread = linalg.inv((family.T * shares) @ family)
-    return shares, -multipliers, spread
+        Args:
+            starts: Rows of mean 1.
+            kernel: K.
+            prices: λ.
+            value: f.
 
+        Returns:
+            Rows of mean 1, best first, and their gains.
+        """
+        tie = _TIE * value
+        rows = np.ascontiguousarray(starts.T)  # one column per row: entries of a cell side by side
+        ended = []
+        for _ in range(_PASSES):
+            moved = self._pass(rows, kernel, prices, tie)
+            ended.append(rows[:, ~moved])
+            rows = rows[:, moved]
+        found = np.concatenate([*ended, rows], axis=1).T
+        found /= found.mean(axis=1, keepdims=True)
+        gain = squares(found, kernel) - found @ prices
+        keys = _keys(found)
+        order = np.lexsort((*keys.T, -in_units(gain / value, _ALIKE)))
+        return found[order], gain[order]
 
-def _gain(rows: Floats, kernel: Floats, lam: Floats) -> Floats:
-    """qᵀKq − λᵀq for rows of mean 1."""
-    result: Floats = np.einsum("ij,ij->i", rows @ kernel, rows) - rows @ lam
-    return result
-
-
-def _search(starts: Floats, kernel: Floats, lam: Floats, distance: Floats) -> tuple[Floats, Floats]:
-    """Raise the gain qᵀKq − λᵀq from every start, by coordinate ascent over the cells.
-
-    Along one entry the gain of the row scaled to mean 1 is a ratio of quadratics, whose maximum
-    over what E leaves the entry, max_z q(z)/e^E(z,x) to min_z q(z)·e^E(x,z), is taken at an end:
-    rows with no better end are log-linear with slopes ±E. Rows come back best first.
-    """
-    odds = np.exp(distance)
-    rows = starts.copy()
-    size = rows.shape[1]
-    pulled = rows @ kernel
-    square = np.einsum("ij,ij->i", pulled, rows)
-    linear = rows @ lam
-    gain = square - linear
-    for _ in range(_PASSES):
-        before = gain.copy()
+    def _pass(self, rows: Floats, kernel: Floats, prices: Floats, tie: float) -> NDArray[np.bool_]:
+        """Move every cell of every row once, in place, and say which rows have moved."""
+        size = len(rows)
+        rows /= rows.mean(axis=0)
+        pulled = kernel @ rows
+        square, linear = np.einsum("ij,ij->j", pulled, rows), prices @ rows
+        mean = np.ones(rows.shape[1])
+        gain = square - linear
+        before = gain + tie
         for cell in range(size):
-            others = np.arange(size) != cell
-            top = (rows[:, others] * odds[cell, others]).min(axis=1)
-            bottom = (rows[:, others] / odds[others, cell]).max(axis=1)
-            best = np.zeros(len(rows))
-            for end in (top, bottom):
-                step = end - rows[:, cell]
-                reached = _after(step, cell, pulled, kernel, lam, (square, linear))
-                better = reached > gain
+            best = np.zeros_like(gain)
+            for end in self._ends(rows, cell):
+                step = end - rows[cell]
+                scale = mean + step / size
+                reached = (
+                    square + step * (2 * pulled[cell] + step * kernel[cell, cell])
+                ) / scale**2
+                reached -= (linear + step * prices[cell]) / scale
+                better = reached > gain + tie
                 best, gain = np.where(better, step, best), np.where(better, reached, gain)
-            pulled += best[:, None] * kernel[cell]
-            rows[:, cell] += best
-            # Back to mean 1 at once; where little is left of a row, its sums must be found anew.
-            mean = rows.mean(axis=1)
-            rows /= mean[:, None]
-            pulled /= mean[:, None]
-            pulled[mean < _LITTLE] = rows[mean < _LITTLE] @ kernel
-            square, linear = np.einsum("ij,ij->i", pulled, rows), rows @ lam
-        if np.all(gain <= before + 1e-6 * np.abs(before)):
-            break
-    rows = rows / rows.mean(axis=1, keepdims=True)
-    gain = _gain(rows, kernel, lam)
-    order = np.argsort(-gain)
-    return rows[order], gain[order]
+            changed = np.flatnonzero(best)
+            step = best[changed]
+            square[changed] += step * (2 * pulled[cell, changed] + step * kernel[cell, cell])
+            linear[changed] += step * prices[cell]
+            mean[changed] += step / size
+            rows[cell, changed] += step
+            if 2 * len(changed) > len(best):
+                pulled += kernel[cell, :, None] * best
+            elif len(changed):
+                pulled[:, changed] += kernel[cell, :, None] * step
+        moved: NDArray[np.bool_] = gain > before
+        return moved
+
+    def _ends(self, rows: Floats, cell: int) -> tuple[Floats, Floats]:
+        """The largest and the smallest that an entry may be."""
+        above, below = self.above[cell], self.below[cell]
+        top = (rows[above] * self.odds[cell, above, None]).min(axis=0)
+        return top, (rows[below] / self.odds[below, cell, None]).max(axis=0)
 
 
-def _after(
-    step: Floats,
-    cell: int,
-    pulled: Floats,
-    kernel: Floats,
-    lam: Floats,
-    held: tuple[Floats, Floats],
-) -> Floats:
-    """The gain once one entry of every row has changed, scaled to mean 1."""
-    square, linear = held
-    mean = 1 + step / len(kernel)
-    square = square + 2 * step * pulled[:, cell] + step**2 * kernel[cell, cell]
-    result: Floats = square / mean**2 - (linear + step * lam[cell]) / mean
-    return result
+def _needed(distance: Floats) -> NDArray[np.bool_]:
+    """Pairs x, z with no cell w between: E(x, w) + E(w, z) > E(x, z) for all w."""
+    alone = np.where(np.eye(len(distance), dtype=bool), np.inf, distance)
+    needed = np.array([(row[:, None] + alone).min(axis=0) > row * (1 + 1e-9) for row in alone])
+    np.fill_diagonal(needed, False)
+    return needed
+
+
+def _keys(rows: Floats) -> NDArray[np.int64]:
+    """Whole numbers that are the same for rows that differ by rounding alone."""
+    logs = np.log(rows)
+    return in_units(logs - logs.max(axis=1, keepdims=True), _ALIKE).astype(np.int64)
 
 
 def _distinct(rows: Floats, family: Floats) -> Floats:
     """Rows that differ from each other and from the family."""
-    kept: list[NDArray[np.float64]] = []
-    known = list(np.round(np.log(family), 7))
-    seen = {entry.tobytes() for entry in known}
-    for row in rows:
-        key = np.round(np.log(row), 7).tobytes()
-        if key not in seen:
-            seen.add(key)
-            kept.append(row)
-    return np.array(kept).reshape(-1, rows.shape[1])
+    seen = {key.tobytes() for key in _keys(family)}
+    kept = []
+    for place, key in enumerate(_keys(rows)):
+        name = key.tobytes()
+        if name not in seen:
+            seen.add(name)
+            kept.append(place)
+    return rows[kept]

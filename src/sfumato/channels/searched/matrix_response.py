@@ -54,22 +54,23 @@ MOST_SEARCHED_CELLS = 128
 
 _LIMB = 26  # binary digits of a rate that are summed at once
 _MOST_E = 1e100  # squares of rates must be doubles
-_METHOD = 1  # raised when the search changes, so that no older result is taken from the cache
+_METHOD = 2  # raised when the search changes, so that no older result is taken from the cache
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixResponse(SearchedChoice):
     """Choose flipped bits of a code made for a workload; it fits any finite metric.
 
-    Making a study finds how much of E every bit may spend, and for "searched" which bits to send:
-    seconds for 16 cells, a minute for 64 or more. Both are kept in the study and its file, and in a
-    cache on this machine. Up to 64 cells `Extremal` has smaller errors still, where E is finite.
+    Making a study finds how much of E every bit may spend, in less than a second for 100 cells, and
+    for "searched" which bits to send, in seconds for 24 cells and half a minute for 100. Both are
+    kept in the study and its file, and in a cache on this machine. Up to 128 cells `Extremal` has
+    smaller errors. Rates are rounded down to 12 binary digits, so that every machine finds the same
+    ones, but for very rare numbers that lie within a rounding error of a boundary.
 
     Args:
         strategy: Which bits are sent: one per cell ("identity"), one per threshold ("prefix"), one
-        per
-            node of a tree ("hierarchical"), the best found among all of these ("searched"), or a
-            matrix of zeros and ones, one row per bit and one column per cell.
+            per node of a tree ("hierarchical"), the best found among all of these ("searched"), or
+            a matrix of zeros and ones, one row per bit and one column per cell.
         workload: Which questions should have a small error: "cells", "ranges", "prefixes", or a
             matrix, one row per question and one column per cell. Left out, ranges where cells lie
             on a line, else cells.
@@ -153,6 +154,7 @@ class MatrixResponse(SearchedChoice):
             StudyError: If a given strategy does not tell all cells apart, or E is too large.
         """
         # The search and its solvers need SciPy, which a device with a settled study does not have.
+        from sfumato.noise.certify import coarsened
         from sfumato.noise.search import search_gram
         from sfumato.noise.strategies import fit, rows_of, telling
         from sfumato.questions.lines import Identity
@@ -178,7 +180,8 @@ class MatrixResponse(SearchedChoice):
             # Whatever the workload, all cells must be told apart: this names those that are not.
             reconstruct(Identity(edges.size), rows, np.ones(len(rows)), known_total=True)
             found = fit(rows, gram, edges, bits=True)
-        return Code(found.rows > 0, found.rates)
+        rates = tuple(None if rate is None else coarsened(rate) for rate in found.rates)
+        return Code(found.rows > 0, rates)
 
     def _asked(self, metric: CellMetric) -> Any:
         """The workload; left out, ranges where cells lie on a line, else cells."""
@@ -379,7 +382,7 @@ class MatrixResponseChannel(FlippedCode):
         share = (apart + apart.T) / e
         x, y = (int(place) for place in np.unravel_index(share.argmax(), share.shape))
         between = metric.exact(x, y)
-        if between is None:
+        if x == y or between is None:
             return  # everything may be told apart
         differ = np.flatnonzero(self.code.members[:, x] != self.code.members[:, y]).tolist()
         flips = [self.flip_words[bit] for bit in differ]
