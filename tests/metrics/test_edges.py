@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sfumato.domains.categories import Categories
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.cells import CellMetric, TableMetric
-from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.distance import AsideMetric, CappedLineMetric, LineMetric
 from sfumato.metrics.edges import (
     MOST_PAIRS,
     Cliques,
@@ -61,6 +61,11 @@ METRICS = {
     "line": LineMetric.equal(Fraction(1, 5), 7),
     "uneven line": LineMetric([Fraction(1, 3), Fraction(2), Fraction(1, 7)]),
     "capped": CappedLineMetric(LineMetric.equal(Fraction(1, 2), 8), Fraction(5, 4)),
+    "aside": AsideMetric(LineMetric.equal(Fraction(1, 2), 6), Fraction(7, 3)),
+    "near aside": AsideMetric(LineMetric.equal(Fraction(1, 2), 6), Fraction(2, 3)),
+    "capped, aside": AsideMetric(
+        CappedLineMetric(LineMetric.equal(Fraction(1, 2), 6), Fraction(5, 4)), Fraction(1)
+    ),
     "uniform": UniformMetric(Fraction(3, 2), 5),
     "blocks": BlockMetric(Fraction(1), np.array([2, 0, 2, 1, 0, 2])),
     "high and low": HighLowMetric(Fraction(1), np.array([False, True, False, True])),

@@ -1,8 +1,9 @@
-"""Distance (metric) privacy on a line, capped or not, and L^p distances of whole records."""
+"""Distance (metric) privacy on a line, with or without a cap or a cell for "no answer"."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domains.base import NO_ANSWER, Domain
-from sfumato.errors import StudyError, shown
+from sfumato.errors import StudyError
 from sfumato.exact import nearest_float, positive, to_plain
 from sfumato.metrics.base import Metric, set_fields
 from sfumato.metrics.cells import (
@@ -22,13 +23,11 @@ from sfumato.metrics.cells import (
     joined_notes,
     refuse_extreme,
     refuse_large_matrix,
-    table,
+    refuse_large_table,
 )
-from sfumato.metrics.norms import distance_table, read_order, share_of_axis
 from sfumato.metrics.words import (
     Number,
     Quantity,
-    cell_names,
     gap,
     length,
     plain,
@@ -209,6 +208,95 @@ class CappedLineMetric(CellMetric):
         return np.minimum(line * (common // denominator), int(self.cap * common)), common
 
 
+@dataclass(frozen=True, slots=True)
+class AsideMetric(CellMetric):
+    """E on a line, and from all of its cells to one more cell, the last, which lies aside.
+
+    It is closed: a detour by the last cell costs twice its distance, so that is a cap on the line.
+
+    Args:
+        line: E between all cells but the last.
+        aside: E between the last cell and any other.
+        notes: What was changed on the way from the statement; closing adds its own.
+
+    Example:
+        >>> metric = AsideMetric(LineMetric.equal(Fraction(1), 100_000), Fraction(20))
+        >>> metric.exact(0, 30), metric.exact(0, 50), metric.exact(0, 100_000)
+        (Fraction(30, 1), Fraction(40, 1), Fraction(20, 1))
+    """
+
+    line: LineMetric | CappedLineMetric
+    aside: Fraction
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Close the line, and say how many pairs came nearer by that."""
+        object.__setattr__(self, "aside", positive(self.aside, "aside"))
+        detour, fell = 2 * self.aside, pairs_beyond(self.line, 2 * self.aside)
+        refuse_extreme(self.aside, max(self.aside, self.line.exact(0, self.line.size - 1)))
+        if fell:
+            straight = self.line.line if isinstance(self.line, CappedLineMetric) else self.line
+            object.__setattr__(self, "line", CappedLineMetric(straight, detour))
+            pairs = self.size * (self.size - 1)
+            note = f"closed: {fell} of {pairs} pairs are nearer by way of another cell"
+            object.__setattr__(self, "notes", (*self.notes, note))
+
+    @property
+    def size(self) -> int:
+        """Number of cells, with the one aside."""
+        return self.line.size + 1
+
+    def exact(self, i: int, j: int) -> Fraction:
+        """E(i, j).
+
+        Args:
+            i: The cell that changes.
+            j: The cell it changes to.
+        """
+        check_cells(i, j, self.size)
+        if self.line.size not in (i, j):
+            return self.line.exact(i, j)
+        return Fraction(0) if i == j else self.aside
+
+    def matrix(self) -> NDArray[np.float64]:
+        """All of E, shape (size, size)."""
+        refuse_large_matrix(self.size)
+        found = np.full((self.size, self.size), nearest_float(self.aside))
+        found[:-1, :-1] = self.line.matrix()
+        found[-1, -1] = 0.0
+        return found
+
+    def integers(self) -> tuple[NDArray[Any], int]:
+        """All of E as Python integers over one denominator."""
+        refuse_large_table(self.size)
+        line, denominator = self.line.integers()
+        common = math.lcm(denominator, self.aside.denominator)
+        found = np.full((self.size, self.size), int(self.aside * common), dtype=object)
+        found[:-1, :-1] = line * (common // denominator)
+        found[-1, -1] = 0
+        return found, common
+
+
+def pairs_beyond(line: LineMetric | CappedLineMetric, e: Fraction) -> int:
+    """How many ordered pairs of cells on a line are further apart than a given E.
+
+    Args:
+        line: E between the cells.
+        e: A positive number.
+
+    Example:
+        >>> pairs_beyond(LineMetric.equal(Fraction(1), 4), Fraction(2))
+        2
+    """
+    if isinstance(line, CappedLineMetric):
+        return pairs_beyond(line.line, e) if line.cap > e else 0
+    if line.equal_step is not None:
+        longer = max(0, line.size - 1 - e // line.equal_step)  # how many gaps are too long
+        return longer * (longer + 1)
+    places = [line.exact(0, cell) for cell in range(line.size)]
+    return 2 * sum(len(places) - bisect_right(places, place + e) for place in places)
+
+
 def capped_line(line: LineMetric, cap: Fraction) -> LineMetric | CappedLineMetric:
     """A line with a cap, or the line itself where no pair is far enough apart to reach it.
 
@@ -307,7 +395,7 @@ class Distance(Metric):
         return nearest_float(e if self.cap is None else min(e, self.cap))
 
     def bind(self, domain: Domain, *, optional: bool) -> CellMetric:
-        """Cells on a line; with "no answer", a table.
+        """Cells on a line; "no answer" lies aside.
 
         Args:
             domain: What the values of the axis may be.
@@ -319,29 +407,21 @@ class Distance(Metric):
                 f"Blocks, PolicyGraph, Points (labels at places) or Matrix"
             )
         rate = self.epsilon / length(domain, self.per, "per")
-        if optional:
-            return self._bind_with_no_answer(domain, rate)
+        line: LineMetric | CappedLineMetric
         if domain.spacing is not None:
             line = LineMetric.equal(rate * domain.spacing, domain.size)
         else:
             line = LineMetric([rate * (b - a) for a, b in pairwise(domain.positions())])
-        return line if self.cap is None else capped_line(line, self.cap)
-
-    def _bind_with_no_answer(self, domain: Domain, rate: Fraction) -> CellMetric:
-        """The line, and one more cell at the stated distance from all of it."""
+        if not optional:
+            return line if self.cap is None else capped_line(line, self.cap)
         if self.no_answer is None:
             raise StudyError(_NO_ANSWER_NEEDED)
-        names = cell_names(domain, optional=True)
         aside = rate * length(domain, self.no_answer, "no_answer")
-        line, denominator, _ = distance_table([(place,) for place in domain.positions()], rate, 1)
-        limit = aside if self.cap is None else self.cap
-        common = math.lcm(denominator, aside.denominator, limit.denominator)
-        numerators = np.full((len(names), len(names)), int(aside * common), dtype=object)
-        numerators[:-1, :-1] = line * (common // denominator)
-        numerators[-1, -1] = 0
-        if self.cap is not None:
-            numerators = np.minimum(numerators, int(limit * common))
-        return table(numerators, common, names=names)
+        if self.cap is None:
+            return AsideMetric(line, aside)
+        if self.cap < line.exact(0, line.size - 1):
+            line = CappedLineMetric(line, self.cap)
+        return AsideMetric(line, min(aside, self.cap))
 
     def describe(self) -> str:
         """The statement in plain words."""
@@ -367,91 +447,3 @@ _NO_ANSWER_NEEDED = (
     "Distance on an optional axis must say how far 'no answer' lies from the values, got "
     "no_answer=None: give no_answer in the units of the axis, such as half its length"
 )
-
-
-@dataclass(frozen=True, slots=True, init=False, repr=False)
-class Lp(Metric):
-    """E between whole records: ε times their L^p distance over all axes, over `per`.
-
-    Guarantee:
-        An L1 guarantee with ε' on each of D axes is an L^p guarantee with D^(1 − 1/p)·ε', since
-        the L1 norm is at most that factor times the L^p norm (Hölder). `per_axis` gives the
-        largest such ε', rounded down.
-
-    Args:
-        epsilon: E for two records that are `per` apart.
-        p: Order of the norm, a number of at least 1, or inf.
-        per: Unit of distance, the same on every axis.
-
-    Example:
-        >>> Lp(epsilon=1, p=2).between((0, 0), (3, 4)), Lp(epsilon=1, p=2).per_axis(4)
-        (5.0, Distance(epsilon=0.5))
-    """
-
-    kind: ClassVar[str] = "lp"
-    epsilon: Fraction
-    p: Fraction | float
-    per: Fraction | str
-
-    def __init__(self, epsilon: Number, p: Number, per: Quantity = 1) -> None:
-        """Read the numbers exactly."""
-        set_fields(
-            self,
-            epsilon=positive(epsilon, "epsilon"),
-            p=read_order(p, "p"),
-            per=read_quantity(per, "per"),
-        )
-
-    def per_axis(self, axes: int) -> Distance:
-        """The distance guarantee of each axis from which this one follows."""
-        if isinstance(axes, bool) or not isinstance(axes, int) or axes < 1:
-            raise StudyError(f"axes must be a whole number of at least 1, got axes={shown(axes)}")
-        share = share_of_axis(self.epsilon, self.p, axes)
-        if not share:
-            raise StudyError(
-                f"epsilon={to_plain(self.epsilon)} spread over {axes} axes is below 2^-40: raise it"
-            )
-        return Distance(share, self.per)
-
-    def between(self, x: Sequence[Any], y: Sequence[Any]) -> float:
-        """E(x, y) for two records, given as sequences of numbers, dates or times.
-
-        Args:
-            x: One record as a sequence of values.
-            y: The other.
-        """
-        if not all(isinstance(record, (list, tuple)) or np.ndim(record) == 1 for record in (x, y)):
-            raise StudyError(
-                "records must be lists of values, one per axis, got "
-                f"{type(x).__name__} and {type(y).__name__}"
-            )
-        if len(x) != len(y):
-            raise StudyError(f"records must have the same axes, got {len(x)} and {len(y)} values")
-        apart = [gap(a, b, self.per) for a, b in zip(x, y, strict=True)]
-        ends = [[Fraction(0)] * len(apart), apart]
-        numerators, denominator, _ = distance_table(ends, self.epsilon, self.p)
-        return float(Fraction(numerators[0, 1], denominator))
-
-    def bind(self, domain: Domain, *, optional: bool) -> CellMetric:
-        """Refused: the metric speaks about whole records, not about one axis.
-
-        Args:
-            domain: What the values of the axis may be.
-            optional: Whether "no answer" is one more cell, the last.
-        """
-        raise StudyError(
-            "Lp speaks about whole records, not one axis: give it to the study, or bind "
-            "per_axis(number of axes), or use Distance on this axis"
-        )
-
-    def describe(self) -> str:
-        """The statement in plain words."""
-        per = "" if self.per == 1 else f" / {plain(self.per)}"
-        order = "inf" if self.p == math.inf else to_plain(Fraction(self.p))
-        return f"E = {to_plain(self.epsilon)} · L{order} distance of the records{per}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The statement as a file holds it, exactly."""
-        order = self.p if isinstance(self.p, float) else to_plain(self.p)
-        data = {"kind": self.kind, "epsilon": to_plain(self.epsilon), "p": order}
-        return data if self.per == 1 else {**data, "per": plain(self.per)}

@@ -21,7 +21,7 @@ from sfumato.exact import positive
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.closure import Indices, edges_of_table, table_of
-from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.distance import AsideMetric, CappedLineMetric, LineMetric
 from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 from sfumato.metrics.uniform import UniformMetric
 
@@ -369,6 +369,8 @@ def edges_of(metric: CellMetric) -> Edges:
         line = edges_of(metric.line)
         # No pair is further apart than the cap, so all may be held to it.
         return _with(line, Cliques(np.zeros(size, dtype=np.intp), metric.cap))
+    if isinstance(metric, AsideMetric):
+        return _aside(metric)
     if isinstance(metric, UniformMetric):
         return _only(Cliques(np.zeros(size, dtype=np.intp), metric.epsilon))
     if isinstance(metric, BlockMetric):
@@ -467,6 +469,25 @@ def _with(edges: Edges, clique: Cliques) -> Edges:
         edges.unit,
         edges.size,
         (*edges.cliques, clique),
+    )
+
+
+def _aside(metric: AsideMetric) -> Edges:
+    """The pairs of the line, and every cell of it with the one aside."""
+    last, line = metric.line.size, edges_of(metric.line)
+    unit = Fraction(1, math.lcm(line.unit.denominator, metric.aside.denominator))
+    cells = np.arange(last)
+    along = line.numerators.astype(object) * int(line.unit / unit)
+    across = np.full(last, int(metric.aside / unit), dtype=object)
+    # Cells as far apart as the way through the last one need no clique of their own.
+    caps = [clique for clique in line.cliques if clique.length < 2 * metric.aside]
+    return Edges.of_integers(
+        np.concatenate([line.first, cells]),
+        np.concatenate([line.second, np.full(last, last)]),
+        whole_numbers(np.concatenate([along, across])),
+        unit,
+        metric.size,
+        [Cliques(np.append(clique.marks, 1).astype(np.intp), clique.length) for clique in caps],
     )
 
 

@@ -187,6 +187,18 @@ class HighLowMetric(_MarkedMetric):
         return [(int(two[0]), int(two[1])) for two in chosen if len(two) == 2]
 
 
+def same_marks(one: CellMetric, other: CellMetric) -> bool:
+    """Whether two metrics have the same blocks, or the same sensitive cells.
+
+    Args:
+        one: A metric.
+        other: Another.
+    """
+    if not (isinstance(one, _MarkedMetric) and isinstance(other, _MarkedMetric)):
+        return False
+    return type(one) is type(other) and np.array_equal(one._marks, other._marks)
+
+
 def _held(values: NDArray[Any], dtype: type[np.generic], what: str) -> NDArray[Any]:
     """One entry per cell, two cells or more, read-only."""
     array = np.array(values)

@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 from sfumato.errors import StudyError, near, shown
 from sfumato.metrics.base import Metric, Sum
-from sfumato.metrics.distance import Distance, Lp
+from sfumato.metrics.distance import Distance
 from sfumato.metrics.graphs import Matrix, PolicyGraph
 from sfumato.metrics.labelled import Blocks, HighLow, SensitiveSet
+from sfumato.metrics.lp import Lp
 from sfumato.metrics.points import Points, Within
 from sfumato.metrics.uniform import Uniform
 
