@@ -28,7 +28,7 @@ from sfumato.channels.choice import REGISTRY, Trial
 from sfumato.errors import StudyError
 from sfumato.exact import at_most_exp
 from sfumato.metrics.cells import CellMetric, TableMetric
-from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.distance import AsideMetric, CappedLineMetric, LineMetric
 from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import SeededBits
@@ -66,7 +66,7 @@ class Subject:
         """The same channel with one method replaced, given the right one and its arguments."""
         twin = copy.copy(self.channel)
         right = getattr(self.channel, name)
-        object.__setattr__(twin, name, lambda *given: wrong(right, *given))
+        object.__setattr__(twin, name, lambda *given, **named: wrong(right, *given, **named))
         return Subject(self.trial, twin)
 
     @cached_property
@@ -109,6 +109,8 @@ class Subject:
             return metric.exact(a, b)
         step = metric.exact(0, 1)
         assert step is not None
+        if isinstance(metric, UniformMetric):
+            return step if a != b else Fraction(0)
         line = metric.line if hasattr(metric, "line") else metric
         apart = line.equal_step * Fraction(abs(a - b), self.parts)
         return min(apart, metric.cap) if hasattr(metric, "cap") else apart
@@ -181,7 +183,9 @@ def spends_what_it_claims(subject: Subject) -> None:
         for x, y in product(range(len(subject.rows)), repeat=2)
         if x != y and (e := subject.exact(x, y)) is not None
     ]
-    if subject.trial.resolution:  # neighbouring cells keep 1 + E, so that values between keep e^E
+    uniform = isinstance(subject.trial.metric, UniformMetric)
+    if subject.trial.resolution and not uniform:
+        # Neighbouring cells keep 1 + E, so that values between keep e^E.
         step = subject.exact(0, subject.parts)
         assert step is not None
         odds = Fraction(*worst_odds(subject.rows, 0, subject.parts))
@@ -487,8 +491,7 @@ def spreads_are_the_covariance(subject: Subject) -> None:
     other = subject.on_outputs(channel.coefficients(v))
     covariance = (values * other) @ subject.cell_law.T - w * v
     found = np.sum(channel.flip_spread(w) * channel.flip_spread(v), axis=-1)[:, None]
-    own, own_other = channel.own_spread(w), channel.own_spread(v)
-    if own is not None and own_other is not None:
+    for own, own_other in zip(channel.own_spread(w), channel.own_spread(v), strict=True):
         found = found + own * own_other
     allowed = subject.room(values, values) + 1e-10 * float(np.abs(w).max() ** 2)
     assert np.abs(covariance - found).max() <= allowed
@@ -514,6 +517,26 @@ def sums_agree_with_coefficients(subject: Subject) -> None:
     for w, v in ((many, many), (many, many[::-1]), (many, many[-1]), (eye, eye)):
         each = profile @ channel.product_coefficients(w, v).T
         assert np.abs(channel.products(profile, w, v) - each).max() <= room
+
+
+def all_cells_and_prefixes_are_read_as_each(subject: Subject) -> None:
+    """`all_squares` and `all_peaks` are what rows of weights, written out, have under the law."""
+    channel = subject.channel
+    people = np.random.default_rng(7).random((2, channel.size))
+    features = subject.on_outputs(np.eye(channel.layout.features))
+    profile = people @ subject.cell_law @ features.T
+    for upto in (False, True):
+        rows = np.tri(channel.size) if upto else np.eye(channel.size)
+        moments = subject.on_outputs(channel.coefficients(rows)) ** 2 @ subject.cell_law.T
+        room = subject.room(moments, people)
+        found = channel.all_squares(profile, upto=upto)
+        assert np.abs(found - people @ moments.T).max() <= room
+        assert np.abs(channel.all_squares(profile[0], upto=upto) - found[0]).max() <= room
+        top, at = channel.all_peaks(upto=upto)
+        assert np.abs(top - moments.max(axis=1)).max() <= room
+        # Where several cells have the largest moment, any of them will do.
+        near = moments >= top[:, None] - room
+        assert ((rows**2 == at[:, None]) & near).any(axis=1).all()
 
 
 def means_and_mixtures_are_the_law(subject: Subject) -> None:
@@ -565,6 +588,8 @@ def scaled(metric: CellMetric, factor: Fraction) -> CellMetric:
     if isinstance(metric, CappedLineMetric):
         line = LineMetric([step * factor for step in metric.steps])
         return CappedLineMetric(line, metric.cap * factor)
+    if isinstance(metric, AsideMetric):
+        return AsideMetric(scaled(metric.line, factor), metric.aside * factor)
     if isinstance(metric, BlockMetric | HighLowMetric):
         return replace(metric, epsilon=metric.epsilon * factor)
     assert isinstance(metric, TableMetric), "say here how a metric of this kind is scaled"

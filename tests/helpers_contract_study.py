@@ -24,7 +24,7 @@ from sfumato.arrays import BitColumns
 from sfumato.channels.choice import Choice, Trial, choice_from_dict, choice_to_dict
 from sfumato.errors import MismatchError
 from sfumato.metrics.cells import CellMetric, TableMetric
-from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.distance import AsideMetric, CappedLineMetric, LineMetric
 from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import SeededBits
@@ -54,10 +54,21 @@ def _edges(steps: Sequence[Fraction]) -> list[Fraction]:
     raise AssertionError("no bins have these steps between them; declare other steps in the trial")
 
 
+def _steps(metric: Any) -> Sequence[Fraction]:
+    """The step from each cell of a line to the next; "no answer" lies aside."""
+    steps: Sequence[Fraction] = (metric.line if isinstance(metric, AsideMetric) else metric).steps
+    return steps
+
+
 def axis_of(metric: CellMetric, *, rounded: bool = False, choice: Choice | None = None) -> Axis:
     """An axis whose E between cells is the metric."""
     size = metric.size
     names = _labels(size)
+    if isinstance(metric, UniformMetric) and rounded:
+        protect = sf.Uniform(metric.epsilon)
+        return sf.reals(
+            "x", 0, size - 1, bins=size - 1, rounding="stochastic", protect=protect, channel=choice
+        )
     if isinstance(metric, UniformMetric):
         return sf.integers("x", 0, size - 1, protect=sf.Uniform(metric.epsilon), channel=choice)
     if isinstance(metric, LineMetric | CappedLineMetric):
@@ -73,6 +84,8 @@ def axis_of(metric: CellMetric, *, rounded: bool = False, choice: Choice | None 
                 "x", 0, bins, bins=bins, rounding="stochastic", protect=protect, channel=choice
             )
         return sf.integers("x", 0, size - 1, protect=protect, channel=choice)
+    if isinstance(metric, AsideMetric):
+        return _optional(axis_of(metric.line, choice=choice), metric)
     if isinstance(metric, BlockMetric):
         parts = [np.array(names)[metric.block == k].tolist() for k in sorted(set(metric.block))]
         return sf.categories("x", names, protect=sf.Blocks(metric.epsilon, parts), channel=choice)
@@ -84,6 +97,14 @@ def axis_of(metric: CellMetric, *, rounded: bool = False, choice: Choice | None 
     entries = [[metric.exact(i, j) for j in range(size)] for i in range(size)]
     values = [[float("inf") if e is None else e for e in row] for row in entries]
     return sf.categories("x", names, protect=sf.Matrix(values), channel=choice)
+
+
+def _optional(axis: Axis, metric: AsideMetric) -> Axis:
+    """The axis of a line with "no answer" aside."""
+    assert isinstance(axis.protect, sf.Distance)
+    epsilon, cap = axis.protect.epsilon, axis.protect.cap
+    protect = sf.Distance(epsilon, no_answer=metric.aside / epsilon, cap=cap)
+    return replace(axis, protect=protect, optional=True)
 
 
 def study_of(trial: Trial, choice: Choice | None = None) -> sf.Study:
@@ -198,8 +219,13 @@ class Case:
             elif axis.labels()[0] == "0":
                 table[axis.name] = code
             else:
-                edges = np.array([float(edge) for edge in _edges(self.metrics[0].steps)])
-                table[axis.name] = ((edges[:-1] + edges[1:]) / 2)[code]
+                edges = np.array([float(edge) for edge in _edges(_steps(self.metrics[0]))])
+                middles = np.append((edges[:-1] + edges[1:]) / 2, np.nan)
+                table[axis.name] = middles[code]
+            if axis.optional:
+                found = table[axis.name].tolist()
+                answered = (code < axis.domain.size).tolist()
+                table[axis.name] = [v if a else None for v, a in zip(found, answered, strict=True)]
         return table
 
     def single_reports(self) -> sf.Reports:
@@ -267,7 +293,7 @@ def answers_are_unbiased(case: Case, transposed: bool = False) -> None:
     rng = np.random.default_rng(8)
     shape = case.study.shape
     weights = rng.normal(size=(3, *shape))
-    by_axis = [np.arange(size) >= max(1, size // 2) for size in shape]
+    by_axis = [_marked(axis) for axis in case.study.axes]
     box = np.ones(())
     for inside in by_axis:
         box = np.multiply.outer(box, inside.astype(np.float64))
@@ -275,6 +301,9 @@ def answers_are_unbiased(case: Case, transposed: bool = False) -> None:
     rounds = case.study.axes[0].domain.rounding_bits
     values = []
     for place in range(len(reports)):
+        if not case.law[:, place].any():  # nobody sends this
+            values.append([0.0] * 4)
+            continue
         estimate = case.study.tally(reports[place : place + 1]).estimate("unbiased")
         answers = estimate.linear(asked).values
         # Behind rounding a range is no box of grid points.
@@ -286,14 +315,20 @@ def answers_are_unbiased(case: Case, transposed: bool = False) -> None:
     assert np.abs(means - asked.T).max() <= 1e-7 * np.abs(values).max()
 
 
+def _marked(axis: Axis) -> Any:
+    """The last half of the cells, without "no answer", which no range holds."""
+    cells = np.arange(axis.size)
+    return (cells >= max(1, axis.size // 2)) & (cells < axis.domain.size)
+
+
 def _box(case: Case, by_axis: Sequence[Any]) -> dict[str, Any]:
-    """A question by conditions: on every axis the cells that are marked, which are the last."""
+    """A question by conditions: on every axis the last values, which are marked."""
     found: dict[str, Any] = {}
     for axis, inside in zip(case.study.axes, by_axis, strict=True):
         first = int(np.argmax(inside))
         labels = axis.labels()
         if axis.domain.rounding_bits or labels[0] not in ("0", "c0"):
-            edges = _edges(case.metrics[0].steps)
+            edges = _edges(_steps(case.metrics[0]))
             found[axis.name] = (float(edges[first]), None)
         elif labels[0] == "c0":
             found[axis.name] = set(labels[first:])
@@ -340,7 +375,7 @@ def intervals_hold(case: Case, shift: float = 0.0) -> None:
     """95 % intervals of a count hold the truth as often as that, and its mean is the truth."""
     rng = np.random.default_rng(9)
     counts = rng.integers(20, 200, size=case.cells)
-    by_axis = [np.arange(size) >= max(1, size // 2) for size in case.study.shape]
+    by_axis = [_marked(axis) for axis in case.study.axes]
     inside = np.ones((), dtype=np.bool_)
     for marked in by_axis:
         inside = np.logical_and.outer(inside, marked)

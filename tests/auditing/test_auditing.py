@@ -91,7 +91,14 @@ def test_stochastic_rounding_passes_and_spends_all(choice: Choice) -> None:
         ages(5_000, "1/1000"),
         ages(400, 1, sf.Thermometer()),
         ages(30, 1, sf.Thermometer("published")),
-        study_of(sf.reals("r", edges=[k**1.5 for k in range(200)], protect=sf.Distance(0.1))),
+        study_of(
+            sf.reals(
+                "r",
+                edges=[k**1.5 for k in range(200)],
+                protect=sf.Distance(0.1),
+                channel=sf.Thermometer(),
+            )
+        ),
         regions(3_000),
     ],
     ids=lambda s: f"{s.channels[0].id}-{s.shape[0]}",
@@ -151,7 +158,8 @@ def test_structure_and_all_pairs_agree(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_table_of_a_few_hundred_cells_is_checked_pair_by_pair() -> None:
     protect = sf.Distance("1/50", no_answer=40)
-    (found,) = audit(study_of(sf.integers("x", 0, 198, protect=protect, optional=True))).axes
+    axis = sf.integers("x", 0, 198, protect=protect, optional=True, channel=sf.Exponential())
+    (found,) = audit(study_of(axis)).axes
     assert found.holds
     assert (found.method, found.pairs_checked) == ("all pairs, exactly", 200 * 199)
     assert 0.5 < found.spent < 1

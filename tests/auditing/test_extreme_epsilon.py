@@ -17,7 +17,7 @@ from sfumato.channels.choice import REGISTRY, Trial
 from sfumato.channels.odds import Bound
 from sfumato.errors import StudyError
 from sfumato.metrics.cells import CellMetric, TableMetric
-from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.distance import AsideMetric, CappedLineMetric, LineMetric
 from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import SeededBits
@@ -34,6 +34,8 @@ def scaled(metric: CellMetric, factor: Fraction) -> CellMetric:
     if isinstance(metric, CappedLineMetric):
         line = LineMetric(tuple(step * factor for step in metric.line.steps))
         return CappedLineMetric(line, metric.cap * factor)
+    if isinstance(metric, AsideMetric):
+        return AsideMetric(scaled(metric.line, factor), metric.aside * factor)
     assert isinstance(metric, TableMetric)
     numerators = metric.numerators.astype(object) * factor.numerator
     infinite = metric.numerators < 0

@@ -21,7 +21,7 @@ from sfumato.exact import at_most_exp
 from sfumato.metrics.distance import LineMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import SeededBits
-from sfumato.study.choose import choose_uniform, comb_variance, hash_variance, kary_variance
+from sfumato.study.choose_uniform import choose_uniform, comb_variance, hash_variance, kary_variance
 
 Floats = NDArray[np.float64]
 
@@ -199,6 +199,11 @@ def test_the_planner_chooses_by_variance() -> None:
         return choose_uniform(metric, (size,), (ordered,))[0]
 
     assert chosen(256, 1) == sf.Comb()
+    assert chosen(256, 4) == sf.Hierarchical(4, "best")  # trees have the smaller variance
+    assert chosen(100, 4) == sf.Hierarchical(5, "best")
+    large = UniformMetric(Fraction(3), 256)
+    tree = sf.Hierarchical(4, "best", "optimised")
+    assert choose_uniform(large, (256,), (True,), method="unbiased")[0] == tree
     assert chosen(2, 1) == sf.KaryResponse()
     assert chosen(8, 6) == sf.KaryResponse()  # the truth is told nearly always
     assert chosen(6, 1.5) == sf.KaryResponse()  # few cells: 1.22 times its variance is too much
@@ -210,7 +215,7 @@ def test_the_planner_chooses_by_variance() -> None:
     assert chosen(40, 1, ordered=False) == sf.OLH()
     study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Uniform(1))])
     assert study.blocks[0].choice == sf.Comb()
-    assert "times below that of k-ary response" in study.explain()
+    assert "times smaller than that of k-ary response" in study.explain()
     assert sf.Study.from_toml(study.to_toml()) == study
 
 

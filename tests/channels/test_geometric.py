@@ -24,8 +24,7 @@ from sfumato.channels.geometric import (
 from sfumato.channels.geometric_noise import moved_rows
 from sfumato.errors import StudyError
 from sfumato.exact import at_most_exp
-from sfumato.metrics.cells import TableMetric
-from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.distance import AsideMetric, CappedLineMetric, LineMetric
 from sfumato.metrics.registry import metric_from_dict
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.tables import WordTable
@@ -49,7 +48,8 @@ def bound(
 
 
 def ages(cells: int, **options: Any) -> Axis:
-    return sf.integers("age", 0, cells - 1, protect=sf.Distance(**options))
+    protect = sf.Distance(**options)
+    return sf.integers("age", 0, cells - 1, protect=protect, channel=sf.Geometric())
 
 
 # E
@@ -123,7 +123,7 @@ def test_a_cap_within_one_step_is_uniform_and_says_so() -> None:
 def test_no_answer_is_capped_too() -> None:
     axis = sf.integers("x", 0, 9, protect=sf.Distance("1/2", no_answer=7, cap="3/2"), optional=True)
     metric = axis.metric()
-    assert isinstance(metric, TableMetric)
+    assert isinstance(metric, AsideMetric)
     for i, j in itertools.product(range(10), repeat=2):
         assert metric.exact(i, j) == min(Fraction(abs(i - j), 2), Fraction(3, 2))
     assert {metric.exact(i, 10) for i in range(10)} == {Fraction(3, 2)}
@@ -260,8 +260,11 @@ def test_the_planner_and_the_choices() -> None:
     def channel_of(axis: Axis, choice: Any = None) -> Any:
         return sf.Study("s", [axis], channel=choice).channels[0]
 
-    capped = ages(50, epsilon="0.2", cap=3)
-    assert isinstance(channel_of(capped), CappedGeometricChannel)
+    protect = sf.Distance(epsilon="0.2", cap=3)
+    capped = sf.integers("age", 0, 49, protect=protect)
+    assert isinstance(
+        channel_of(sf.integers("age", 0, 9_999, protect=protect)), CappedGeometricChannel
+    )
     assert isinstance(channel_of(capped, sf.Geometric()), CappedGeometricChannel)
     assert isinstance(channel_of(capped, sf.Exponential()), ExponentialChannel)
     assert isinstance(channel_of(ages(50, epsilon="0.2", cap=30), sf.Geometric()), GeometricChannel)
@@ -269,14 +272,16 @@ def test_the_planner_and_the_choices() -> None:
         channel_of(capped, sf.Thermometer())
     edges = [k + k * k / 8 for k in range(11)]
     unequal = sf.reals("x", edges=edges, protect=sf.Distance(1, cap=2))
-    assert isinstance(channel_of(unequal), ExponentialChannel)
+    assert isinstance(channel_of(unequal, sf.Exponential()), ExponentialChannel)
     with pytest.raises(StudyError, match="equally spaced cells; use Exponential"):
         channel_of(unequal, sf.Geometric())
     edges = [k + k * k / 8 for k in range(1_100)]
+    many = sf.reals("x", edges=edges, protect=sf.Distance(1, cap=2))
     with pytest.raises(
         StudyError, match=r"limit is 1024 cells\. Use equal or fewer bins, or leave"
     ):
-        channel_of(sf.reals("x", edges=edges, protect=sf.Distance(1, cap=2)))
+        channel_of(many, sf.Exponential())
+    assert channel_of(many).check(many.metric()).problems == []
 
 
 def test_explain_and_file_say_the_cap() -> None:

@@ -442,13 +442,13 @@ def of_labels(size: int, protect: Any, **more: Any) -> sf.Axis:
 def test_the_planner_chooses_by_context() -> None:
     names = labels(6)
     for protect, size, channel in (
-        (sf.HighLow(1, names[:2]), 6, "hadamard"),
+        (sf.HighLow(1, names[:2]), 6, "extended"),
         (sf.HighLow(1, []), 6, "hadamard"),
-        (sf.Blocks(1, [names[:2], names[2:]]), 6, "hadamard"),
+        (sf.Blocks(1, [names[:2], names[2:]]), 6, "per-block"),
         (sf.HighLow(1, names[:1]), 2, "binary"),
-        (sf.Blocks(1, [names[:2]]), 2, "binary"),
+        (sf.Blocks(1, [names[:2]]), 2, "kary-response"),  # one ε for both
         (sf.Matrix([[0, 1], [math.inf, 0]]), 2, "binary"),
-        (sf.SensitiveSet(1, names[:2]), 6, "exponential"),
+        (sf.SensitiveSet(1, names[:2]), 6, "extremal"),
         (sf.Uniform(1), 2, "kary-response"),
     ):
         study = sf.Study("s", [of_labels(size, protect)])
@@ -464,8 +464,8 @@ def test_hadamard_is_compared_where_it_fits() -> None:
     assert "hadamard" in {row.channel for row in study.compare(1_000, methods=["unbiased"])}
     study = sf.Study("s", [of_labels(8, sf.Blocks(1, [labels(8)[:4], labels(8)[4:]]))])
     found = {row.channel: row for row in study.compare(1_000, methods=["unbiased"])}
-    assert set(found) == {"hadamard", "exponential"}
-    assert found["hadamard"].chosen
+    assert set(found) == {"per-block (kary-response)", "hadamard", "exponential"}
+    assert found["per-block (kary-response)"].chosen
 
 
 @pytest.mark.parametrize(

@@ -27,16 +27,39 @@ LAWS: dict[str, tuple[int, sf.Metric, sf.Choice, str]] = {
     "square-wave": (8, EVEN, sf.SquareWave(), "0794fd7b7bd8b54d"),
     "comb": (12, EVEN, sf.Comb(), "486167af3632236e"),
     "hierarchical": (12, EVEN, sf.Hierarchical(), "b2f14322dbe198e6"),
+    "hierarchical, oue": (4, EVEN, sf.Hierarchical(2, "oue"), "eb89d09773449a23"),
     "haar-hrr": (8, EVEN, sf.HaarHRR(), "4d471409f375a08c"),
     "binary": (2, EVEN, sf.Binary(), "90a6c749dcfeba13"),
     "hadamard": (6, EVEN, sf.Hadamard(), "ad24e6d5d0f070ef"),
+    "extended": (6, sf.HighLow(1, [1, 2, 4]), sf.Extended(sf.KaryResponse()), "2b55f77316663716"),
+    "extended, aside": (
+        6,
+        sf.Distance(0.5, no_answer=4),
+        sf.Extended(sf.Geometric()),
+        "eda964067e30b181",
+    ),
+    "extended, near": (
+        9,
+        sf.Distance(1, no_answer=1),
+        sf.Extended(sf.Geometric()),
+        "9e1fdf8fc6f9edd5",
+    ),
+    "per-block": (
+        6,
+        sf.Blocks(1, [[0, 3, 4], [1, 2], [5]]),
+        sf.PerBlock([sf.KaryResponse(), sf.Binary()]),
+        "72afbc074c019fbd",
+    ),
+    "product": (6, NEAR, sf.Product((2, 3)), "40d97e02e96b6626"),
+    "stricter": (7, sf.Within(1, 2), sf.Stricter("line", sf.Geometric(), 2), "a0a46c72582bb235"),
 }
 
 
 def law(name: str) -> str:
     """The digest of revision and exact word counts."""
     cells, metric, choice, _ = LAWS[name]
-    axis = sf.integers("x", 0, cells - 1, protect=metric, channel=choice)
+    optional = isinstance(metric, sf.Distance) and metric.no_answer is not None
+    axis = sf.integers("x", 0, cells - 1, protect=metric, channel=choice, optional=optional)
     words = sf.Study("laws", [axis]).channels[0].words()
     return hashlib.sha256(repr((choice.revision, words)).encode()).hexdigest()[:16]
 

@@ -231,12 +231,12 @@ def _driven(channel: Channel, metric: CellMetric) -> Drive:
     """Drive `encode` with scripted words, and compare what it follows with the law checked."""
     if channel.steps(np.zeros(1, dtype=np.int64)) is None:
         return drive_unlisted(channel, metric)
-    paths = list(paths_of(channel.steps))
+    paths = list(paths_of(channel))
     found = drive(channel, paths)
     if not found.problems:
         rows = listed_rows(channel, paths)
         found.problems += law_problems(channel, rows)
-        found.problems += claim_problems(channel, metric, rows, paths)
+        found.problems += claim_problems(channel, channel.kept(metric), rows, paths)
     return found
 
 

@@ -11,9 +11,10 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from functools import cache
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.auditing.law import Rows, chances_at, outputs_by, some_codes
 from sfumato.auditing.paths import Path, run
@@ -51,7 +52,8 @@ def claim_problems(
     step = metric.equal_step if isinstance(metric, LineMetric | CappedLineMetric) else None
     if isinstance(metric, UniformMetric | BlockMetric | HighLowMetric):
         step = metric.epsilon
-    bound = None if step is None else Bound(step, linear=channel.rounds)
+    linear = channel.rounds and not isinstance(metric, UniformMetric)
+    bound = None if step is None else Bound(step, linear=linear)
     if bound is not None and not bound.allows(claimed.numerator, claimed.denominator):
         yield "the channel claims odds beyond its bound (worst_ratio)"
         return
@@ -101,14 +103,24 @@ def _by_rows(rows: Rows, places: int) -> Odds:
 def _by_bits(channel: Channel, paths: Sequence[Path]) -> Odds | None:
     """Products of the odds of bits that are each flipped by itself; None where they are not.
 
-    A fair coin may stand in for a bit.
+    A fair coin may stand in for a bit. Where draws branch, each path has bits of its own that are
+    flipped, and the others are constant; a path is as likely at every cell.
     """
-    if channel.layout.kind != "bits" or [path.flips for path in paths] != [channel.layout.count]:
+    if channel.layout.kind != "bits" or not paths or not all(path.flips for path in paths):
+        return None
+    ones = cache(lambda cell, number: _ones(channel, cell, paths[number]))
+    if any(ones(0, number) is None for number in range(len(paths))):
         return None
 
     def odds(x: int, y: int) -> Fraction | float:
+        return max(along(number, x, y) for number in range(len(paths)))
+
+    def along(number: int, x: int, y: int) -> Fraction | float:
         total, found = 2 << channel.precision, Fraction(1)
-        for a, b in zip(_ones(channel, x), _ones(channel, y), strict=True):
+        mine, others = ones(x, number), ones(y, number)
+        if mine is None or others is None:
+            return math.inf
+        for a, b in zip(mine, others, strict=True):
             if a != b:
                 if not 0 < b < total:
                     return math.inf
@@ -118,12 +130,18 @@ def _by_bits(channel: Channel, paths: Sequence[Path]) -> Odds | None:
     return odds
 
 
-def _ones(channel: Channel, cell: int) -> list[int]:
-    """Of 2^(precision + 1) words, how many make each bit a one: by flips, and by a fair coin."""
-    chances: list[int] = []
+def _ones(channel: Channel, cell: int, path: Path) -> list[int] | None:
+    """Of 2^(precision + 1) words, how many make each bit a one: by flips, and by a fair coin.
 
-    def follow(draw: Draw) -> NDArray[np.int64]:
+    None unless as many bits move as are flipped.
+    """
+    chances: list[int] = []
+    branches = iter(path.branches)
+
+    def follow(draw: Draw) -> Any:
         """Four people: no flip, or all, and either side of the coin."""
+        if draw.branches:
+            return next(branches)
         if isinstance(draw, Flips):
             chances.extend(draw.chances.tolist())
             return np.repeat([0, 1, 0, 1], len(draw.chances)).reshape(4, -1)
@@ -132,12 +150,14 @@ def _ones(channel: Channel, cell: int) -> list[int]:
         return draw.outcome(np.zeros(4, dtype=np.uint64))
 
     made = run(channel.steps(np.full(4, cell << channel.resolution)), follow).astype(int)
-    total = 1 << channel.precision
-    kept = (made[0] + made[2]).tolist()
-    flipped = (made[1] + made[3]).tolist()
+    moved = np.flatnonzero((made != made[0]).any(axis=0)).tolist()
+    if len(moved) != len(chances):
+        return None
+    total, flips = 1 << channel.precision, dict(zip(moved, chances, strict=True))
+    pairs = zip((made[0] + made[2]).tolist(), (made[1] + made[3]).tolist(), strict=True)
     return [
-        (total - chance) * zero + chance * one
-        for chance, zero, one in zip(chances, kept, flipped, strict=True)
+        (total - flips.get(bit, 0)) * kept + flips.get(bit, 0) * flipped
+        for bit, (kept, flipped) in enumerate(pairs)
     ]
 
 

@@ -38,9 +38,17 @@ _LEAD_BITS = 16  # the leading bits of a word that samplers look up first
 _SEED = 13
 
 #: What one report tries: in which draw, at which outcome (counted from the person's cell if it is
-#: relative), whether its first number or the one below; or some number with these leading bits.
+#: relative), whether its first number or the one below; or some number with these leading bits,
+#: where `first` says that all other draws have their first outcome, and none at random.
 _TARGET = np.dtype(
-    [("draw", "i8"), ("outcome", "i8"), ("relative", "?"), ("below", "u8"), ("lead", "i8")]
+    [
+        ("draw", "i8"),
+        ("outcome", "i8"),
+        ("relative", "?"),
+        ("below", "u8"),
+        ("lead", "i8"),
+        ("first", "?"),
+    ]
 )
 
 
@@ -137,17 +145,20 @@ def drive(channel: Channel, paths: Sequence[Path]) -> Drive:
         driver = _Driver(channel, path, 1 + min(budget // _ALONE, 7), rng, found)
         targets = _targets(path, rng)
         few = max(4, budget // len(targets))
-        codes = _codes(channel, few, rng)
+        codes = _codes(channel, few, rng, path.cells)
         # Each boundary is tried with several choices of the other draws, more where that is cheap.
         times = max(1, min(budget // _CHEAP // (len(codes) * len(targets)), _MOST_TIMES))
         cells = [np.repeat(codes, len(targets) * times)]
         tries = [np.tile(targets, len(codes) * times)]
-        for code in (codes.min(), codes.max()):  # at one end or the other, every outcome shows
-            tries.append(_leads(path))
-            cells.append(np.full(len(tries[-1]), code))
+        if found.reports <= _MOST_WORK:
+            # At one end or the other every outcome shows; the last cell may lie aside from a line.
+            for code in np.unique(np.unique(codes)[[0, -2 if len(codes) > 1 else 0, -1]]):
+                tries.append(_leads(path))
+                cells.append(np.full(len(tries[-1]), code))
         if len(codes) == few or any(_tried(draw) < draw.outcomes for draw in path.draws):
             found.method = "selected boundaries"
-            cells.append(np.repeat(_codes(channel, max(4, budget // 4), rng), 2))
+            more = _codes(channel, max(4, budget // 4), rng, path.cells)
+            cells.append(np.repeat(more, 2))
             tries.append(targets[rng.integers(len(targets), size=len(cells[-1]))])
         driver.make(np.concatenate(cells), np.concatenate(tries))
     return found
@@ -177,7 +188,7 @@ def _targets(path: Path, rng: np.random.Generator) -> NDArray[Any]:
         part = np.empty(2 * len(outcomes), dtype=_TARGET)
         part["draw"], part["outcome"] = place, np.repeat(outcomes, 2)
         part["relative"], part["below"] = np.repeat(relative, 2), np.arange(len(part)) % 2
-        part["lead"] = -1
+        part["lead"], part["first"] = -1, False
         parts.append(part)
     return np.concatenate(parts) if parts else np.zeros(1, dtype=_TARGET)
 
@@ -196,11 +207,25 @@ def _leads(path: Path) -> NDArray[Any]:
         part = np.zeros(len(lead), dtype=_TARGET)
         part["draw"], part["lead"] = place, lead
         parts.append(part)
-    return np.concatenate(parts)
+    swept = np.concatenate(parts)
+    if sum(not draw.branches for draw in path.draws) < 2:
+        return swept
+    again = swept.copy()  # another draw may hide this one, but seldom by its first outcome
+    again["first"] = True
+    return np.concatenate([swept, again])
 
 
-def _codes(channel: Channel, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _codes(
+    channel: Channel,
+    most: int,
+    rng: np.random.Generator,
+    cells: NDArray[np.intp] | None = None,
+) -> NDArray[np.int64]:
     """Cells, and places between them where values are rounded: all, or some with both ends."""
+    if cells is not None:
+        few = len(cells) < most
+        chosen: NDArray[np.int64] = cells if few else rng.choice(cells, most)
+        return chosen << channel.resolution
     places = 1 << channel.resolution
     parts = np.unique([0, 1 % places, places // 2, places - 1])
     count = (channel.size - 1) * len(parts) + 1
@@ -303,7 +328,8 @@ class _Driver:
         lead = np.where(swept, targets["lead"], 0).astype(np.uint64) << np.uint64(unread)
         lead |= self.rng.integers(0, 1 << unread, size=len(cells), dtype=np.uint64)
         below = np.where(mine, targets["below"], self.rng.integers(2, size=len(cells)))
-        below = below.astype(np.uint64)
+        first = targets["first"] & ~mine
+        some, below = np.where(first, 0, some), np.where(first, 0, below).astype(np.uint64)
         if branch is not None:  # the first number of the branch, or the last
             numbers = (draw.first(branch + below.astype(np.int64)) - below) & last
             return np.where(swept & (draw.outcome(lead) == branch), lead, numbers)

@@ -86,13 +86,16 @@ def row_of(channel: Channel, code: int, paths: Sequence[Path]) -> tuple[list[int
         code: A cell, as `encode` takes it.
         paths: The paths of its reports.
     """
-    parts = [_part(channel, code, path, np.arange(path.leaves)) for path in paths]
+    cell = code >> channel.resolution
+    mine = [path for path in paths if path.is_of(cell)]
+    parts = [_part(channel, code, path, np.arange(path.leaves)) for path in mine]
     common = math.lcm(*(total for *_, total in parts))
     bits = channel.layout.kind == "bits"
     row = [0] * (1 << channel.layout.count if bits else channel.layout.count)
     for outputs, words, total in parts:
         for output, word in zip(outputs, words, strict=True):
-            row[output] += word * (common // total)
+            if word:  # at the last grid point, the way up has no words and leads nowhere
+                row[output] += word * (common // total)
     return row, common
 
 

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.channels.base import Channel
 from sfumato.randomness.draws import Draw, Flips, Steps
-
-Program = Callable[[NDArray[np.int64]], Steps | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +21,16 @@ class Path:
     Attributes:
         draws: Their draws.
         branches: The outcomes of those that branch.
+        cells: The cells whose reports can take them; None where all cells' can.
     """
 
     draws: tuple[Draw, ...]
     branches: tuple[int, ...]
+    cells: NDArray[np.intp] | None = None
+
+    def is_of(self, cell: int) -> bool:
+        """Whether reports of a cell can take this path."""
+        return self.cells is None or bool((self.cells == cell).any())
 
     @property
     def flips(self) -> int:
@@ -56,19 +61,21 @@ def run(steps: Steps | None, follow: Callable[[Draw], Any]) -> Any:
     return None
 
 
-def paths_of(steps: Program) -> Iterator[Path]:
-    """All paths that reports can take; they are the same for all cells."""
-    waiting: list[tuple[int, ...]] = [()]
-    while waiting:
-        branches = waiting.pop()
-        draws: list[Draw] = []
-        found = run(steps(np.zeros(1, dtype=np.int64)), _follower(branches, draws))
-        if found is not None:
-            yield Path(tuple(draws), branches)
-            continue
-        outcomes = np.arange(draws[-1].outcomes)
-        weights = draws[-1].weights(outcomes)
-        waiting += [(*branches, k) for k in outcomes[::-1].tolist() if weights[k]]
+def paths_of(channel: Channel) -> Iterator[Path]:
+    """All paths that the reports of a channel can take, group by group of cells that draw alike."""
+    for cells in channel.alike() or (None,):
+        first = 0 if cells is None else int(cells[0])
+        waiting: list[tuple[int, ...]] = [()]
+        while waiting:
+            branches = waiting.pop()
+            draws: list[Draw] = []
+            found = run(channel.steps(np.full(1, first)), _follower(branches, draws))
+            if found is not None:
+                yield Path(tuple(draws), branches, cells)
+                continue
+            outcomes = np.arange(draws[-1].outcomes)
+            weights = draws[-1].weights(outcomes)
+            waiting += [(*branches, k) for k in outcomes[::-1].tolist() if weights[k]]
 
 
 def _follower(branches: tuple[int, ...], draws: list[Draw]) -> Callable[[Draw], Any]:

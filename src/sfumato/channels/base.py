@@ -20,8 +20,9 @@ from sfumato.arrays import DENSE_CELLS, BitColumns, Cells, Floats, Layout, Outpu
 from sfumato.channels.odds import Bound, Findings, compare_all, compare_grid_points, row_problems
 from sfumato.channels.rounding import rounding_excess
 from sfumato.errors import TooLargeError
-from sfumato.metrics.cells import CellMetric
+from sfumato.metrics.cells import MOST_TABLE_CELLS, CellMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.stricter import is_within
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import WORD_BITS, BitSource
 from sfumato.randomness.draws import Steps
@@ -30,7 +31,10 @@ FEW_RATIOS = 1 << 21  # cells² × outputs up to which channels with a structure
 
 MOST_ENTRIES = 1 << 27  # of a matrix of cells by outputs
 
+_NEXT_TO_NOTHING = 1e-4  # of the variance of those who are counted
+
 _ENTRIES_AT_ONCE = 1 << 17  # of coefficients: what stays in nearer memory is faster
+_MOMENTS_AT_ONCE = 1 << 18  # small enough to stay in the processor's cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,10 +89,10 @@ class Channel(ABC):
 
     All else follows, and `functional`, `sums` and `check` are never overridden. Where structure
     makes it faster, a family overrides `likelihood`, `expect`, `mix`, `second_moment`, `gather`,
-    `products` or `report_likelihood`. One whose `encode` does more than to compare one word per
-    person with bounds lists its draws in `steps`. To be checked beyond `most_ratios`, or more
-    strictly than by what it shows, it writes `worst_ratio`, `sampler_problems`, `law_problems` or
-    `check_structure`.
+    `products`, `all_squares` with `all_peaks`, `envelope` or `report_likelihood`. One whose
+    `encode` does more than to compare one word per person with bounds lists its draws in `steps`.
+    To be checked beyond `most_ratios`, or more strictly than by what it shows, it writes
+    `worst_ratio`, `sampler_problems`, `law_problems` or `check_structure`.
 
     Attributes:
         metric: E between cells.
@@ -230,6 +234,60 @@ class Channel(ABC):
             found[..., rows] = profile @ part.T
         return found
 
+    def all_squares(self, profile: Floats, *, upto: bool) -> Floats:
+        """Σ of f² over a profile, where f reads every single cell x, or every prefix 0..x.
+
+        A family that knows E[f² | x] may sum it over the gathered cells: the mean is the same.
+
+        Args:
+            profile: Sums by feature along the last axis; any axes before it stay where they are.
+            upto: Whether rows are prefixes 0..x rather than single cells x.
+        """
+        self._refuse_all()
+        found = np.empty((*profile.shape[:-1], self.size))
+        for rows in self.batches(self.size):
+            w = rows_between(self.size, rows, upto=upto)
+            found[..., rows] = self.products(profile, w, w)
+        return found
+
+    def all_peaks(self, *, upto: bool) -> tuple[Floats, Floats]:
+        """The largest E[f² | x] of every single cell or prefix, and the squared weight there.
+
+        Args:
+            upto: Whether rows are prefixes 0..x rather than single cells x.
+        """
+        self._refuse_all()
+        parts = [
+            self.peaks(rows_between(self.size, rows, upto=upto)) for rows in self.batches(self.size)
+        ]
+        top, at = map(np.concatenate, zip(*parts, strict=True))
+        return top, at
+
+    def _refuse_all(self) -> None:
+        """Refuse errors of all cells where they would be computed one by one."""
+        if self.size > DENSE_CELLS:
+            raise TooLargeError(
+                f"the {self.id} channel has no formula for the errors of all {self.size} cells, "
+                f"and computes them one by one up to {DENSE_CELLS} cells; ask for groups of cells "
+                f"with bins={DENSE_CELLS} or fewer"
+            )
+
+    def peaks(self, rows: Floats) -> tuple[Floats, Floats]:
+        """The largest E[f² | x] of every row of weights, and the squared weight at that cell.
+
+        The first has `leaning` added: an interval has room for a few people at that cell.
+        """
+        top, at = np.empty(len(rows)), np.empty(len(rows))
+        at_once = max(1, _MOMENTS_AT_ONCE // self.size)
+        for start in range(0, len(rows), at_once):
+            part = slice(start, start + at_once)
+            moments = self.second_moment(rows[part])
+            worst = np.argmax(moments, axis=-1)[:, None]
+            top[part] = np.take_along_axis(moments, worst, axis=-1)[:, 0]
+            top[part] += leaning(moments, rows[part])
+            at[part] = np.take_along_axis(rows[part], worst, axis=-1)[:, 0] ** 2
+        return top, at
+
     def batches(self, count: int) -> Iterator[slice]:
         """Rows to work on at once, so that memory is bounded."""
         at_once = max(1, _ENTRIES_AT_ONCE // max(self.layout.features, self.size))
@@ -250,17 +308,19 @@ class Channel(ABC):
     def flip_spread(self, weights: Floats) -> Floats:
         """Bits only: the standard deviation of each bit in f, along the last axis.
 
-        Bits are independent: readings of w and v have the covariance spread(w)·spread(v) at every
-        cell, and `own_spread(w)·own_spread(v)` at the person's own cell in addition.
+        Readings of w and v have the covariance spread(w)·spread(v) at every cell, and in addition
+        what `own_spread` says of the person's own cell.
         """
         raise TypeError("only channels that send bits have flips")
 
-    def own_spread(self, weights: Floats) -> Floats | None:
+    def own_spread(self, weights: Floats) -> tuple[Floats, ...]:
         """Bits only: what a person's own cell adds to the standard deviation of f there.
 
-        None if the variance of the bits is the same at every cell.
+        There may be several, all independent: at cell x the covariance of two readings is larger by
+        the sum of the products of their entries at x. None at all if the variance of the bits is
+        the same at every cell.
         """
-        return None
+        return ()
 
     # The channel checks itself.
 
@@ -277,6 +337,23 @@ class Channel(ABC):
         """
         return None
 
+    def alike(self) -> Sequence[NDArray[np.intp]] | None:
+        """Groups of cells whose reports take the same draws; None where all cells do.
+
+        The audit asks for the `steps` of one group at a time.
+        """
+        return None
+
+    def kept(self, metric: CellMetric) -> CellMetric:
+        """The stricter metric that this channel was made for, if it is E or below; otherwise E.
+
+        E' <= E for all pairs, exactly decided: a channel that keeps E' keeps E.
+
+        Args:
+            metric: E between cells.
+        """
+        return self.metric if is_within(self.metric, metric) else metric
+
     def check(self, metric: CellMetric) -> Findings:
         """Check exactly that no output tells more than E allows.
 
@@ -289,8 +366,10 @@ class Channel(ABC):
         found = Findings()
         if self.size != metric.size:
             found.problems.append(f"the channel has {self.size} cells, the axis {metric.size}")
-        elif self.rounds and not isinstance(metric, LineMetric | CappedLineMetric):
-            found.problems.append("values between grid points need a distance along a line")
+        elif self.rounds and not isinstance(metric, LineMetric | CappedLineMetric | UniformMetric):
+            found.problems.append(
+                "values between grid points need a distance along a line, or one ε for all pairs"
+            )
         else:
             found.problems += self.sampler_problems()
         if found.problems:
@@ -301,7 +380,7 @@ class Channel(ABC):
             with contextlib.suppress(TooLargeError):
                 law = self.words()
         if law is None:
-            self.check_structure(metric, found)
+            self.check_structure(self.kept(metric), found)
             return found
         rows, total = law
         found.problems += row_problems(rows, total, metric.size)
@@ -310,7 +389,7 @@ class Channel(ABC):
             return found
         if self.rounds and isinstance(metric, LineMetric | CappedLineMetric):
             compare_grid_points(rows, metric, found)
-        else:
+        else:  # with one ε for all pairs, values between grid points keep what grid points keep
             found.method = "all pairs, exactly"
             compare_all(rows, metric, found)
         return found
@@ -338,14 +417,16 @@ class Channel(ABC):
             found: What is found is added here.
         """
         worst = self.worst_ratio()
-        if worst is None or not isinstance(metric, LineMetric | UniformMetric):
+        # What neighbours on a line show says nothing of all pairs.
+        along = isinstance(metric, UniformMetric) and not isinstance(self.metric, UniformMetric)
+        if worst is None or along or not isinstance(metric, LineMetric | UniformMetric):
             found.problems.append(
                 f"the {self.id} channel of {metric.size} cells is too large to be checked pair by "
                 "pair, and it shows no structure; use fewer cells"
             )
             return
         least = min(metric.steps) if isinstance(metric, LineMetric) else metric.epsilon
-        bound = Bound(least, linear=self.rounds)
+        bound = Bound(least, linear=self.rounds and isinstance(metric, LineMetric))
         found.exact((0, 1), worst.numerator, worst.denominator, bound)
         found.by_structure(2 * (metric.size - 1))
 
@@ -415,9 +496,58 @@ class SymbolChannel(Channel):
         result: Floats = np.add.reduceat(self.likelihood(), starts, axis=1)
         return result
 
+    def envelope(self) -> tuple[list[tuple[int, int]], int]:
+        """The most and the least words that any cell gives each output, and the total of a row."""
+        if self.size > MOST_TABLE_CELLS:
+            raise TooLargeError(
+                f"the {self.id} channel lists its words to be extended, for at most "
+                f"{MOST_TABLE_CELLS} cells, and there are {self.size}: use fewer cells, or "
+                "KaryResponse() or Geometric() inside"
+            )
+        rows, total = self.words()
+        return [(max(column), min(column)) for column in zip(*rows, strict=True)], total
+
     def symbol_type(self) -> np.dtype[Any]:
         """The smallest unsigned type that holds an output."""
         return np.min_scalar_type(self.outputs - 1)
+
+
+def rows_between(size: int, rows: slice, *, upto: bool) -> Floats:
+    """Weights of some single cells, or of some prefixes: one row each.
+
+    Args:
+        size: Number of cells.
+        rows: Which of them.
+        upto: Whether rows are prefixes 0..x rather than single cells x.
+
+    Example:
+        >>> rows_between(3, slice(1, 3), upto=True)
+        array([[1., 1., 0.],
+               [1., 1., 1.]])
+    """
+    make = np.tri if upto else np.eye
+    return make(rows.stop - rows.start, size, rows.start)
+
+
+def leaning(moments: Floats, weights: Floats) -> Floats:
+    """Half the square of what one who is counted adds to the variance, if others add nothing.
+
+    Where only those who are counted add noise, the estimated variance falls and rises with the
+    estimate itself, as that of a binomial share does. An interval that leaves room for four more
+    people then also needs room for z²/2 of this square (Wilson1927 moves the middle instead).
+
+    Args:
+        moments: E[f² | x], one row per question and one column per cell.
+        weights: The weights of the questions, of the same shape.
+    """
+    own = moments - weights**2
+    ends = weights.max(axis=-1, keepdims=True), weights.min(axis=-1, keepdims=True)
+    counted = weights > (ends[0] + ends[1]) / 2
+    least = np.where(counted, own, np.inf).min(axis=-1)
+    most = np.where(counted, -np.inf, own).max(axis=-1)
+    alone = np.isfinite(least) & (most <= _NEXT_TO_NOTHING * least)
+    result: Floats = np.where(alone, least, 0.0) ** 2 / 2
+    return result
 
 
 def as_weights(weights: ArrayLike, size: int) -> Floats:

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
+from inspect import signature
 from typing import Any, ClassVar
 
 from sfumato.channels.base import Channel
 from sfumato.errors import FormatError, StudyError, near, shown
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
+from sfumato.text import visible
 
 
 class Choice(ABC):
@@ -33,6 +35,11 @@ class Choice(ABC):
 
     #: Whether settling it may take minutes: such a channel is compared only if asked for.
     slow: ClassVar[bool] = False
+
+    @property
+    def title(self) -> str | None:
+        """What `explain` calls a channel that is made of others; None: by the channel's id."""
+        return None
 
     @abstractmethod
     def misfit(self, metric: CellMetric) -> str | None:
@@ -201,6 +208,10 @@ _BUILT_IN = {
     "haar-hrr": "trees.haar:HaarHRR",
     "binary": "response:Binary",
     "hadamard": "hadamard:Hadamard",
+    "per-block": "per_block:PerBlock",
+    "product": "product:Product",
+    "stricter": "stricter:Stricter",
+    "extended": "extended:Extended",
 }
 
 
@@ -245,6 +256,23 @@ def register(choice: type[Choice]) -> type[Choice]:
     return choice
 
 
+def described(choice: Choice) -> str:
+    """A channel's id with its options, for people; of channels inside it, the ids.
+
+    Example:
+        >>> import sfumato as sf
+        >>> described(sf.OLH(5)), described(sf.Stricter("uniform", sf.Comb()))
+        ('olh (5)', 'stricter (uniform, comb)')
+    """
+    said: list[str] = []
+    for name, value in choice.options().items():
+        inside = value if isinstance(value, list) else [value]
+        kinds = dict.fromkeys(str(v["kind"]) for v in inside if isinstance(v, Mapping))
+        if name != "table":
+            said += kinds or [" × ".join(map(str, inside))]
+    return f"{choice.id} ({', '.join(said)})" if said else choice.id
+
+
 def choice_to_dict(choice: Choice) -> dict[str, Any]:
     """The form a study file holds; the first revision is left out."""
     revised = {} if choice.revision == 1 else {"revision": choice.revision}
@@ -267,6 +295,27 @@ def choice_from_dict(data: Mapping[str, Any]) -> Choice:
     try:
         return REGISTRY[kind](**options)
     except TypeError:
+        takes = signature(REGISTRY[kind]).parameters
+        missing = [n for n, p in takes.items() if p.default is p.empty and n not in options]
+        if missing and not options.keys() - takes.keys():
+            raise FormatError(f"channel {kind!r} needs the option {missing[0]!r}: add it") from None
+        given = ", ".join(map(visible, sorted(map(str, options))))
+        taken = ", ".join(takes) or "none"
         raise FormatError(
-            f"channel {kind!r} does not take these options: {shown(sorted(options))}"
+            f"channel {kind!r} does not take these options: {given}; it takes {taken}"
         ) from None
+
+
+def read_choice(given: Any, what: str) -> Choice:
+    """A channel inside another: a choice, its id, or what a file holds of it.
+
+    Args:
+        given: What was given.
+        what: What messages call it.
+    """
+    held = {"kind": given} if isinstance(given, str) else given
+    if isinstance(held, Choice):
+        return held
+    if isinstance(held, Mapping):
+        return choice_from_dict(held)
+    raise StudyError(f"{what} must be a channel such as KaryResponse(), got {what}={shown(given)}")

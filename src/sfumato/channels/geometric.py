@@ -33,8 +33,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
-from sfumato.channels.base import FEW_RATIOS, SymbolChannel, claimed_tightness, refuse_dense
+from sfumato.channels.base import (
+    FEW_RATIOS,
+    SymbolChannel,
+    claimed_tightness,
+    refuse_dense,
+    rows_between,
+)
 from sfumato.channels.choice import Choice, Trial
+from sfumato.channels.every import (
+    geometric_squares,
+    like_few,
+    short_line,
+    split_peaks,
+)
 from sfumato.channels.geometric_noise import (
     averaged,
     check_neighbours,
@@ -187,6 +199,10 @@ class GeometricChannel(SymbolChannel):
         """Words of noise 0, 1, …, size−1; the last one includes the tail beyond."""
         return self._noise.weights[self.size - 1 :]
 
+    def envelope(self) -> tuple[list[tuple[int, int]], int]:
+        """By the distance to the farther end of the axis."""
+        return extremes(self.half_table()), 1 << self.precision
+
     def coefficients(self, weights: Floats) -> Floats:
         """The tridiagonal inverse, in O(cells)."""
         return sharpened(weights, self.alpha)
@@ -194,6 +210,24 @@ class GeometricChannel(SymbolChannel):
     def gather(self, profile: Floats) -> Floats:
         """The transpose of the tridiagonal inverse, in O(cells)."""
         return gathered(profile, self.alpha)
+
+    def all_squares(self, profile: Floats, *, upto: bool) -> Floats:
+        """Exact, in O(cells): a reading differs from the weights at two or three outputs only.
+
+        Args:
+            profile: Sums by output along the last axis.
+            upto: Whether rows are prefixes 0..x rather than single cells x.
+        """
+        return geometric_squares(profile, self.alpha, upto=upto)
+
+    def all_peaks(self, *, upto: bool) -> tuple[Floats, Floats]:
+        """Exact: but for the ends of the axis all rows are alike.
+
+        Args:
+            upto: Whether rows are prefixes 0..x rather than single cells x.
+        """
+        inside, outside = _noise_peaks(self.size, self.alpha, upto=upto)
+        return np.maximum(inside, outside), (inside >= outside).astype(np.float64)
 
     def expect(self, table: Floats) -> Floats:
         """The noise as a recursive filter; the ends stand for their tails. O(cells)."""
@@ -310,6 +344,11 @@ class CappedGeometricChannel(SymbolChannel):
         ]
         return rows, 1 << self.precision
 
+    def envelope(self) -> tuple[list[tuple[int, int]], int]:
+        """That of the noise, and the fixed words on top."""
+        pairs = zip(extremes(self.half_table()), self.fixed_table(), strict=True)
+        return [(most + f, least + f) for (most, least), f in pairs], 1 << self.precision
+
     @cached_property
     def share(self) -> float:
         """The chance that the noise decides."""
@@ -332,6 +371,37 @@ class CappedGeometricChannel(SymbolChannel):
         """The geometric channel's `gather`, without the share of the fixed law."""
         everyone = np.sum(profile, axis=-1, keepdims=True)
         return gathered(profile - everyone * self.fixed_law, self.alpha) / self.share
+
+    def all_squares(self, profile: Floats, *, upto: bool) -> Floats:
+        """Exact, in O(cells): of the geometric reading less its mean under the fixed law.
+
+        Args:
+            profile: Sums by output along the last axis.
+            upto: Whether rows are prefixes 0..x rather than single cells x.
+        """
+        square = geometric_squares(profile, self.alpha, upto=upto)
+        plain, mean = (self._read_all(part, upto) for part in (profile, self.fixed_law))
+        everyone = profile.sum(axis=-1, keepdims=True)
+        result: Floats = (square - 2 * mean * plain + mean**2 * everyone) / self.share**2
+        return result
+
+    def all_peaks(self, *, upto: bool) -> tuple[Floats, Floats]:
+        """Exact: the noise's own, and the same fixed law at every cell.
+
+        Args:
+            upto: Whether rows are prefixes 0..x rather than single cells x.
+        """
+        inside, outside = _noise_peaks(self.size, self.alpha, upto=upto)
+        mean = self._read_all(self.fixed_law, upto)
+        inside = inside - 2 * mean
+        fixed = geometric_squares(self.fixed_law, self.alpha, upto=upto) - mean**2
+        top = (self.share * np.maximum(inside, outside) + fixed) / self.share**2
+        return top, (inside >= outside).astype(np.float64)
+
+    def _read_all(self, profile: Floats, upto: bool) -> Floats:
+        """The noise's readings of all cells or prefixes, summed over a profile."""
+        cells = gathered(profile, self.alpha)
+        return np.cumsum(cells, axis=-1) if upto else cells
 
     def expect(self, table: Floats) -> Floats:
         """The noise as a recursive filter, and the fixed law's mean. O(cells)."""
@@ -359,8 +429,7 @@ class CappedGeometricChannel(SymbolChannel):
 
     def worst_pair_ratio(self) -> Fraction:
         """The largest odds between any two cells, fixed words included."""
-        ends = zip(extremes(self.half_table()), self.fixed_table(), strict=True)
-        return max(Fraction(most + fixed, least + fixed) for (most, least), fixed in ends)
+        return max(Fraction(most, least) for most, least in self.envelope()[0])
 
     def check_structure(self, metric: CellMetric, found: Findings) -> None:
         """Neighbours decide up to the cap; beyond, each output's most and least likely cell.
@@ -395,15 +464,30 @@ class CappedGeometricChannel(SymbolChannel):
         found.by_structure(2 * last)
 
 
+def _noise_peaks(size: int, alpha: float, *, upto: bool) -> tuple[Floats, Floats]:
+    """The largest E[f² | x] of all cells or prefixes, over cells inside and over those outside."""
+    short = short_line(size)
+    rows = rows_between(short, slice(0, short), upto=upto)
+    moments = averaged(sharpened(rows, alpha) ** 2, alpha)
+    inside, outside = (like_few(part, size) for part in split_peaks(moments, rows))
+    return inside, outside
+
+
 def extremes(half: Sequence[int]) -> list[tuple[int, int]]:
     """The most and the least words that any cell gives each output, by noise alone.
 
-    Weights fall with the distance. Inside, the output's own cell has the most and the farther end
-    of the axis the least; at the two ends tails take the place of weights.
+    Inside, these are the most and the least of the weights up to the farther end of the axis; at
+    the two ends tails take the place of weights.
+
+    Example:
+        >>> extremes((8, 4, 2, 3))
+        [(17, 3), (8, 2), (8, 2), (17, 3)]
     """
     last = len(half) - 1
     end = sum(half), half[last]
-    return [end, *((half[0], half[max(y, last - y)]) for y in range(1, last)), end]
+    most, least = list(accumulate(half, max)), list(accumulate(half, min))
+    farther = [max(y, last - y) for y in range(1, last)]
+    return [end, *((most[far], least[far]) for far in farther), end]
 
 
 def least_fixed(half: Sequence[int], odds: Fraction) -> list[int]:

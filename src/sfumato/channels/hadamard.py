@@ -29,9 +29,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arrays import Cells, Floats, Outputs, words_for
+from sfumato.arrays import DENSE_CELLS, Cells, Floats, Outputs, words_for
 from sfumato.channels.base import SymbolChannel, as_symbols, claimed_tightness, refuse_dense
 from sfumato.channels.choice import Choice, Trial, uniform_trials
+from sfumato.channels.every import Spread, even_peaks, even_squares
 from sfumato.channels.flips import flips_within
 from sfumato.channels.hadamard_blocks import Matrices, matrices_of
 from sfumato.channels.odds import Bound, Findings
@@ -39,7 +40,7 @@ from sfumato.channels.transforms import walsh_hadamard
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric
-from sfumato.metrics.labelled import BlockMetric, HighLowMetric
+from sfumato.metrics.labelled import BlockMetric, HighLowMetric, same_marks
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.draws import Flips, Lane, Steps
@@ -64,9 +65,10 @@ class Hadamard(Choice):
         >>> import sfumato as sf
         >>> towns = sf.Blocks(epsilon=1, blocks=[["Leith", "Niddrie", "Granton"], ["Govan"]])
         >>> names = ["Leith", "Niddrie", "Granton", "Govan"]
-        >>> study = sf.Study("towns", [sf.categories("home", names, protect=towns)])
-        >>> study.channels[0].id, study.blocks[0].channel.outputs
-        ('hadamard', 5)
+        >>> home = sf.categories("home", names, protect=towns, channel=sf.Hadamard())
+        >>> study = sf.Study("towns", [home])
+        >>> study.channels[0].outputs
+        5
         >>> tally = study.simulate({"home": ["Leith"] * 3_000 + ["Govan"] * 1_000}, seed=5)
         >>> est = tally.estimate("unbiased")
         >>> print(est.count({"home": "Govan"}))
@@ -282,6 +284,44 @@ class HadamardChannel(SymbolChannel):
         found += (left / matrices.counts)[..., matrices.block] * inside
         return found
 
+    def all_squares(self, profile: Floats, *, upto: bool) -> Floats:
+        """Cells exactly; prefixes under one ε over the gathered cells, by `_even`.
+
+        Args:
+            profile: Sums by output along the last axis.
+            upto: Whether rows are prefixes 0..x rather than single cells x.
+        """
+        if not upto:
+            return self.cell_squares(profile)
+        if not isinstance(self.metric, UniformMetric) or self.size <= DENSE_CELLS:
+            return super().all_squares(profile, upto=True)
+        return even_squares(self.gather(profile), self._even, upto=True)
+
+    def all_peaks(self, *, upto: bool) -> tuple[Floats, Floats]:
+        """Those of a cell's own block, or prefixes under one ε, by `_even`.
+
+        Args:
+            upto: Whether rows are prefixes 0..x rather than single cells x.
+        """
+        if self.size <= DENSE_CELLS or (upto and not isinstance(self.metric, UniformMetric)):
+            return super().all_peaks(upto=upto)
+        if upto:
+            return even_peaks(self.size, self._even, upto=True)
+        matrices = self.matrices
+        share = 1 / matrices.counts[matrices.block] if matrices.hides else np.ones(self.size)
+        among = share * (2 - share) + self._even.others * (1 - share)
+        alone = 1 / self.gain if matrices.covered else 1.0
+        return np.where(matrices.row != 0, among, alone), np.ones(self.size)
+
+    @property
+    def _even(self) -> Spread:
+        """The constants of E[f² | x] for rows that are scattered over the matrix.
+
+        Weights w̃ also add c·Σ_y w̃[y]·w̃[y'] over cells y, y' with the rows r(y) ^ r(y') = r(x): for
+        many cells in scattered rows, a share of about 1/√cells of c²·Σ w̃².
+        """
+        return Spread(0.0, 1 / self.gain**2)
+
     def cell_squares(self, profile: Floats) -> Floats:
         """Σ_y profile[y]·f_x(y)² for every cell x, f_x the reading of the cell alone.
 
@@ -376,7 +416,9 @@ class HadamardChannel(SymbolChannel):
             metric: E between the cells.
             found: Where findings are added.
         """
-        if not self.matrices.hides:  # all cells are told as they are, as E allows
+        if not isinstance(metric, UniformMetric) and not same_marks(metric, self.metric):
+            found.problems.append("the channel was made for other blocks or sensitive cells")
+        elif not self.matrices.hides:  # all cells are told as they are, as E allows
             found.by_structure(2 * (metric.size - 1))
         elif isinstance(metric, BlockMetric | HighLowMetric):
             worst = (1 << self.precision) - self.flips

@@ -87,6 +87,20 @@ class Findings:
         """Note that the check went by structure, over this many ordered pairs."""
         self.method, self.pairs = "by structure", pairs
 
+    def merge(self, other: Findings, cells: Sequence[int]) -> None:
+        """Add what was found of some of the cells.
+
+        Args:
+            other: What was found; its cells are numbered from 0.
+            cells: Which cells these are.
+        """
+        self.problems += other.problems
+        self.pairs += other.pairs
+        if other.pair is not None and (other.spent > self.spent or self.pair is None):
+            first, second = other.pair
+            self.pair, self.spent = (cells[first], cells[second]), other.spent
+            self.log_ratio, self.allowed = other.log_ratio, other.allowed
+
     def rough(self, pair: tuple[int, int], log_ratio: float, bound: Bound) -> None:
         """Take odds that are certainly within their bound, to the accuracy of a float.
 

@@ -32,8 +32,10 @@ from numpy.typing import NDArray
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import FEW_RATIOS, SymbolChannel, claimed_tightness, refuse_dense
 from sfumato.channels.choice import Choice, Trial, needs_uniform, uniform_fitted, uniform_trials
+from sfumato.channels.every import EvenChannel, Spread
 from sfumato.channels.flips import check_alike
 from sfumato.channels.odds import Findings
+from sfumato.channels.rounding import grid_points, rounding_steps
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor, log, to_plain
 from sfumato.metrics.cells import CellMetric, TableMetric
@@ -48,7 +50,7 @@ _TIGHT = 1 - 2.0**-30
 
 @dataclass(frozen=True, slots=True)
 class KaryResponse(Choice):
-    """Choose k-ary randomised response; it fits `Uniform`."""
+    """Choose k-ary randomised response; it fits `Uniform`, also behind stochastic rounding."""
 
     id: ClassVar[str] = "kary-response"
 
@@ -66,28 +68,33 @@ class KaryResponse(Choice):
             precision: How many bits of a random word take part.
             resolution: Bits of a value's place between two cells; 0 without stochastic rounding.
         """
-        return KaryResponseChannel(
-            metric=uniform_fitted(self, metric, resolution), precision=precision
-        )
+        fitted = uniform_fitted(self, metric, 0)
+        return KaryResponseChannel(metric=fitted, precision=precision, resolution=resolution)
 
     @classmethod
     def trials(cls) -> tuple[Trial, ...]:
-        """A few cells, at small and large ε, and a grid."""
+        """A few cells, at small and large ε, a grid, and values between grid points."""
+        rounded = [
+            Trial(choice=cls(), metric=UniformMetric(Fraction(1), size), resolution=3)
+            for size in (2, 4)
+        ]
         return (
             *uniform_trials(cls(), (2, 5), (2, 3)),
             *uniform_trials(cls(), (3,), epsilon="1/10"),
             *uniform_trials(cls(), (4,), epsilon="4"),
+            *rounded,
         )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class KaryResponseChannel(SymbolChannel):
+class KaryResponseChannel(EvenChannel):
     """Randomised response over `size` values."""
 
     id: ClassVar[str] = "kary-response"
     most_ratios: ClassVar[int] = FEW_RATIOS
     metric: UniformMetric
     precision: int = 64
+    resolution: int = 0
     wrong: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -132,13 +139,14 @@ class KaryResponseChannel(SymbolChannel):
         """The low words choose one of the other values, all other words the truth.
 
         Args:
-            cells: One cell per person.
+            cells: One cell per person; with `resolution`, a code of a value between two.
             bits: Where randomness comes from.
         """
+        points = grid_points(cells, self.resolution, bits)
         out = np.empty(len(cells), dtype=self.symbol_type())
         others = np.uint64(self.size - 1)
         for start in range(0, len(cells), PEOPLE_AT_ONCE):
-            part = np.asarray(cells[start : start + PEOPLE_AT_ONCE], dtype=np.int64)
+            part = np.asarray(points[start : start + PEOPLE_AT_ONCE], dtype=np.int64)
             word = leading(bits.words(len(part)), self.precision) // np.uint64(self.wrong)
             other = np.minimum(word, others).astype(np.int64)
             answer = np.where(word >= others, part, other + (other >= part))
@@ -147,8 +155,9 @@ class KaryResponseChannel(SymbolChannel):
 
     def steps(self, cells: NDArray[np.int64]) -> Steps:
         """One of the other values in their order, or the truth at last."""
+        points = yield from rounding_steps(cells, self.resolution)
         other = yield Pick((self.wrong, self.right), self.precision, counts=(self.size - 1, 1))
-        return np.where(other == self.size - 1, cells, other + (other >= cells))
+        return np.where(other == self.size - 1, points, other + (other >= points))
 
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts."""
@@ -175,6 +184,11 @@ class KaryResponseChannel(SymbolChannel):
         """The same as `coefficients`: the inverse is symmetric too."""
         return self.coefficients(profile)
 
+    @property
+    def spread(self) -> Spread:
+        """The constants of E[f² | x]."""
+        return Spread(1 / self.gap, self.chances[1] / self.gap**2)
+
     def mix(self, law: Floats) -> Floats:
         """The same as `expect`: the channel is symmetric."""
         return self.expect(law)
@@ -184,6 +198,10 @@ class KaryResponseChannel(SymbolChannel):
         wrong = self.chances[1]
         result: Floats = self.gap * table + wrong * table.sum(axis=-1, keepdims=True)
         return result
+
+    def envelope(self) -> tuple[list[tuple[int, int]], int]:
+        """Every value is most likely where it is the truth, and equally likely elsewhere."""
+        return [(self.right, self.wrong)] * self.size, 1 << self.precision
 
     def worst_ratio(self) -> Fraction:
         """The truth against any other value."""

@@ -4,6 +4,11 @@ A value is read to a fine grid of 2^−20 of a step, and goes up or down to a gr
 in proportion to its place between them. If neighbouring grid points have odds of at most 1 + ε·h,
 the law of the output is linear between them, so its logarithm changes by at most ε per unit: the
 guarantee is E = ε·|a − b| for all read values a, b, and not only for grid points.
+
+Under one ε for all pairs nothing is lost. At a value a the chance of an output y is an average of
+those at two grid points, so P(y | a) <= max_k P(y | k) <= e^ε·min_k P(y | k) <= e^ε·P(y | b): odds
+of e^ε between grid points are enough for all values. On an axis of one bin this is the private
+weight of Xiang et al. 2020, §4.3.2: a weight in [0, Δ] becomes 0 or Δ, then binary response.
 """
 
 from __future__ import annotations
