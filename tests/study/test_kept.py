@@ -49,6 +49,12 @@ def line(channel: Any, size: int = 12) -> sf.Study:
     return one(sf.integers("x", 0, size - 1, protect=sf.Distance("1/2"), channel=channel))
 
 
+def aside(channel: Any = None) -> sf.Study:
+    """An axis under a distance that may be left unanswered."""
+    protect = sf.Distance(0.5, no_answer=4)
+    return one(sf.integers("x", 0, 9, protect=protect, optional=True, channel=channel))
+
+
 def label(protect: Any, channel: Any = None, optional: bool = False) -> sf.Study:
     """A few labels under a metric."""
     return one(
@@ -86,6 +92,7 @@ def survey() -> sf.Study:
                 protect=sf.Distance(1, no_answer=3),
                 optional=True,
                 outside="clip",
+                channel=sf.Exponential(),
             ),
             sf.reals("income", 0, 100, bins=8, unit="kEUR", protect=sf.Distance(1, per=25)),
             sf.dates("moved", "2024-01-01", "2024-01-14", protect=sf.Distance(1, per="7 days")),
@@ -133,7 +140,10 @@ STUDIES: dict[str, Kept] = {
         "a5a343710031f77371fcd694017f960694258d610212177775dac43de2b4c86b",
     ),
     "edges": (
-        lambda: one(sf.reals("u", edges=[0, 1, 3, 7, 20, 50], protect=sf.Distance(0.4, per=2))),
+        lambda: one(
+            sf.reals("u", edges=[0, 1, 3, 7, 20, 50], protect=sf.Distance(0.4, per=2)),
+            channel=sf.Thermometer(),
+        ),
         "a180ed870299c1295742afb9f5890be3e118938164d762eb4a6766f5d89b4463",
     ),
     "stochastic rounding": (
@@ -167,6 +177,7 @@ STUDIES: dict[str, Kept] = {
                 outside="clip",
                 optional=True,
                 protect=sf.Distance(1, per="7 days", no_answer="10 days"),
+                channel=sf.Exponential(),
             )
         ),
         "7373c70c2237d52b484c98d0e229eeac50b79ca46ceaa0120372d20f4ed231ee",
@@ -193,48 +204,52 @@ STUDIES: dict[str, Kept] = {
     ),
     # Metrics
     "capped": (
-        lambda: one(sf.integers("x", 0, 30, protect=sf.Distance(0.5, cap=3))),
+        lambda: one(
+            sf.integers("x", 0, 30, protect=sf.Distance(0.5, cap=3)), channel=sf.Geometric()
+        ),
         "81a9ca0b91626b8e80a25d873103aaddfb34a0bec2a1951839c98931f534e6c8",
     ),
     "capped, unequal": (
-        lambda: one(sf.reals("x", edges=[0, 1, 3, 8], protect=sf.Distance(1, cap=2))),
+        lambda: one(
+            sf.reals("x", edges=[0, 1, 3, 8], protect=sf.Distance(1, cap=2)),
+            channel=sf.Exponential(),
+        ),
         "b5c2f42c259026f9592558dda44ec7770b77d705388a0173adf4e114d660b297",
     ),
     "no answer": (
-        lambda: one(
-            sf.integers("x", 0, 9, protect=sf.Distance(0.5, no_answer=4), optional=True),
-        ),
+        lambda: aside(sf.Exponential()),
         "b84965a02143f75f5cd6a780029d4ff3913a366511be20a7e015fad7f74c8572",
     ),
     "blocks": (
-        lambda: label(sf.Blocks(1, [TOWNS[:2], TOWNS[2:]])),
+        lambda: label(sf.Blocks(1, [TOWNS[:2], TOWNS[2:]]), sf.Hadamard()),
         "aa487f4a7a3bf06f21250089eba962d7bead22a8b8e9db6977d9f44de02c4059",
     ),
     "high and low": (
-        lambda: label(sf.HighLow(1, ["Ash"])),
+        lambda: label(sf.HighLow(1, ["Ash"]), sf.Hadamard()),
         "fa750e12238212524bfd57c5ce5372c318ab95862660ca63e5a866f6fdd6d622",
     ),
     "sensitive set": (
-        lambda: label(sf.SensitiveSet("1/2", ["Ash", "Fir"])),
+        lambda: label(sf.SensitiveSet("1/2", ["Ash", "Fir"]), sf.Exponential()),
         "4ee22ead6590b50e5df11b067706805b70507625b2d5bb7bf27f25eacdbab190",
     ),
     "policy graph": (
-        lambda: label(sf.PolicyGraph(0.5, ROADS)),
+        lambda: label(sf.PolicyGraph(0.5, ROADS), sf.Exponential()),
         "1633d58cfb794acf85e19c70c5587e71146c27a53fcb33e998a941c801f75536",
     ),
     "points": (
-        lambda: label(sf.Points(1, per=2, at=PLACES)),
+        lambda: label(sf.Points(1, per=2, at=PLACES), sf.Exponential()),
         "ddfd54ee5a3a138852f84215bb64c182edbed5a04ee6ba85a900026a020cbcb0",
     ),
     "points, by blocks": (
-        lambda: label(sf.Points(1, at=PLACES, norm=1)),
+        lambda: label(sf.Points(1, at=PLACES, norm=1), sf.Exponential()),
         "db29a278a14799c5ca7802bf5fdb9b0033703de8b8f52d6d1160ddba323a21e1",
     ),
     "matrix": (
         lambda: one(
             sf.categories(
                 "a", ["x", "y", "z"], protect=sf.Matrix([[0, 1, 5], [1, 0, "1/3"], [5, "1/3", 0]])
-            )
+            ),
+            channel=sf.Exponential(),
         ),
         "088dcf01884e9a8c9d6fcb8cb14709ca70e967a007c93646f8829e43b1591780",
     ),
@@ -247,24 +262,28 @@ STUDIES: dict[str, Kept] = {
                     [[0, 1, 2], [2, 0, 1], [1, 1, 0]],
                     labels=["z", "y", "x"],
                 ),
-            )
+            ),
+            channel=sf.Exponential(),
         ),
         "5ee7f2facaa8b08a15e830e2c6d7dfe5c357a4d2a5dc3cb017c3f6687e549845",
     ),
     "sum": (
-        lambda: one(sf.integers("x", 0, 9, protect=sf.Distance(0.1) + sf.Uniform(1))),
+        lambda: one(
+            sf.integers("x", 0, 9, protect=sf.Distance(0.1) + sf.Uniform(1)),
+            channel=sf.Exponential(),
+        ),
         "0e8a05295a3ce3ca80f780526a13492b8611b9aaebdcc8a3b443c91432d22df3",
     ),
     "sum, in full": (
-        lambda: label(sf.Sum([sf.Uniform(1), sf.SensitiveSet(1, ["Elm"])])),
+        lambda: label(sf.Sum([sf.Uniform(1), sf.SensitiveSet(1, ["Elm"])]), sf.Exponential()),
         "57eebfaaca6710e9728de816f65bafeef5314187cac50fc693e7f7989f4c9972",
     ),
     "within": (
-        lambda: one(sf.integers("x", 0, 20, protect=sf.Within(1, 5))),
+        lambda: one(sf.integers("x", 0, 20, protect=sf.Within(1, 5)), channel=sf.Exponential()),
         "318534440488badfa4134462d9df4e2a9cb4eb2dfa7248f540835adefac89b20",
     ),
     "within, smoothly": (
-        lambda: label(sf.Within(1, "3/2", beyond="smooth", at=PLACES, norm=2)),
+        lambda: label(sf.Within(1, "3/2", beyond="smooth", at=PLACES, norm=2), sf.Exponential()),
         "7cfa568f34b48f0f7a63b606748105d1d7409d6e1926b399937f274e20bcde97",
     ),
     "straight lines": (
@@ -362,7 +381,40 @@ STUDIES: dict[str, Kept] = {
         lambda: label(sf.Blocks(2, [TOWNS[:3], TOWNS[3:]]), sf.Hadamard()),
         "c6421135c8fbaabf2a1cfd448299fe6499a8f6022f4ee6657c58aa121093b4b2",
     ),
+    "extended": (
+        lambda: label(sf.HighLow(1, TOWNS[:3]), sf.Extended(sf.Hadamard())),
+        "3334ebdd559e6e1f3a1c795558040e5e6e573359b5b62b1063f60248bbed9d75",
+    ),
+    "per block": (
+        lambda: label(sf.Blocks(2, [TOWNS[:3], TOWNS[3:]]), sf.PerBlock(sf.KaryResponse())),
+        "d75fc8f3450a40294877d46724a520fca89840d83e448c51620bd6cf740aa46f",
+    ),
+    "stricter": (
+        lambda: one(
+            sf.integers("x", 0, 20, protect=sf.Within(1, 5)),
+            channel=sf.Stricter("line", sf.Geometric(), 2),
+        ),
+        "8b314fea8d5cf68b01f684820d8a8d35e51e323390024b9fa1460fe9df6ab2dc",
+    ),
+    "product": (
+        lambda: one(
+            GRID.axis("home", protect=GRID.points(1, per="1 km")), channel=sf.Product((3, 4))
+        ),
+        "959e9da197115b250ed724581512182833e45899844da4366928ff5258f862f1",
+    ),
     # Channels that the planner chooses
+    "blocks, as chosen": (
+        lambda: label(sf.Blocks(1, [TOWNS[:2], TOWNS[2:]])),
+        "c6a763cb29740df55e51f19468714da5141b8d6355e7e07657a34971e8842234",
+    ),
+    "high and low, as chosen": (
+        lambda: label(sf.HighLow(1, ["Ash"])),
+        "9199122270f8a0ce2a7f4e8a652a090e1d6ef89d02557f4408a102b4a4213523",
+    ),
+    "no answer, extended": (
+        lambda: aside(sf.Extended(sf.Geometric())),
+        "5e4282677dfc868b0fe8a29845495cbd9cf8ead9495c68841365793c0057eb9d",
+    ),
     "few people": (
         lambda: one(sf.integers("x", 0, 7, protect=sf.Distance(0.1)), people=1_000),
         "cf6b31955e812166ff3ece4b4a4faec0f2abaf7b61e3141cc0f321136d729370",
@@ -457,7 +509,10 @@ STUDIES: dict[str, Kept] = {
         "06df9c155e13c0d8d73d64af37cdd0a753f2bd28cf9b5f4231618bc9275333c6",
     ),
     "grid, blocks": (
-        lambda: one(GRID.axis("home", protect=GRID.blocks(1, 1, 2), optional=False)),
+        lambda: one(
+            GRID.axis("home", protect=GRID.blocks(1, 1, 2), optional=False),
+            channel=sf.Hadamard(),
+        ),
         "cc91688858c743a2de5e2e382c236fa986fd249fcb6e4dfd98cd0865d0c10496",
     ),
     "grid, regions": (
@@ -465,7 +520,8 @@ STUDIES: dict[str, Kept] = {
             GRID.axis(
                 "home",
                 protect=GRID.regions(1, {"west": ["r1c1", "r2c1", "r3c1"]}, rest="together"),
-            )
+            ),
+            channel=sf.Hadamard(),
         ),
         "595884e8f89aabc46ec2731432dccf9e3c13067c2cd82da02ab509506bfd8646",
     ),
@@ -503,8 +559,8 @@ FOUND: dict[str, Kept] = {
 #: Kinds that must be among the studies: all that a file can name at the time of writing.
 CHANNELS = {
     "geometric", "thermometer", "kary-response", "exponential", "oue", "olh", "hrr", "square-wave",
-    "optimised", "extremal", "matrix-response", "comb", "hierarchical", "haar-hrr", "binary",
-    "hadamard",
+    "optimised", "extremal", "matrix-response", "comb", "hierarchical", "haar-hrr",
+    "binary", "hadamard", "extended", "per-block", "stricter", "product",
 }  # fmt: skip
 METRICS = {
     "distance", "uniform", "blocks", "high_low", "sensitive_set", "within", "policy_graph",
@@ -542,6 +598,8 @@ TABLES: dict[str, Callable[[], Table]] = {
     "moments": lambda: {"seen": spread(["2024-03-01T00:00", "2024-03-02T07:30"])},
     "capped": lambda: numbers(31),
     "no answer": lambda: {"x": spread([*range(10), None])},
+    "no answer, extended": lambda: {"x": spread([*range(10), None])},
+    "extended": towns,
     "blocks": towns,
     "high and low": towns,
     "points": towns,
@@ -623,6 +681,8 @@ ENCODED: dict[str, str] = {
     "moments": "1e61d882ce2f5b774318589d9cbbd19f15bc94bf9b5ac242896e868dec0434ab",
     "capped": "6880f4904a7766f98dab597a4760d81efb9d3fc0d83da7436b96c2dd7e97bdd9",
     "no answer": "e70be71a63635a617a09339c035075b018d054b065a44a9bf3ba7178608b9b64",
+    "no answer, extended": "6c3ad805afe315537225502e4a02b9c11d83b8886bf918bce960db6494ca7f24",
+    "extended": "ba2c1bdaca90dc70740829ebc4fd363cfe2e6f42bd0600a3d50615a933ae989d",
     "blocks": "00546179d37209caab0e81c4a7bb05835cdf06d67832cf2c172087ad5146bef3",
     "high and low": "09ce8aeaa45b271c81bb30fbac8a4de741b45c126a4a7aa44174e8f055ea0907",
     "points": "95b758a5ed6a15f614becfb7c7ab4d35ded4119c3a48a08e801b6aeade6e2c75",

@@ -57,6 +57,10 @@ CHANNELS: dict[str, tuple[Any, Any]] = {
     "hierarchical": (sf.Hierarchical(), sf.Uniform(1)),
     "haar-hrr": (sf.HaarHRR(), sf.Uniform(1)),
     "hadamard": (sf.Hadamard(), sf.Uniform(1)),
+    "extended": (sf.Extended(), sf.HighLow(1, [3, 4])),
+    "per-block": (sf.PerBlock(sf.Geometric()), LINE),
+    "product": (sf.Product((2, 4)), LINE),
+    "stricter": (sf.Stricter("uniform", sf.KaryResponse()), LINE),
 }
 
 

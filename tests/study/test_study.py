@@ -84,6 +84,11 @@ AXES = {
     "blocks": _labels(sf.Blocks(1, blocks=[["north", "south"], ["east"]])),
     "high and low": _labels(sf.HighLow(1, sensitive=["north"])),
     "sensitive": _labels(sf.SensitiveSet(1, sensitive=["north"])),
+    "hadamard response": _labels(sf.HighLow(1, sensitive=["north"]), channel=sf.Hadamard()),
+    "stricter": _labels(
+        sf.Matrix([[0, 1, 2], [1, 0, 1], [2, 1, 0]]), channel=sf.Stricter("uniform", sf.OLH())
+    ),
+    "product": sf.integers("code", 0, 8, protect=sf.Distance(1), channel=sf.Product((3, 3))),
     "two labels": sf.categories("a", ["yes", "no"], protect=sf.HighLow(1, ["yes"])),
     "graph": _labels(sf.PolicyGraph(0.5, edges=[("north", "south"), ("south", "east", 2)])),
     "points": _labels(

@@ -51,6 +51,8 @@ FORMS: dict[str, Axis | tuple[int, ...]] = {
     "rounded": rounded(low=0, high=4, bins=4, protect=sf.Distance(1)),
     "rounded, capped": rounded(low=0, high=4, bins=4, protect=sf.Distance(1, cap=2)),
     "rounded, unequal": rounded(edges=[0, 1, 3, 9], protect=sf.Distance(1)),
+    "rounded, uniform": rounded(low=0, high=4, bins=4, protect=UNIFORM),
+    "rounded, uniform, two ends": rounded(low=0, high=4, bins=1, protect=UNIFORM),
     "3 × 4": (3, 4),
 }
 
@@ -78,17 +80,15 @@ NONE_CAN: dict[str, tuple[Callable[[], sf.Study], str]] = {
         ),
         "guarantee of its own",
     ),
-    "rounded, uniform": (
-        lambda: sf.Study("s", [rounded(low=0, high=4, bins=4, protect=UNIFORM)]),
-        r"rounding='stochastic' needs protect=Distance\(...\) alone; remove one of the two",
-    ),
-    "rounded, uniform over all": (
-        lambda: sf.Study("s", [rounded(low=0, high=4, bins=4)], protect=UNIFORM),
-        r"rounding='stochastic' needs protect=Distance\(...\) alone; remove one of the two",
+    "rounded, a sum of metrics": (
+        lambda: sf.Study(
+            "s", [rounded(low=0, high=4, bins=4, protect=sf.Distance(1) + sf.Uniform(1))]
+        ),
+        r"needs protect=Distance\(...\) or Uniform\(...\) alone; remove one of the two",
     ),
     "rounded, in a group": (
         lambda: sf.Study("s", [rounded(low=0, high=4, bins=4), whole("y", 3)], protect=UNIFORM),
-        "rounding='stochastic' needs",
+        "rounding='stochastic' needs a guarantee of its own",
     ),
     "rounded, unequal, capped": (
         lambda: sf.Study("s", [rounded(edges=[0, 1, 3, 9], protect=sf.Distance(1, cap=2))]),
@@ -97,9 +97,17 @@ NONE_CAN: dict[str, tuple[Callable[[], sf.Study], str]] = {
 }
 
 
+#: Channels made of others, which have no defaults.
+COMPOSED = {
+    "per-block": sf.PerBlock(sf.KaryResponse()),
+    "product": sf.Product((3, 10)),
+    "stricter": sf.Stricter("uniform", sf.KaryResponse()),
+}
+
+
 def study_of(form: Axis | tuple[int, ...], kind: str | None) -> sf.Study:
     """The study of one axis, or of whole records on a grid, with this channel."""
-    choice = None if kind is None else REGISTRY[kind]()
+    choice = None if kind is None else COMPOSED.get(kind) or REGISTRY[kind]()
     if isinstance(form, Axis):
         return sf.Study("s", [replace(form, channel=choice)])
     axes = [whole(f"a{k}", size) for k, size in enumerate(form)]

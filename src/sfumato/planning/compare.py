@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.channels.base import Channel
-from sfumato.channels.choice import REGISTRY, Choice
+from sfumato.channels.choice import REGISTRY, Choice, described
 from sfumato.channels.searched.extremal import Extremal
 from sfumato.channels.searched.matrix_response import MatrixResponse
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.cells import TableMetric
+from sfumato.metrics.distance import AsideMetric
 from sfumato.planning.expected_error import (
     MARKS,
     PRIORS,
@@ -35,9 +36,7 @@ from sfumato.verbs import RUNS
 METHODS = ("unbiased", "likelihood")
 #: Bits of all simulated reports, over all runs, that a channel not in use is decoded from.
 MOST_BITS = 1 << 26
-_MOST_CODED = 256  # cells for which the rates of a code are found within seconds
-#: The note of a channel that a longer search would improve.
-SHORT_SEARCH = "after a short search; smaller after the whole"
+_MOST_CODED, _MOST_ROWS = 256, 128  # cells for which rates and rows are found within seconds
 COLUMNS = ("question", "channel", "answers", "standard error", "share", "report", "")
 
 
@@ -56,7 +55,7 @@ class ComparisonRow:
         chosen: Whether the study uses this channel.
         best: Whether it has the smallest error on its block under its decoder.
         how: How the error was found: see `PlanRow`.
-        note: Why there is no error, or how it could be smaller.
+        note: Why there is no error.
     """
 
     axis: str
@@ -208,14 +207,17 @@ def _options(study: Study, place: int, prior: Prior) -> list[_Option]:
     """Every channel that fits one block."""
     block = study.blocks[place]
     alone = prior.on(block.axes)
-    found = []
+    found: list[_Option] = []
     for choice in [*_choices(block.choice), *_searched(study, place)]:
         try:
             made = Study(study.name, [replace(study.parts[place], channel=choice)])
         except (StudyError, TooLargeError):
             continue
+        (own,) = made.blocks
+        if any(option.study.blocks[0].choice == own.choice for option in found):
+            continue  # the same with an option that was left out
         asked = typical_of(made, range(len(made.axes)))
-        found.append(_Option(made, asked, made.blocks[0].choice == block.choice, alone))
+        found.append(_Option(made, asked, own.choice == block.choice, alone))
     return found
 
 
@@ -235,24 +237,22 @@ def _choices(own: Choice) -> list[Choice]:
 def _searched(study: Study, place: int) -> list[Choice]:
     """Channels searched for E, where E is kept as a table; a second or two each."""
     block, metric = study.blocks[place], study.schema.groups[place].metric
-    if not isinstance(metric, TableMetric) or metric.size < 3:
+    if not isinstance(metric, TableMetric | AsideMetric) or metric.size < 3:
         return []
     ordered = len(block.axes) == 1 and study.axes[block.axes[0]].domain.ordered
     rows, asked = ("prefix", "ranges") if ordered else ("identity", "cells")
     found: list[Choice] = []
     if not isinstance(block.choice, MatrixResponse) and metric.size <= _MOST_CODED:
         found.append(MatrixResponse(rows, workload=asked))
-    if not isinstance(block.choice, Extremal):
-        quick = Extremal(asked).quickly(metric)
-        found += [] if quick is None else [quick]
+    if not isinstance(block.choice, Extremal) and metric.size <= _MOST_ROWS:
+        found.append(Extremal(asked))
     return found
 
 
 def _row(option: _Option, method: str, n: int, runs: int, seed: int) -> ComparisonRow:
     """The error of one channel on one block under one decoder."""
     (block,) = option.study.blocks
-    asked, chosen = option.asked, option.chosen
-    note = SHORT_SEARCH if isinstance(block.choice, Extremal) and not chosen else ""
+    asked, chosen, note = option.asked, option.chosen, ""
     try:
         if method == "unbiased":
             error = exact_error(option.study, asked, option.prior, n)
@@ -267,7 +267,7 @@ def _row(option: _Option, method: str, n: int, runs: int, seed: int) -> Comparis
     return ComparisonRow(
         axis=" × ".join(axis.name for axis in option.study.axes),
         question=asked.text,
-        channel=_name(block.choice),
+        channel=described(block.choice),
         method=method,
         stderr=error.stderr,
         share=error.stderr / n,
@@ -293,13 +293,6 @@ def _mark_best(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
         if math.isfinite(row.stderr):
             best[key] = min(best.get(key, math.inf), row.stderr)
     return [replace(row, best=row.stderr == best.get((row.axis, row.method))) for row in rows]
-
-
-def _name(choice: Choice) -> str:
-    """A channel's id with its options."""
-    held = {name: value for name, value in choice.options().items() if name != "table"}
-    options = ", ".join(str(value) for value in held.values())
-    return f"{choice.id} ({options})" if options else choice.id
 
 
 def _bits(channel: Channel) -> int:

@@ -18,7 +18,7 @@ from sfumato.arrays import Floats
 from sfumato.errors import StudyError, shown
 from sfumato.estimation.decoding.evidence import fit_by_evidence
 from sfumato.estimation.decoding.mixture import SymbolMixture
-from sfumato.estimation.decoding.posterior import Decoder, PlainDecoder
+from sfumato.estimation.decoding.posterior import AnyDecoder, Decoder
 from sfumato.estimation.likelihood import LikelihoodEstimate
 from sfumato.planning.variances import Prior, combined, row_variances
 from sfumato.questions.lines import Total
@@ -185,9 +185,7 @@ def _at_the_prior(study: Study, law: Floats, n: int) -> Decoder:
     return Decoder(fit_by_evidence(mixture, ordered))
 
 
-def _reported(
-    decoder: Decoder | PlainDecoder, rows: Sequence[QuestionRows], plain: Sequence[Floats]
-) -> Floats:
+def _reported(decoder: AnyDecoder, rows: Sequence[QuestionRows], plain: Sequence[Floats]) -> Floats:
     """The mean variance that answers would state."""
     found = []
     for row, unbiased in zip(rows, plain, strict=True):

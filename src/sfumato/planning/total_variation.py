@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.arrays import Floats
+from sfumato.bounds.acharya import acharya_proposition_4, acharya_proposition_5
 from sfumato.errors import StudyError
 from sfumato.estimation.distribution import cell_squares
 from sfumato.metrics.cells import CellMetric
@@ -74,7 +75,8 @@ def expected_tv(
     Example:
         >>> import sfumato as sf
         >>> towns = sf.Blocks(epsilon=1, blocks=[range(50), range(50, 100)])
-        >>> print(expected_tv(sf.integers("place", 0, 99, protect=towns), 1_000_000))
+        >>> place = sf.integers("place", 0, 99, protect=towns, channel=sf.Hadamard())
+        >>> print(expected_tv(place, 1_000_000))
         1,000,000 people, prior flat: total variation 0.0602, proved at most 0.53; L2 0.0151
     """
     made, people = _study(study), checked_people(n)
@@ -115,7 +117,7 @@ def people_for_tv(
     Example:
         >>> import sfumato as sf
         >>> towns = sf.Blocks(epsilon=1, blocks=[range(50), range(50, 100)])
-        >>> axis = sf.integers("place", 0, 99, protect=towns)
+        >>> axis = sf.integers("place", 0, 99, protect=towns, channel=sf.Hadamard())
         >>> people_for_tv(axis, 0.1), people_for_tv(axis, 0.1, proved=True)
         (362523, 28096167)
     """
@@ -153,15 +155,13 @@ def tv_bound(metric: CellMetric, n: int) -> float | None:
     """
     if not isinstance(metric, UniformMetric | BlockMetric | HighLowMetric):
         return None
-    c = 1 / math.tanh(min(float(metric.epsilon), 700.0) / 2)
     if isinstance(metric, HighLowMetric):
         high = int(np.count_nonzero(metric.sensitive))
-        return c * high * math.sqrt(3 / n) + math.sqrt(c * metric.size / n)
+        return acharya_proposition_4(metric.epsilon, n, metric.size, high)
     if isinstance(metric, UniformMetric):
-        sizes = np.array([metric.size])
-    else:
-        sizes = np.unique(metric.block, return_counts=True)[1]
-    return 2 * c * math.sqrt(3 * float(np.sum(sizes.astype(np.float64) ** 2)) / n)
+        return acharya_proposition_5(metric.epsilon, n, [metric.size])
+    sizes = np.unique(metric.block, return_counts=True)[1].tolist()
+    return acharya_proposition_5(metric.epsilon, n, sizes)
 
 
 def _bound(study: Study, n: int) -> float | None:

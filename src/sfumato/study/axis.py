@@ -25,6 +25,7 @@ from sfumato.errors import DataError, StudyError, rows, shown
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.recognise import recognised
 from sfumato.metrics.uniform import Uniform, UniformMetric
 from sfumato.text import refuse_name
 
@@ -165,8 +166,8 @@ class Together:
                     )
             if axis.domain.rounding_bits:
                 raise StudyError(
-                    f"axis {axis.name!r}: rounding='stochastic' needs protect=Distance(...) of its "
-                    "own; remove one of the two"
+                    f"axis {axis.name!r}: rounding='stochastic' needs a guarantee of its own, "
+                    "protect=Distance(...) or Uniform(...); take the axis out of the group"
                 )
 
     @classmethod
@@ -212,13 +213,16 @@ class Together:
             metric = statement.bind(axis.domain, optional=axis.optional)
         except StudyError as error:
             raise StudyError(f"{self.words}: {error}") from None
-        if axis.domain.rounding_bits and not isinstance(metric, LineMetric | CappedLineMetric):
+        if not axis.domain.rounding_bits:
+            return recognised(metric)
+        # What holds between grid points says nothing of the values between them, unless it is
+        # stated as a distance or as one ε: a table is not recognised here.
+        if not isinstance(metric, LineMetric | CappedLineMetric | UniformMetric):
             raise StudyError(
-                f"{self.words}: rounding='stochastic' needs protect=Distance(...) alone; "
-                "remove one of the two"
+                f"{self.words}: rounding='stochastic' needs protect=Distance(...) or Uniform(...) "
+                "alone; remove one of the two"
             )
-        unequal = isinstance(metric, CappedLineMetric) and metric.equal_step is None
-        if axis.domain.rounding_bits and unequal:
+        if isinstance(metric, CappedLineMetric) and metric.equal_step is None:
             raise StudyError(
                 f"{self.words}: rounding='stochastic' under a cap needs equal bins; use low, high "
                 "and bins instead of edges, or leave out cap"
@@ -332,7 +336,8 @@ def reals(
     """An axis of real numbers in bins: equal bins from low to high, or bins between given edges.
 
     Values are protected by bin. With rounding="stochastic" they are rounded at random to the bins'
-    edges instead, and every pair of values is protected by its own distance.
+    edges instead, and every pair of values is protected: under `Distance` by its own distance,
+    under `Uniform` by ε. One bin with `Uniform` is the best way to sum a private number.
 
     Args:
         name: What the axis is called in tables and questions.

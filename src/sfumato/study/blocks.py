@@ -82,7 +82,15 @@ def planned(part: Together, metric: CellMetric, people: int | None) -> tuple[Cho
     """
     ordered = tuple(axis.domain.ordered for axis in part.axes)
     shape = tuple(axis.size for axis in part.axes)
-    return choose_channel(metric, shape=shape, ordered=ordered, people=people)
+    return choose_channel(
+        metric,
+        shape=shape,
+        ordered=ordered,
+        values=part.axes[0].domain.size if len(part.axes) == 1 else None,
+        people=people,
+        rounds=part.axes[0].domain.rounding_bits > 0,
+        held=part.channel,
+    )
 
 
 def settled(part: Together, metric: CellMetric, people: int | None) -> Choice:

@@ -18,7 +18,7 @@ from sfumato.errors import QuestionError, StudyError
 from sfumato.exact import to_plain
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric, TableMetric
-from sfumato.metrics.distance import CappedLineMetric, Distance, LineMetric
+from sfumato.metrics.distance import AsideMetric, CappedLineMetric, Distance, LineMetric
 from sfumato.metrics.labelled import BlockMetric, Blocks, HighLow, HighLowMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.metrics.words import label_of
@@ -151,6 +151,8 @@ class Guarantee:
         resolution = held.domain.rounding_bits
         if resolution and isinstance(metric, LineMetric | CappedLineMetric):
             return _between_codes(metric, *pairs[0], resolution)
+        if resolution and isinstance(metric, UniformMetric):
+            return 0.0 if len(set(pairs[0])) == 1 else float(metric.epsilon)
         shape = [self.axes[axis].size for axis in axes]
         one, other = (int(np.ravel_multi_index(cell, shape)) for cell in zip(*pairs, strict=True))
         return metric.between(one, other)
@@ -271,9 +273,10 @@ def explain_axis(axis: Axis, statement: Metric, metric: CellMetric) -> list[str]
             f"a report is at most {odds(float(cap))} likelier from one than from the other."
         )
     if axis.domain.rounding_bits:
+        own = "equally" if isinstance(metric, UniformMetric) else "by its own distance"
         lines.append(
             "Values are rounded at random between grid points, so every pair of values is "
-            "protected by its own distance, read to a millionth of a bin."
+            f"protected {own}, read to a millionth of a bin."
         )
     elif axis.domain.kind == "reals":
         lines.append(
@@ -337,11 +340,12 @@ def _uneven_pair(metric: CellMetric) -> tuple[int, int] | None:
 def _example_pairs(axis: Axis, metric: CellMetric) -> Sequence[tuple[int, int]]:
     """Example pairs of cells: near, middling and farthest apart; or one for each value of E."""
     size = axis.domain.size
-    if isinstance(metric, LineMetric | CappedLineMetric):
+    if axis.domain.ordered and isinstance(metric, LineMetric | CappedLineMetric | AsideMetric):
         middle = size // 2
         apart = sorted({1, min(5, size - 1), max(1, size // 4), size - 1})
         starts = [min(middle, size - 1 - step) for step in apart]
-        return [(start, start + step) for start, step in zip(starts, apart, strict=True)]
+        pairs = [(start, start + step) for start, step in zip(starts, apart, strict=True)]
+        return [*pairs, (0, size)] if axis.optional else pairs
     if isinstance(metric, UniformMetric):
         return [(0, 1), (0, axis.size - 1)] if axis.optional and axis.size > 2 else [(0, 1)]
     pairs = metric.pairs() if isinstance(metric, BlockMetric | HighLowMetric) else _kinds(metric)

@@ -20,7 +20,7 @@ import tomli_w
 from sfumato.errors import StudyError, TooLargeError, shown
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric
-from sfumato.metrics.distance import Lp
+from sfumato.metrics.lp import Lp
 from sfumato.metrics.uniform import Uniform, UniformMetric
 from sfumato.study.axis import Axis, Together
 from sfumato.study.guarantee import Guarantee

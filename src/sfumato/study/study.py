@@ -281,7 +281,7 @@ def _explained(schema: Schema, blocks: Sequence[Block], reasons: Sequence[str]) 
     for group, block, reason in zip(schema.groups, blocks, reasons, strict=True):
         axes = [schema.axes[axis] for axis in group.axes]
         out += _one_axis(axes[0], group) if len(axes) == 1 else _several(axes, group)
-        out += _indented(_sent(block.channel, reason))
+        out += _indented(_sent(block, reason))
         out.append("")
     if len(blocks) > 1:
         alone = all(len(block.axes) == 1 for block in blocks)
@@ -323,13 +323,13 @@ def _several(axes: Sequence[Axis], group: Group) -> list[str]:
     return out
 
 
-def _sent(channel: Channel, reason: str) -> str:
+def _sent(block: Block, reason: str) -> str:
     """Which channel makes a report, how long it is, and why."""
-    inner = getattr(channel, "inner", channel)
-    size = channel.layout
+    title = block.choice.title or f"the {block.channel.id} channel"
+    size = block.channel.layout
     sent = f"one of {size.count:,} symbols" if size.kind == "symbols" else f"{size.count} bits"
     because = f", because {reason}" if reason else ""
-    return f"Sent by the {inner.id} channel as {sent}{because}."
+    return f"Sent by {title} as {sent}{because}."
 
 
 def _indented(line: str) -> list[str]:

@@ -1,0 +1,130 @@
+"""Every metric gets the channel with the smallest error: none loses to a stronger guarantee."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from sfumato.channels.choice import Choice
+from sfumato.channels.searched.extremal import Extremal
+from sfumato.errors import StudyError
+from sfumato.metrics.cells import TableMetric
+from sfumato.study import candidates
+from sfumato.study.candidates import Asked, best_channel
+
+N = 10_000
+
+
+def labels(size: int) -> list[str]:
+    return [f"l{cell}" for cell in range(size)]
+
+
+def path(size: int, epsilon: float) -> sf.PolicyGraph:
+    names = labels(size)
+    return sf.PolicyGraph(epsilon, list(itertools.pairwise(names)))
+
+
+def error(axis: sf.Axis, kind: str, channel: Choice | None = None) -> float:
+    """The standard error of typical questions, exactly."""
+    study = sf.Study("candidates", [replace(axis, channel=channel)])
+    return next(row.stderr for row in study.expected_error(N).rows if row.kind == kind)
+
+
+def named(size: int, protect: Any) -> sf.Axis:
+    return sf.categories("x", labels(size), protect=protect)
+
+
+def test_a_weaker_guarantee_is_no_worse_than_a_stronger_one() -> None:
+    sensitive = error(named(100, sf.SensitiveSet(1, labels(10))), "cell")
+    assert sensitive < error(named(100, sf.Uniform(1)), "cell")
+    assert 100 * sensitive**2 < 2.8e6  # what MatrixResponse("identity") has
+    one = error(named(100, sf.SensitiveSet(1, labels(1))), "cell")
+    assert 100 * one**2 < 3.6e6  # Xiang et al. 2020
+    near = error(sf.integers("x", 0, 99, protect=sf.Within(1, 10)), "range")
+    assert near < 0.5 * error(sf.integers("x", 0, 99, protect=sf.Uniform(1)), "range")
+
+
+def test_a_path_is_as_good_as_the_line_that_it_is() -> None:
+    ages = sf.integers("x", 0, 99, protect=sf.Distance(0.5))
+    graph = sf.PolicyGraph(0.5, [(k, k + 1) for k in range(99)])
+    assert error(replace(ages, protect=graph), "range") == error(ages, "range") < 88
+    shuffled = np.random.default_rng(1).permutation(labels(30)).tolist()
+    other = sf.categories("x", shuffled, protect=path(30, 0.5))
+    assert error(other, "cell") == pytest.approx(error(named(30, path(30, 0.5)), "cell"), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("block", "epsilon", "most"), [(2, 1, 48.1), (2, 4, 6.95), (4, 2, 39.4), (4, 4, 12.05)]
+)
+def test_small_blocks_get_the_response_that_suits_them(
+    block: int, epsilon: float, most: float
+) -> None:
+    names = labels(8)
+    protect = sf.Blocks(epsilon, [names[start : start + block] for start in range(0, 8, block)])
+    assert error(named(8, protect), "cell") <= most
+
+
+def test_ordered_blocks_are_asked_for_ranges() -> None:
+    hours = sf.integers("x", 0, 63, protect=sf.Blocks(1, [range(32), range(32, 64)]))
+    study = sf.Study("hours", [hours])
+    choices = study.blocks[0].choice.options()["channels"]
+    assert {choice["kind"] for choice in choices}.isdisjoint({"hadamard", "olh", "hrr"})
+    assert error(hours, "range") < 0.8 * error(hours, "range", sf.Hadamard())
+
+
+def test_few_cells_under_any_matrix_are_searched() -> None:
+    away = np.abs(np.subtract.outer(np.arange(8), np.arange(8))) * 0.5
+    uneven = named(8, sf.Matrix(away + np.triu(np.full((8, 8), 0.3), 1)))
+    assert error(uneven, "cell") < 198  # the best code of flipped bits
+    assert error(uneven, "cell") <= error(uneven, "cell", sf.Exponential())
+
+
+def test_a_matrix_is_as_good_as_the_high_low_that_it_is() -> None:
+    rows = np.full((8, 8), np.inf)
+    rows[:3] = 1.0
+    np.fill_diagonal(rows, 0.0)
+    same = named(8, sf.HighLow(1, labels(3)))
+    assert error(named(8, sf.Matrix(rows)), "cell") == error(same, "cell")
+
+
+def test_explain_says_why() -> None:
+    study = sf.Study("near", [sf.integers("x", 0, 199, protect=sf.Within(1, 20))])
+    words = " ".join(study.explain().split())
+    assert "Sent by the comb channel" in words
+    assert "times smaller than that of the next best" in words
+
+
+def test_what_was_found_is_kept_and_not_searched_for_again(monkeypatch: Any) -> None:
+    away = np.abs(np.subtract.outer(np.arange(6), np.arange(6))) * 0.5
+    axis = named(6, sf.Matrix(away + np.triu(np.full((6, 6), 0.3), 1)))
+    study = sf.Study("uneven", [axis])
+    assert isinstance(study.blocks[0].choice, Extremal)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("searched again")
+
+    monkeypatch.setattr(Extremal, "_search", refuse)
+    monkeypatch.setattr("sfumato.files.read", lambda _: None)
+    again = sf.Study.from_toml(study.to_toml())
+    assert again.fingerprint == study.fingerprint
+    assert again.reasons == study.reasons != ("",)
+
+
+def test_cells_that_need_not_hide_at_all_are_told() -> None:
+    names = labels(3)
+    told = sf.Matrix(np.where(np.eye(3, dtype=bool), 0, np.inf))
+    study = sf.Study("told", [sf.categories("x", names, protect=told)])
+    answer = study.simulate({"x": ["l0", "l2", "l2"]}, seed=1).estimate("unbiased").count("x=l2")
+    assert (answer.value, answer.stderr) == (2, 0)
+
+
+def test_a_metric_that_no_channel_can_serve_is_refused(monkeypatch: Any) -> None:
+    metric = TableMetric(np.array([[0, 1, 3], [1, 0, 1], [2, 1, 0]]), 1, 3)
+    monkeypatch.setattr(candidates, "_candidates", lambda *_: [sf.KaryResponse(), sf.Geometric()])
+    with pytest.raises(StudyError, match="no channel can serve this metric: KaryResponse does not"):
+        best_channel(metric, Asked.of(3, 3, ordered=False))
