@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
@@ -18,8 +21,8 @@ import sfumato as sf
 from sfumato.arrays import BitColumns, Outputs
 from sfumato.channels.choice import Choice
 from sfumato.channels.thermometer import ThermometerChannel
-from sfumato.collect.tally import WeightedTally
-from sfumato.errors import DataError, MismatchError, QuestionError, StudyError
+from sfumato.collect.weighted import WeightedTally
+from sfumato.errors import DataError, FormatError, MismatchError, QuestionError, StudyError
 from sfumato.estimation.unbiased import UnbiasedEstimate
 from sfumato.questions.language import weights as ask
 from sfumato.study.axis import Axis
@@ -322,10 +325,61 @@ def test_weights_are_copied_and_may_be_whole_numbers() -> None:
     assert isinstance(tally, WeightedTally)
 
 
-def test_likelihood_is_refused_with_the_remedy() -> None:
-    tally = study("symbols").tally([], weights=[])
-    with pytest.raises(StudyError, match=r"unbiased only, got method='likelihood'.*groups"):
-        tally.estimate("likelihood")
+@kinds
+def test_likelihood_answers_of_equal_weights_are_the_plain_ones(kind: str, seed: int) -> None:
+    """Any weight: scaled to as many people as there are, the decoding is the same."""
+    one = study(kind, (6, 4))
+    reports = one.encode(people(900, seed, (6, 4)), bits=sf.SeededBits(seed))
+    plain = one.tally(reports).estimate("likelihood")
+    est = one.tally(reports, weights=np.full(900, 2.5)).estimate("likelihood")
+    for ask_it, factor in [
+        (lambda e: e.count(a=(1, 3)), 2.5), (lambda e: e.count(a=(1, 3), b=2), 2.5),
+        (lambda e: e.count(), 2.5), (lambda e: e.total("a"), 2.5),
+        (lambda e: e.fraction(a=1), 1), (lambda e: e.mean("a", where="b=0"), 1),
+    ]:  # fmt: skip
+        assert ask_it(est).value == pytest.approx(factor * ask_it(plain).value, rel=1e-6)
+        assert any("public weights" in note for note in ask_it(est).notes)
+    assert est.histogram("a").values == pytest.approx(2.5 * plain.histogram("a").values, rel=1e-6)
+    grid = np.arange(24.0)[None]
+    assert est.linear(grid).values == pytest.approx(2.5 * plain.linear(grid).values, rel=1e-6)
+
+
+@kinds
+@pytest.mark.parametrize("population", [False, True])
+def test_intervals_of_weighted_likelihood_answers_are_the_unbiased_ones(
+    kind: str, population: bool, seed: int
+) -> None:
+    one = study(kind, (6, 4))
+    w = np.random.default_rng(seed).gamma(0.5, size=600)
+    reports = one.encode(people(600, seed, (6, 4)), bits=sf.SeededBits(seed))
+    tally = one.tally(reports, weights=w)
+    unbiased, likely = tally.estimate(), tally.estimate("likelihood")
+    assert likely.count().value == pytest.approx(w.sum())
+    for ask_it in (
+        lambda e: e.count(a=(1, 3), population=population),
+        lambda e: e.total("a", where="b=1", population=population),
+        lambda e: e.histogram("b", population=population),
+        lambda e: e.histogram("b", where="a=1..4", fraction=True, population=population),
+        lambda e: e.linear(np.arange(48.0).reshape(2, 24), population=population),
+    ):
+        mine, theirs = ask_it(likely), ask_it(unbiased)
+        assert mine.stderr == pytest.approx(theirs.stderr)
+        # The interval of an estimate below zero is moved to begin there.
+        kept = np.asarray(getattr(theirs, "values", theirs.low)) >= 0
+        assert np.all((mine.low <= theirs.low + 1e-9) | ~kept)
+        assert np.all((mine.high >= theirs.high - 1e-9) | ~kept)
+
+
+def test_a_weighted_likelihood_estimate_needs_weight_and_reports() -> None:
+    one = study("symbols")
+    empty = one.tally([], weights=[]).estimate("likelihood")
+    assert math.isnan(empty.count(a=1).value)
+    weightless = one.tally(one.encode(people(5, 1)), weights=np.zeros(5)).estimate("likelihood")
+    assert weightless.count(a=1).value == 0
+    assert math.isnan(weightless.fraction(a=1).value)
+    assert weightless.linear(np.ones((1, 6))).values == pytest.approx([0])
+    with pytest.raises(StudyError, match="method must be"):
+        one.tally([], weights=[]).estimate("guess")
 
 
 def test_steps_and_bands_know_the_whole_weight(seed: int) -> None:
@@ -338,6 +392,73 @@ def test_steps_and_bands_know_the_whole_weight(seed: int) -> None:
     simulated, sidak = histogram.band(), est.histogram("a", population=True).band()
     assert "simulated from the joint law" in simulated.notes[-1]
     assert "Šidák" in sidak.notes[-1]
+
+
+# Files
+
+
+@kinds
+def test_a_file_holds_all_of_a_weighted_tally(kind: str, tmp_path: Path, seed: int) -> None:
+    one, path = study(kind), tmp_path / "t.parquet"
+    w = np.random.default_rng(seed).gamma(0.3, size=200)
+    w[::7] = 0.0
+    tally = one.tally(one.encode(people(200, seed)), weights=w)
+    for held in (tally, one.tally([], weights=[])):
+        held.save(path)
+        found = WeightedTally.load(path, one)
+        assert found == held
+        assert (found.n, found.heaviest) == (held.n, held.heaviest)
+    tally.save(path)
+    before, after = (t.estimate().count(a=(1, 2)) for t in (tally, WeightedTally.load(path, one)))
+    assert (after.value, after.stderr) == pytest.approx((before.value, before.stderr))
+    with pytest.raises(FormatError, match="holds a weighted tally, but a tally must be given"):
+        sf.Tally.load(path, one)
+    with pytest.raises(MismatchError, match="belongs to study"):
+        WeightedTally.load(path, sf.Study("other", list(one.axes)))
+    one.empty_tally().save(path)
+    with pytest.raises(FormatError, match="holds a tally, but a weighted tally must be given"):
+        WeightedTally.load(path, one)
+    with pytest.raises(StudyError, match="study must be a Study"):
+        WeightedTally.load(path, "study.toml")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["symbols", "bits"])
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        ("reports", None), ("reports", -1), ("reports", 1), ("reports", 2.5), ("reports", 2**60),
+        ("reports", True), ("heaviest", None), ("heaviest", "heavy"), ("heaviest", -1.0),
+        ("heaviest", 1e300),
+    ],
+)  # fmt: skip
+def test_damaged_metadata_is_refused(kind: str, entry: str, value: Any, tmp_path: Path) -> None:
+    one, path = study(kind), tmp_path / "t.parquet"
+    one.tally(one.encode(people(50, 1)), weights=np.full(50, 2.0)).save(path)
+    table = pq.read_table(path)
+    head = json.loads(table.schema.metadata[b"sfumato"]) | {entry: value}
+    pq.write_table(table.replace_schema_metadata({b"sfumato": json.dumps(head)}), path)
+    with pytest.raises(FormatError, match="damaged metadata"):
+        WeightedTally.load(path, one)
+
+
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("column", ["weight", "squared weight"])
+def test_impossible_weights_in_a_file_are_refused(
+    column: str, value: float, tmp_path: Path
+) -> None:
+    one, path = study("symbols"), tmp_path / "t.parquet"
+    one.tally(one.encode(people(50, 1)), weights=np.full(50, 2.0)).save(path)
+    table = pq.read_table(path)
+    place = table.column_names.index(column)
+    wrong = pa.array([value] * len(table))
+    field = pa.field(column, pa.float64(), nullable=False)
+    pq.write_table(table.set_column(place, field, wrong), path)
+    with pytest.raises(FormatError, match=f"column '{column}' of .* must hold finite weights"):
+        WeightedTally.load(path, one)
+    words = pa.array([1] * len(table))
+    pq.write_table(table.set_column(place, column, words), path)
+    with pytest.raises(FormatError, match="must hold weights, got int64"):
+        WeightedTally.load(path, one)
 
 
 # Private weights

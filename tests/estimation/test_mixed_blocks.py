@@ -304,7 +304,7 @@ class TestRefusals:
         with pytest.raises(StudyError, match="axis 'b' must not name channel="):
             sf.together([sf.integers("a", 0, 2), named], protect=sf.Uniform(1))
         fine = sf.reals("r", 0, 1, bins=4, rounding="stochastic")
-        with pytest.raises(StudyError, match="rounding='stochastic' needs protect=Distance"):
+        with pytest.raises(StudyError, match="rounding='stochastic' needs a guarantee of its own"):
             sf.together([sf.integers("a", 0, 2), fine], protect=sf.Uniform(1))
 
     def test_a_guarantee_is_needed_and_must_be_uniform(self) -> None:

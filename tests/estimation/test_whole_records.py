@@ -322,7 +322,7 @@ def test_contradictory_statements_are_refused() -> None:
     with pytest.raises(StudyError, match="axis 'b' must not name its own"):
         sf.Study("s", [a, named], protect=uniform)
     rounded = sf.reals("r", 0, 1, bins=4, rounding="stochastic")
-    with pytest.raises(StudyError, match="rounding='stochastic' needs protect=Distance"):
+    with pytest.raises(StudyError, match="rounding='stochastic' needs a guarantee of its own"):
         sf.Study("s", [a, rounded], protect=uniform)
     with pytest.raises(StudyError, match="channel must be a choice"):
         sf.Study("s", [a, b], protect=uniform, channel="comb")  # type: ignore[arg-type]

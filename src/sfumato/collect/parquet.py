@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from sfumato.arrays import BitColumns, Layout, Outputs
+from sfumato.arrays import BitColumns, Floats, Layout, Outputs
 from sfumato.errors import FormatError, TooLargeError, shown
 from sfumato.files import as_path, read_json, write_whole
 from sfumato.study.reports import Reports
@@ -29,7 +29,21 @@ _MOST_SQUEEZED = 100
 #: What readers of Parquet raise where a file is damaged.
 READER_ERRORS = (pa.ArrowException, OSError, ValueError)
 
-Kind = Literal["reports", "tally"]
+Kind = Literal["reports", "tally", "weighted tally"]
+#: What a column holds: outputs, numbers of people, or sums of weights.
+Column = Layout | Literal["people", "weights"]
+
+# What each kind is called, and what to do with a file of another kind.
+_CALLED: dict[str, str] = {
+    "reports": "reports",
+    "tally": "a tally",
+    "weighted tally": "a weighted tally",
+}
+_REMEDY: dict[str, str] = {
+    "reports": "use a file that 'sfumato encode' wrote",
+    "tally": "make a tally of the reports with 'sfumato tally'",
+    "weighted tally": "make one of the reports with 'sfumato tally --weights'",
+}
 
 
 def to_table(
@@ -38,26 +52,28 @@ def to_table(
     names: Sequence[str],
     layouts: Sequence[Layout],
     columns: Sequence[Outputs],
-    people: Any = None,
+    beside: Mapping[str, NDArray[Any]] | None = None,
+    **more: Any,
 ) -> pa.Table:
     """An Arrow table with one row per report, or one row per distinct combination of outputs.
 
     Args:
-        kind: "reports" or "tally".
+        kind: "reports", "tally" or "weighted tally".
         fingerprint: The study's fingerprint.
         names: Names of the columns, one per block.
         layouts: How each block's output is written.
         columns: The outputs of each block, all of the same length.
-        people: How many people sent each row, where rows are distinct combinations.
+        beside: More columns by name: how many people sent each row, or weights.
+        **more: More entries of the metadata.
     """
     arrays = [_to_arrow(layout, column) for layout, column in zip(layouts, columns, strict=True)]
     fields = [
         pa.field(name, array.type, nullable=False)
         for name, array in zip(names, arrays, strict=True)
     ]
-    if people is not None:
-        arrays.append(pa.array(people, type=pa.int64()))
-        fields.append(pa.field(count_name(names), pa.int64(), nullable=False))
+    for name, numbers in (beside or {}).items():
+        arrays.append(pa.array(numbers))
+        fields.append(pa.field(name, arrays[-1].type, nullable=False))
     head = {
         "version": VERSION,
         "kind": kind,
@@ -66,6 +82,7 @@ def to_table(
             {"name": name, "outputs": layout.kind, "count": layout.count}
             for name, layout in zip(names, layouts, strict=True)
         ],
+        **more,
     }
     metadata = {_KEY: json.dumps(head, ensure_ascii=False).encode()}
     return pa.table(arrays, schema=pa.schema(fields, metadata=metadata))
@@ -100,9 +117,13 @@ def load_reports(path: str | Path) -> Reports:
     return reports_from_arrow(table, what)
 
 
-def count_name(names: Sequence[str]) -> str:
-    """The name of the column of counts in a tally: "people", unless a block has that name."""
-    name = "people"
+def free_name(name: str, names: Sequence[str]) -> str:
+    """The name of a column beside those of the blocks, changed if a block has that name.
+
+    Args:
+        name: What it should be called, such as "people".
+        names: Names of the blocks' columns.
+    """
     while name in names:
         name += "_"
     return name
@@ -113,23 +134,11 @@ def read_head(schema: pa.Schema, kind: Kind, what: str) -> dict[str, Any]:
 
     Args:
         schema: The table's schema.
-        kind: What it must hold, "reports" or "tally".
+        kind: What it must hold.
         what: What messages call it.
     """
-    raw = (schema.metadata or {}).get(_KEY)
-    try:
-        head = read_json(raw) if raw else None
-        good = (
-            isinstance(head, dict)
-            and type(head["version"]) is int
-            and head["version"] >= 1
-            and isinstance(head["study"], str)
-            and isinstance(head["axes"], list)
-            and head["kind"] in ("reports", "tally")
-        )
-    except (ValueError, KeyError):
-        head, good = None, False
-    if head is None or not good:
+    head = _head(schema)
+    if head is None:
         raise FormatError(
             f"{what} holds no sfumato {kind}: its metadata is missing or damaged; "
             f"use a file that 'sfumato {'encode' if kind == 'reports' else 'tally'}' wrote"
@@ -140,13 +149,36 @@ def read_head(schema: pa.Schema, kind: Kind, what: str) -> dict[str, Any]:
             "update sfumato"
         )
     if head["kind"] != kind:
-        found, needed, remedy = (
-            ("reports", "a tally", "make a tally of them with 'sfumato tally'")
-            if kind == "tally"
-            else ("a tally", "reports", "use a file that 'sfumato encode' wrote")
+        raise FormatError(
+            f"{what} holds {_CALLED[head['kind']]}, but {_CALLED[kind]} must be given; "
+            f"{_REMEDY[kind]}"
         )
-        raise FormatError(f"{what} holds {found}, but {needed} must be given; {remedy}")
-    return dict(head)
+    return head
+
+
+def kind_of(schema: pa.Schema) -> str | None:
+    """What a table holds by its metadata, such as "reports"; None if it does not say."""
+    head = _head(schema)
+    return None if head is None else str(head["kind"])
+
+
+def _head(schema: pa.Schema) -> dict[str, Any] | None:
+    """A table's metadata; None if it is missing or damaged."""
+    raw = (schema.metadata or {}).get(_KEY)
+    try:
+        head = read_json(raw) if raw else None
+        good = (
+            isinstance(head, dict)
+            and type(head["version"]) is int
+            and head["version"] >= 1
+            and isinstance(head["study"], str)
+            and isinstance(head["axes"], list)
+            and isinstance(head["kind"], str)
+            and head["kind"] in _CALLED
+        )
+    except (ValueError, KeyError):
+        return None
+    return dict(head) if head is not None and good else None
 
 
 def read_layouts(head: dict[str, Any], what: str) -> tuple[list[str], list[Layout]]:
@@ -198,7 +230,7 @@ def read_people(table: pa.Table, name: str, what: str) -> NDArray[np.int64]:
         name: Name of the column.
         what: What messages call the table.
     """
-    people: NDArray[np.integer[Any]] = _column(table, name, None, what).to_numpy()
+    people: NDArray[np.integer[Any]] = _column(table, name, "people", what).to_numpy()
     if people.size and (people.min() < 1 or people.max() > MOST_PEOPLE):
         raise FormatError(
             f"column {name!r} of {what} must hold positive whole numbers of people, at most "
@@ -212,9 +244,25 @@ def read_people(table: pa.Table, name: str, what: str) -> NDArray[np.int64]:
     return people.astype(np.int64)
 
 
-def _column(table: pa.Table, name: str, layout: Layout | None, what: str) -> pa.ChunkedArray:
-    """A column of the type that its outputs, or counts, are written in; it has no empty cells."""
-    _check_field(table.schema, name, layout, what)
+def read_sums(table: pa.Table, name: str, what: str) -> Floats:
+    """Weights, or sums of them: finite numbers, zero or more.
+
+    Args:
+        table: The table.
+        name: Name of the column.
+        what: What messages call the table.
+    """
+    sums: Floats = _column(table, name, "weights", what).to_numpy().astype(np.float64)
+    if not np.all(np.isfinite(sums) & (sums >= 0)):
+        raise FormatError(
+            f"column {name!r} of {what} must hold finite weights, zero or more; some are not"
+        )
+    return sums
+
+
+def _column(table: pa.Table, name: str, holds: Column, what: str) -> pa.ChunkedArray:
+    """A column of the type that its numbers are written in; it has no empty cells."""
+    _check_field(table.schema, name, holds, what)
     column = table.column(name)
     if column.null_count:
         raise FormatError(
@@ -224,8 +272,8 @@ def _column(table: pa.Table, name: str, layout: Layout | None, what: str) -> pa.
     return column
 
 
-def _check_field(schema: pa.Schema, name: str, layout: Layout | None, what: str) -> int:
-    """The bytes per row of a column, once its type is that of outputs, or of counts if None."""
+def _check_field(schema: pa.Schema, name: str, holds: Column, what: str) -> int:
+    """The bytes per row of a column, once its type is that of what it holds."""
     found = schema.get_all_field_indices(name)
     if not found:
         raise FormatError(f"{what} lacks the column {name!r}; write it again")
@@ -235,12 +283,15 @@ def _check_field(schema: pa.Schema, name: str, layout: Layout | None, what: str)
         )
     kind = schema.field(found[0]).type
     words = "a nested type" if kind.num_fields else kind
-    if layout is not None and layout.kind == "bits":
-        width = (layout.count + 7) // 8
+    if isinstance(holds, Layout) and holds.kind == "bits":
+        width = (holds.count + 7) // 8
         if not pa.types.is_fixed_size_binary(kind) or kind.byte_width != width:
             raise FormatError(
                 f"column {name!r} of {what} must hold {width} bytes per report, got {words}"
             )
+    elif holds == "weights":
+        if not pa.types.is_float64(kind):
+            raise FormatError(f"column {name!r} of {what} must hold weights, got {words}")
     elif not pa.types.is_integer(kind):
         raise FormatError(f"column {name!r} of {what} must hold whole numbers, got {words}")
     return int(kind.bit_width) // 8
@@ -294,22 +345,20 @@ def open_parquet(path: str | Path) -> pq.ParquetFile:
     return found
 
 
-def read_columns(
-    file: pq.ParquetFile, path: str | Path, columns: Mapping[str, Layout | None]
-) -> pa.Table:
+def read_columns(file: pq.ParquetFile, path: str | Path, columns: Mapping[str, Column]) -> pa.Table:
     """Read columns of a Parquet file, once its schema and its size are as they should be.
 
     Args:
         file: The file.
         path: Its path.
-        columns: The layout of each column; None for counts.
+        columns: What each column holds.
 
     Raises:
         TooLargeError: If a small file would fill the memory.
     """
     what = repr(str(path))
     schema = file.schema_arrow
-    width = sum(_check_field(schema, name, layout, what) for name, layout in columns.items())
+    width = sum(_check_field(schema, name, holds, what) for name, holds in columns.items())
     size, rows = as_path(path).stat().st_size, file.metadata.num_rows
     if rows * width > max(_FREE_BYTES, _MOST_SQUEEZED * size):
         raise TooLargeError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
@@ -17,8 +18,8 @@ from sfumato.estimation.intervals import (
     Limits,
     around,
     cut,
-    fieller,
     normal_quantile,
+    ratio_ends,
 )
 from sfumato.questions.language import Question
 from sfumato.text import escape, format_to, visible
@@ -343,7 +344,8 @@ class Combination:
         if bottom and not math.isnan(bottom):
             value = top / bottom
             stderr = math.sqrt(self._less(other, value).moments().variance) / abs(bottom)
-            bounds = self._ratio_ends(other, value, stderr, normal_quantile(level))
+            ways = [partial(self._read, other, way) for way in self.source.ways]
+            bounds = ratio_ends(ways, value, stderr, normal_quantile(level))
         return Answer(
             value=value,
             stderr=stderr,
@@ -359,31 +361,11 @@ class Combination:
         """This combination less a multiple of another one."""
         return self.add(other.scale(-ratio))
 
-    def _ratio_ends(
-        self, other: Combination, ratio: float, stderr: float, z: float
-    ) -> tuple[float, float]:
-        """The shortest of Fieller's intervals of a ratio, one per way of reading, that contain it.
-
-        The mean and the variance of a − ρ·b, linear and quadratic in ρ, are found from three ρ.
-        """
-        step = z * stderr or 1.0
-        found = []
-        for read in self.source.ways:
-            below, here, above = (
-                read(self._less(other, ratio + d).terms, population=self.population)
-                for d in (-step, 0.0, step)
-            )
-            low, high = fieller(
-                here.centre,
-                (below.centre - above.centre) / (2 * step),
-                max(here.variance, 0.0),
-                (above.variance - below.variance) / (2 * step),
-                (above.variance + below.variance - 2 * here.variance) / (2 * step**2),
-                z,
-            )
-            found.append((min(float(low), 0.0), max(float(high), 0.0)))
-        shortest = min(found, key=lambda ends: ends[1] - ends[0])
-        return ratio + shortest[0], ratio + shortest[1]
+    def _read(
+        self, other: Combination, way: Callable[..., Estimated[float]], ratio: float
+    ) -> Estimated[float]:
+        """This combination less a multiple of another one, read in one way."""
+        return way(self._less(other, ratio).terms, population=self.population)
 
 
 def difference(a: Answer, b: Answer, *, independent: bool) -> Answer:
@@ -529,16 +511,21 @@ class Answers(AnswersVerbs):
 
     def to_arrow(self) -> pa.Table:
         """An Arrow table with one row per answer."""
+        return self._table(self.values.size)
+
+    def _table(self, most: int) -> pa.Table:
+        """The first answers as an Arrow table."""
         import pyarrow as pa
 
-        grids = np.meshgrid(*[np.arange(s) for s in self.values.shape], indexing="ij")
+        count = min(most, self.values.size)
+        places = np.unravel_index(np.arange(count), self.values.shape)
         columns: dict[str, Any] = {
-            name: pa.array([labels[i] for i in grid.ravel().tolist()], type=pa.string())
-            for name, labels, grid in zip(self.axes, self.all_labels, grids, strict=True)
+            name: pa.array([labels[i] for i in place.tolist()], type=pa.string())
+            for name, labels, place in zip(self.axes, self.all_labels, places, strict=True)
         }
         for name in ("values", "stderr", "low", "high"):
             key = name.removesuffix("s") if name == "values" else name
-            columns[key if key not in columns else f"{key}_"] = getattr(self, name).ravel()
+            columns[key if key not in columns else f"{key}_"] = getattr(self, name).ravel()[:count]
         return pa.table(columns)
 
     def to_pandas(self) -> pd.DataFrame:
@@ -572,8 +559,8 @@ class Answers(AnswersVerbs):
 
     def _repr_html_(self) -> str:
         """HTML for notebooks: the first rows as a table."""
-        table = self.to_arrow()
         most = 20
+        table = self._table(most)
         head = "".join(f"<th>{escape(name)}</th>" for name in table.column_names)
         body = "".join(
             "<tr>"
@@ -582,7 +569,7 @@ class Answers(AnswersVerbs):
                 for value in row.values()
             )
             + "</tr>"
-            for row in table.slice(0, most).to_pylist()
+            for row in table.to_pylist()
         )
-        more = f"<p>… {len(table) - most} more</p>" if len(table) > most else ""
+        more = f"<p>… {self.values.size - most} more</p>" if self.values.size > most else ""
         return f"<table><tr>{head}</tr>{body}</table>{more}"

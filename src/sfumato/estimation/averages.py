@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from sfumato.arrays import Floats
 from sfumato.errors import QuestionError
 from sfumato.estimation.answers import Answer, Combination
-from sfumato.estimation.source import Ask, Source
+from sfumato.estimation.source import Ask, Source, with_weights
 from sfumato.questions.language import Question
 
 
@@ -101,8 +100,9 @@ class Averages(Source):
         """The sum of an axis' numbers over those who answered and satisfy `where`.
 
         With rounding="stochastic" the numbers are people's own on average; otherwise each counts as
-        the centre of its bin. An axis of one bin is the private weight of Xiang et al. 2020, §4.3.2
-        (corrected: its second moment is w/Δ + (s² − 1)/4, which their bound leaves out).
+        the centre of its bin. An axis of one bin under `Uniform` is the private weight of Xiang et
+        al. 2020, §4.3.2 (corrected: its second moment is Δ²·(w/Δ + (s² − 1)/4), which their bound
+        leaves out).
 
         Args:
             axis: An axis whose cells are numbers.
@@ -113,11 +113,11 @@ class Averages(Source):
         Example:
             >>> import sfumato as sf
             >>> spend = sf.reals(
-            ...     "spend", 0, 50, bins=1, rounding="stochastic", protect=sf.Distance(2, per=50)
+            ...     "spend", 0, 50, bins=1, rounding="stochastic", protect=sf.Uniform(2)
             ... )
             >>> tally = sf.Study("shop", [spend]).simulate({"spend": [10, 25] * 5_000}, seed=1)
             >>> print(tally.estimate("unbiased").total("spend"))
-            171,500 ± 5,000
+            171,700 ± 3,200
         """
         base, _, top, _ = self._numbers(axis, where, "total")
         found = self._answer(((1.0, top),), base, level, population)
@@ -145,19 +145,13 @@ class Averages(Source):
         limit = base.weights[place]
         answered = answered if limit is None else answered * limit
         values = answered * np.append(numbers, np.zeros(int(held.optional)))
-        known = _with_weights(base, place, answered) if held.optional or limit is not None else base
+        known = with_weights(base, place, answered) if held.optional or limit is not None else base
         left = numbers[answered[: held.domain.size] > 0]
         least = math.inf if centre is None else 0.0  # about its own mean, a variance may be smaller
         limits = (float(np.min(left, initial=least)), float(np.max(left, initial=-math.inf)))
-        return base, known, _with_weights(base, place, values), limits
+        return base, known, with_weights(base, place, values), limits
 
 
 def _of(what: str, base: Question) -> str:
     """The question in words, with its condition."""
     return what + (f" where {base.text}" if base.text else "")
-
-
-def _with_weights(question: Question, place: int, w: Floats) -> Question:
-    """The same question with other weights on one axis."""
-    changed = (*question.weights[:place], w, *question.weights[place + 1 :])
-    return replace(question, weights=changed)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.arrays import Floats
+from sfumato.arrays import DENSE_CELLS, Floats
 from sfumato.channels.base import Channel, refuse_dense
 from sfumato.channels.hadamard import HadamardChannel
 from sfumato.checks import numbers
@@ -25,8 +25,6 @@ from sfumato.errors import QuestionError, shown
 from sfumato.estimation.answers import Answers
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.likelihood import LikelihoodEstimate
-
-_ROWS_AT_ONCE = 64
 
 
 def distribution(estimate: Estimate, *, population: bool = False) -> Answers:
@@ -85,6 +83,7 @@ def _cell_sums(channel: Channel, profile: Floats) -> Floats:
     """Σ_y profile[y]·f_x(y) for every cell x."""
     if channel.linear:
         return channel.gather(profile)
+    refuse_dense(channel.size, "the reading of all cells")
     return channel.sums(profile, np.eye(channel.size))
 
 
@@ -98,14 +97,9 @@ def cell_squares(channel: Channel, profile: Floats) -> Floats:
     Returns:
         The sums, with cells along the last axis.
     """
-    if isinstance(channel, HadamardChannel):
-        return channel.cell_squares(profile)
-    refuse_dense(channel.size, "the errors of all cells")
-    found = np.empty((*profile.shape[:-1], channel.size))
-    for start in range(0, channel.size, _ROWS_AT_ONCE):
-        unit = np.eye(min(_ROWS_AT_ONCE, channel.size - start), channel.size, start)
-        found[..., start : start + len(unit)] = channel.products(profile, unit, unit)
-    return found
+    if channel.size > DENSE_CELLS or isinstance(channel, HadamardChannel):
+        return channel.all_squares(profile, upto=False)
+    return Channel.all_squares(channel, profile, upto=False)
 
 
 def _along(profile: Floats, channels: Any, step: Any) -> Floats:

@@ -15,14 +15,14 @@ from sfumato.checks import whole
 from sfumato.errors import QuestionError, TooLargeError
 from sfumato.estimation.answers import EITHER_SIDE, Answer, Answers, Combination
 from sfumato.estimation.averages import Averages
+from sfumato.estimation.discrimination import Discrimination
 from sfumato.estimation.intervals import Estimated, normal_quantile
 from sfumato.estimation.quantiles import Quantiles
-from sfumato.estimation.rows import Rows, group_edges, group_labels
+from sfumato.estimation.rows import MOST_ROWS, Rows, group_edges, group_labels
 from sfumato.estimation.source import Ask, Source
 from sfumato.questions.language import Question
 from sfumato.questions.workload import Given, Workload
 
-MOST_ROWS = 4096
 #: Beyond this many rows their covariances are not computed.
 MOST_SIMULATED = 1024
 
@@ -69,7 +69,7 @@ class RowErrors:
         )
 
 
-class Estimate(Averages, Quantiles):
+class Estimate(Averages, Quantiles, Discrimination):
     """Answers from one tally: counts, fractions, histograms, heat maps, quantiles, averages."""
 
     def count(
@@ -169,6 +169,9 @@ class Estimate(Averages, Quantiles):
     ) -> Answers:
         """How many people are in each cell of an axis, or in each of `bins` groups of cells.
 
+        An axis may have millions of cells: beyond 4,096 all cells are read at once, and their
+        errors come by formula.
+
         Args:
             axis: The axis.
             where: Conditions on the people, as text or a dict by axis.
@@ -178,7 +181,7 @@ class Estimate(Averages, Quantiles):
             population: Add the variance of sampling people from a population.
         """
         place = self._place(axis)
-        rows = self._cell_rows(place, where, bins)
+        rows = self._all_rows(place, where, bins) or self._cell_rows(place, where, bins)
         return self._rows("histogram", {place: rows}, where, fraction, level, population)
 
     def cdf(
@@ -192,6 +195,8 @@ class Estimate(Averages, Quantiles):
         population: bool = False,
     ) -> Answers:
         """The cumulative distribution: people at or below each cell of an ordered axis.
+
+        Beyond 4,096 cells all of it is read at once, with errors by formula.
 
         Args:
             axis: An axis with an order.
@@ -207,8 +212,10 @@ class Estimate(Averages, Quantiles):
             raise QuestionError(f"axis {axis!r} has no order; ask for its histogram instead")
         if held.optional:
             where = self._and_answered(held, where)
-        rows = self._cell_rows(place, where, bins)
-        upto = replace(rows, weights=np.cumsum(rows.weights, axis=0))
+        upto = self._all_rows(place, where, bins, upto=True)
+        if upto is None:
+            rows = self._cell_rows(place, where, bins)
+            upto = replace(rows, weights=np.cumsum(rows.table, axis=0))
         return self._rows("cdf", {place: upto}, where, fraction, level, population)
 
     def heatmap(
@@ -279,6 +286,24 @@ class Estimate(Averages, Quantiles):
         notes = answers.notes + self._cut_notes(asked.prorated)
         return replace(answers, notes=notes, limits=(limits[0], limits[1]))
 
+    def _all_rows(
+        self, place: int, where: Ask, bins: int | None, *, upto: bool = False
+    ) -> Rows | None:
+        """All cells of a large axis, or all prefixes; None where rows of weights can be written."""
+        axis = self.study.axes[place]
+        asked = self._ask(None, where, {}).weights[place]
+        every = None if bins is not None else self._every_cell(place, asked, upto)
+        if every is None:
+            return None
+        labels, edges = axis.labels(), axis.domain.edges()
+        first, last = int(every.cells[0]), int(every.cells[-1])
+        adjacent = last - first + 1 == len(every) and last < axis.domain.size
+        return Rows(
+            every,
+            labels if len(every) == len(labels) else [labels[c] for c in every.cells.tolist()],
+            edges[first : last + 2] if edges is not None and adjacent else None,
+        )
+
     def _cell_rows(self, place: int, where: Ask, bins: int | None) -> Rows:
         """One row of weights per cell or group of cells, of the cells that `where` leaves."""
         axis = self.study.axes[place]
@@ -287,13 +312,15 @@ class Estimate(Averages, Quantiles):
         values = keep[keep < axis.domain.size]
         if bins is not None:
             whole(bins, "bins", least=1, error=QuestionError)
+        count = min(bins or len(values), len(values)) + (len(values) < len(keep))
+        if count > MOST_ROWS:
+            raise TooLargeError(
+                f"axis {axis.name!r} has {count} groups of cells to show here; the limit is "
+                f"{MOST_ROWS}. Ask for groups of cells with bins={MOST_ROWS} or fewer"
+                + ("" if bins is None else ", or leave bins out for single cells")
+            )
         groups = np.array_split(values, min(bins or len(values), len(values)))
         groups += [keep[keep >= axis.domain.size]] if len(values) < len(keep) else []
-        if len(groups) > MOST_ROWS:
-            raise TooLargeError(
-                f"axis {axis.name!r} has {len(groups)} cells to show; the limit is {MOST_ROWS}. "
-                f"Ask for groups of cells with bins={MOST_ROWS} or fewer"
-            )
         table = np.zeros((len(groups), axis.size))
         for row, group in enumerate(groups):
             table[row, group] = 1.0 if asked is None else asked[group]

@@ -13,6 +13,7 @@ References:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -128,3 +129,32 @@ def fieller(
         low = np.where(bounded, (middle - root) / safe, -np.inf)
         high = np.where(bounded, (middle + root) / safe, np.inf)
     return low, high
+
+
+def ratio_ends(
+    ways: Iterable[Callable[[float], Estimated[float]]], ratio: float, stderr: float, z: float
+) -> tuple[float, float]:
+    """The shortest of Fieller's intervals of a ratio, one per way of reading, that contain it.
+
+    Args:
+        ways: Each estimates a − ρ·b for a ratio ρ. Read in one way, mean and variance are linear
+            and quadratic in ρ, so they are found from three ρ.
+        ratio: The estimated ratio.
+        stderr: The ratio's standard error, as a step.
+        z: Standard errors each way.
+    """
+    step = z * stderr or 1.0
+    found = []
+    for less in ways:
+        below, here, above = (less(ratio + d) for d in (-step, 0.0, step))
+        low, high = fieller(
+            here.centre,
+            (below.centre - above.centre) / (2 * step),
+            max(here.variance, 0.0),
+            (above.variance - below.variance) / (2 * step),
+            (above.variance + below.variance - 2 * here.variance) / (2 * step**2),
+            z,
+        )
+        found.append((min(float(low), 0.0), max(float(high), 0.0)))
+    shortest = min(found, key=lambda ends: ends[1] - ends[0])
+    return ratio + shortest[0], ratio + shortest[1]

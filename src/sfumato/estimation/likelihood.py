@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from sfumato.arrays import Floats
+from sfumato.channels.rounding import rounding_excess
 from sfumato.checks import one_of
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.collect.tally import Tally
@@ -20,10 +22,15 @@ from sfumato.errors import TooLargeError
 from sfumato.estimation.answers import Terms
 from sfumato.estimation.decoding.em import decode
 from sfumato.estimation.decoding.mixture import mixture_of
-from sfumato.estimation.decoding.posterior import Decoder, PlainDecoder, smoothed_decoder
+from sfumato.estimation.decoding.posterior import (
+    AnyDecoder,
+    Decoder,
+    PlainDecoder,
+    smoothed_decoder,
+)
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.intervals import Estimated, around
-from sfumato.estimation.rows import Rows, outer, row_tables
+from sfumato.estimation.rows import EveryCell, Rows, outer, row_tables
 from sfumato.estimation.unbiased import UnbiasedEstimate
 from sfumato.questions.language import Question
 from sfumato.study.study import Study
@@ -60,14 +67,15 @@ class LikelihoodEstimate(Estimate):
         self.unbiased = UnbiasedEstimate(study, statistic, via=via)
         self.smoothing = smoothing
         self._progress = progress
+        self._reports = statistic
         self._decoders: dict[tuple[int, ...], Decoder | PlainDecoder] = {}
 
-    def decoder(self, axes: tuple[int, ...]) -> Decoder | PlainDecoder:
+    def decoder(self, axes: tuple[int, ...]) -> AnyDecoder:
         """The decoded population on some axes; it is decoded at the first call."""
         if axes not in self._decoders:
             blocks = self.study.blocks
             chosen = [place for place, block in enumerate(blocks) if set(block.axes) & set(axes)]
-            mixture = mixture_of(self.statistic, blocks, chosen)
+            mixture = mixture_of(self._reports, blocks, chosen)
             if self.smoothing == "none":
                 plain = decode(mixture, progress=self._progress)
                 self._decoders[axes] = PlainDecoder(mixture, plain)
@@ -97,12 +105,12 @@ class LikelihoodEstimate(Estimate):
             population: Add the variance of sampling people from a population.
             beside: Questions that must be answered from the same decoding, but are not added.
         """
-        value, wide, sampling = self._sum(terms, beside)
+        own, extra = self._sum(terms, beside, population)
         if not self.n:
-            return Estimated.symmetric(value, wide)
-        found = narrower(value, wide, self.unbiased.moments(terms))
-        variance = float(found.variance + (sampling if population else 0.0))
-        return Estimated(value, variance, float(found.centre), float(found.allowance))
+            return own
+        found = narrower(own.value, own.variance, self.unbiased.moments(terms))
+        variance = float(found.variance + extra)
+        return Estimated(own.value, variance, float(found.centre), float(found.allowance))
 
     @property
     def ways(self) -> Sequence[Callable[..., Estimated[float]]]:
@@ -111,23 +119,25 @@ class LikelihoodEstimate(Estimate):
 
     def _own_moments(self, terms: Terms, *, population: bool = False) -> Estimated[float]:
         """As `moments`, with the variance of the decoding whether or not it is the smaller one."""
-        value, wide, sampling = self._sum(terms)
-        return Estimated.symmetric(value, wide + (sampling if population else 0.0))
+        own, extra = self._sum(terms, (), population)
+        return own._replace(variance=own.variance + extra)
 
-    def _sum(self, terms: Terms, beside: Terms = ()) -> tuple[float, float, float]:
-        """Σ factor·question by one decoding, its variance, and that of sampling people."""
+    def _sum(self, terms: Terms, beside: Terms, population: bool) -> tuple[Estimated[float], float]:
+        """Σ factor·question by one decoding, and the variance that sampling people adds."""
         if not self.n:
-            return math.nan, math.nan, math.nan
+            return Estimated.symmetric(math.nan, math.nan), 0.0
         mentioned = _mentioned([question for _, question in (*terms, *beside)])
         if not mentioned:
-            return float(sum(factor for factor, _ in terms)) * self.n, 0.0, 0.0
+            whole = float(sum(factor for factor, _ in terms)) * self.whole
+            return Estimated.symmetric(whole, 0.0), 0.0
         axes = self._decoded(mentioned)
         decoder = self.decoder(axes)
         row = np.zeros(tuple(self.study.shape[axis] for axis in axes))
         for factor, question in terms:
             row += factor * outer(question, axes, self.study.shape)
         value, wide = decoder.moments(row[None])
-        return float(value[0]), float(wide[0]), float(self._sampling(decoder, row[None], value)[0])
+        wide, extra = self._with_people(decoder, axes, row[None], value, wide, population)
+        return Estimated.symmetric(float(value[0]), float(wide[0])), float(extra[0])
 
     def row_moments(
         self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
@@ -144,6 +154,8 @@ class LikelihoodEstimate(Estimate):
         if not self.n:
             return Estimated.symmetric(np.full(shape, np.nan), np.full(shape, np.nan))
         axes = self._decoded({*rows, *_mentioned([asked])})
+        if any(isinstance(row.weights, EveryCell) for row in rows.values()):
+            return self._all_rows_moments(asked, rows, axes, population, conditional)
         self._refuse_many(math.prod(shape), axes)
         decoder = self.decoder(axes)
         base = outer(asked, axes, self.study.shape)
@@ -155,7 +167,7 @@ class LikelihoodEstimate(Estimate):
                 # Delta method: the error of a share is that of (count − share·base) / base.
                 table = (table - np.multiply.outer(share, base)) / total
             values, wide = decoder.moments(table)
-            extra = self._sampling(decoder, table, values) if population else 0.0 * values
+            wide, extra = self._with_people(decoder, axes, table, values, wide, population)
             found.append((share if conditional else values, wide, extra))
         values, wide, extra = (
             np.concatenate(part).reshape(shape) for part in zip(*found, strict=True)
@@ -163,6 +175,33 @@ class LikelihoodEstimate(Estimate):
         unbiased = self.unbiased.row_moments(asked, rows, population=False, conditional=conditional)
         best = narrower(values, wide, unbiased)
         return best._replace(variance=best.variance + extra)
+
+    def _all_rows_moments(
+        self,
+        asked: Question,
+        rows: dict[int, Rows],
+        axes: tuple[int, ...],
+        population: bool,
+        conditional: bool,
+    ) -> Estimated[Floats]:
+        """All cells or prefixes of a large axis, with the errors of the unbiased answers."""
+        ((place, row),) = rows.items()
+        every = row.weights
+        if not isinstance(every, EveryCell):
+            raise TypeError("only all cells of an axis are read at once")
+        weights = tuple(None if d == place else w for d, w in enumerate(asked.weights))
+        others = replace(asked, weights=weights)
+        grid = outer(others, axes, self.study.shape) * self.decoder(axes).counts()
+        kept = axes.index(place)
+        by_cell = grid.sum(axis=tuple(d for d in range(grid.ndim) if d != kept))
+        values = every.read(by_cell)
+        if conditional:
+            own = asked.weights[place]
+            values = values / float(np.sum(by_cell if own is None else by_cell * own))
+        found = self.unbiased.row_moments(
+            asked, rows, population=population, conditional=conditional
+        )
+        return found._replace(value=values)
 
     def share_ends(
         self,
@@ -210,17 +249,37 @@ class LikelihoodEstimate(Estimate):
         """
         if not self.n:
             return Estimated.symmetric(np.full(len(grids), np.nan), np.full(len(grids), np.nan))
-        decoder = self.decoder(tuple(range(len(self.study.axes))))
+        axes = tuple(range(len(self.study.axes)))
+        decoder = self.decoder(axes)
         values, wide = decoder.moments(grids)
+        wide, extra = self._with_people(decoder, axes, grids, values, wide, population)
         found = narrower(values, wide, self.unbiased.grid_moments(grids, population=False))
-        extra = self._sampling(decoder, grids, values) if population else 0.0
         return found._replace(variance=found.variance + extra)
 
-    def _sampling(self, decoder: Decoder | PlainDecoder, rows: Floats, values: Floats) -> Floats:
-        """The variance that sampling people from a population adds to sums over them."""
-        squares = (rows.reshape(len(rows), -1) ** 2) @ decoder.counts().ravel()
-        result: Floats = np.maximum(squares - values**2 / self.n, 0.0)
-        return result
+    def _with_people(
+        self,
+        decoder: AnyDecoder,
+        axes: tuple[int, ...],
+        rows: Floats,
+        values: Floats,
+        wide: Floats,
+        population: bool,
+    ) -> tuple[Floats, Floats]:
+        """Variances with what stochastic rounding adds to them, and what sampling people adds.
+
+        Decoding counts people where they were rounded to. Of given people that is random, and adds
+        at most `rounding_excess`; of people from a population it is a part of the sampling.
+        """
+        counts = decoder.counts().ravel()
+        if population:
+            squares = (rows.reshape(len(rows), -1) ** 2) @ counts
+            return wide, np.maximum(squares - values**2 / self.n, 0.0)
+        for place, axis in enumerate(axes, start=1):
+            if self.study.axes[axis].domain.rounding_bits:
+                last = np.moveaxis(rows, place, -1)
+                excess = np.moveaxis(rounding_excess(last, last), -1, place)
+                wide = wide + excess.reshape(len(rows), -1) @ counts
+        return wide, np.zeros_like(values)
 
 
 def narrower(values: Any, wide: Any, unbiased: Estimated[Any]) -> Estimated[Any]:

@@ -13,16 +13,20 @@ Estimator:
     intervals consist of whole cells. A quantile is not a sum over people: it has an interval, and
     no standard error.
 
+    Beyond 2,048 cells the crossings of q and of the ends of its tests are found by bisection, and
+    unbiased estimates beyond 4,096 read all of F̂ and its errors at once, by formula.
+
     Under a condition the error is that of count(t) − q·base, whose mean is zero where F(t) = q.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,13 +34,16 @@ from numpy.typing import NDArray
 from sfumato.arrays import Floats
 from sfumato.checks import is_number
 from sfumato.domains.base import Domain
-from sfumato.errors import QuestionError, shown
+from sfumato.errors import QuestionError, TooLargeError, shown
 from sfumato.estimation.answers import NO_REPORTS, UNSURE_DIVISOR, Answer, Answers
 from sfumato.estimation.intervals import around, normal_quantile
 from sfumato.estimation.rows import Curve, Rows, Ruler
 from sfumato.estimation.source import Ask, Source
 from sfumato.questions.language import Question
 from sfumato.study.axis import Axis
+
+#: count(t) − q·base at cell number t, and the ends of its interval.
+Gap: TypeAlias = Callable[[int], tuple[float, float, float]]
 
 MOST_CELLS = 2048  # beyond this many cells quantiles are searched for by bisection
 BISECTED = "found by bisection"
@@ -108,7 +115,17 @@ class Line:
         rows = {self.place: Rows(self.upto(self.cells), [], None)}
         return self.estimate.share_moments(self.base, rows, population=self.population)
 
-    def gap(self, q: float, z: float) -> Callable[[int], tuple[float, float, float]]:
+    def whole_curve(self) -> Curve | None:
+        """All cumulative counts of a large axis by formula; None where there is none."""
+        every = self.estimate._every_cell(self.place, self.weights, True)
+        if every is None or not self.estimate.has_curves:
+            return None
+        rows = {self.place: Rows(every, [], None)}
+        with contextlib.suppress(TooLargeError):
+            return self.estimate.share_moments(self.base, rows, population=self.population)
+        return None
+
+    def gap(self, q: float, z: float) -> Gap:
         """A cached function: count(t) − q·base at cell number t, and the ends of its interval.
 
         Args:
@@ -132,6 +149,10 @@ class Line:
             return known[number]
 
         return at
+
+    def base_value(self) -> float:
+        """The estimated number of people that the condition leaves."""
+        return self.estimate.moments(((1.0, self.base),), population=self.population).value
 
     @property
     def text(self) -> str:
@@ -220,7 +241,12 @@ def _find(line: Line, shares: list[float], level: float) -> tuple[list[_Found], 
         return [_NOTHING] * len(shares), (NO_REPORTS,)
     notes = line.estimate._cut_notes(line.base.prorated)
     if len(line.cells) > MOST_CELLS:
-        return [_bisect(line, share, level) for share in shares], (*notes, BISECTED)
+        z, whole = normal_quantile(level), line.whole_curve()
+        base = line.base_value() if whole is None else whole.base
+        return [
+            _bisect(line, q, base, line.gap(q, z) if whole is None else _gap(whole, q, z))
+            for q in shares
+        ], (*notes, BISECTED)
     curve = line.curve()
     if not curve.base > 4 * math.sqrt(max(curve.spread, 0.0)):
         notes = (*notes, UNSURE_DIVISOR)
@@ -245,15 +271,24 @@ def _read(ruler: Ruler, curve: Curve, rising: Floats | None, q: float, level: fl
     return _Found(value, min(low, value), max(high, value))
 
 
-def _bisect(line: Line, q: float, level: float) -> _Found:
+def _gap(curve: Curve, q: float, z: float) -> Gap:
+    """What `Line.gap` returns, read from all cumulative counts."""
+
+    def at(number: int) -> tuple[float, float, float]:
+        value = float(curve.counts[number]) - q * curve.base
+        reach = z * curve.error_at(number, q)
+        return value, value - reach, value + reach
+
+    return at
+
+
+def _bisect(line: Line, q: float, base: float, at: Gap) -> _Found:
     """A crossing of q, and crossings of the two ends of its test, by bisection.
 
     Xiang et al. 2020, §4.4, with one correction: the share is exactly 0 below the first cell and 1
     at the last, where the paper reads a noisy last bit; so there is always a crossing.
     """
     size, ruler = len(line.cells), line.ruler
-    at = line.gap(q, normal_quantile(level))
-    base = line.estimate.moments(((1.0, line.base),), population=line.population).value
     tie = _TIE * abs(base)
     cell = _crossing(lambda t: at(t)[0] >= (-tie if q else tie), size)
     first = _crossing(lambda t: at(t)[2] >= -tie, size)

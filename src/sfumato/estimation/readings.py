@@ -17,20 +17,19 @@ import numpy as np
 from sfumato.arrays import Floats
 from sfumato.channels.base import Channel
 from sfumato.collect.statistics import BitReports, SymbolCounts
+from sfumato.estimation.rows import EveryCell
 
 Statistics = SymbolCounts | BitReports
 Reading = Callable[[Channel, Floats | None, Floats | None], Any]
 Part = tuple[tuple[int, ...], Floats]
 Parts = Sequence[Part]
 
-_ENTRIES_AT_ONCE = 1 << 18  # small enough to stay in the processor's cache
-
 
 def product_rows(
     statistic: Statistics,
     channels: Sequence[Channel],
     where: Sequence[Floats | None],
-    tables: Mapping[int, Floats],
+    tables: Mapping[int, Floats | EveryCell],
     population: bool,
     squared: Statistics | None = None,
     *,
@@ -45,7 +44,8 @@ def product_rows(
         statistic: The reports.
         channels: The channel of every block.
         where: The condition's weights on every block.
-        tables: By block asked about, one row of weights per question, shape (rows, cells).
+        tables: By block asked about, one row of weights per question, shape (rows, cells), or all
+            of its cells.
         population: Add the variance of sampling people from a population.
         squared: For weighted reports, the same reports with squared weights.
         shared: Whether the covariances are needed; otherwise they have no meaning.
@@ -77,7 +77,7 @@ def product_rows(
     def contract(
         of: Statistics,
         read: Reading,
-        second: Mapping[int, Floats | None],
+        second: Mapping[int, Floats | EveryCell | None],
         rounding: int | None = None,
     ) -> Floats:
         readings = [excess_of if d == rounding else read for d in range(len(channels))]
@@ -93,7 +93,7 @@ def product_rows(
     rounding = [d for d in asked if channels[d].rounds]
     values = contract(statistic, value_of, tables)
     found = []
-    seconds: list[Mapping[int, Floats | None]] = [tables]
+    seconds: list[Mapping[int, Floats | EveryCell | None]] = [tables]
     if shared:
         seconds.append({place: where[place] for place in axes})
     for second in seconds:
@@ -173,9 +173,15 @@ def excess_of(channel: Channel, w: Floats | None, v: Floats | None) -> Any:
 
 
 def _summed(
-    read: Reading, channel: Channel, profile: Floats, w: Floats, v: Floats | None
+    read: Reading,
+    channel: Channel,
+    profile: Floats,
+    w: Floats | EveryCell,
+    v: Any,
 ) -> Floats:
     """Sums of a reading of rows w (and v) against the last axis of a profile."""
+    if isinstance(w, EveryCell):
+        return _summed_all(read, channel, profile, w, v)
     if read is product_of and v is not None:
         return channel.products(profile, w, v)
     if read is excess_of:
@@ -183,6 +189,28 @@ def _summed(
             profile, channel.rounding_excess(w, np.ones(channel.size) if v is None else v)
         )
     return channel.sums(profile, w * v if read is plain_of and v is not None else w)
+
+
+def _summed_all(read: Reading, channel: Channel, profile: Floats, w: EveryCell, v: Any) -> Floats:
+    """Sums of a reading of all cells or prefixes w, and of the same (v is w) or of one row v."""
+    twice = v is w
+    if read is product_of and twice:
+        return w.squared(channel.all_squares(profile, upto=w.upto))
+    if read is product_of and v is not None:
+        profile = profile * channel.coefficients(v)
+    people = channel.gather(profile)
+    if read is plain_of and v is not None:
+        people = people * (w.asked if twice else v)
+    if read is not excess_of:
+        return w.read(people)
+    # Rounding adds per step from a cell to the next; none is before the first or after the last.
+    step = np.zeros((*people.shape[:-1], channel.size + 1))
+    step[..., 1:-1] = (people[..., :-1] + people[..., 1:]) / 4
+    if twice:
+        before: Floats = np.zeros_like(people) if w.upto else step[..., :-1]
+        return w.squared(step[..., 1:] + before)
+    step[..., 1:-1] *= 0.0 if v is None else np.diff(v)
+    return w.read(step[..., :-1] - step[..., 1:])
 
 
 def read_pairs(
@@ -201,32 +229,23 @@ def read_pairs(
 
 
 def _floor(
-    channels: Sequence[Channel], others: Sequence[Floats | None], tables: Mapping[int, Floats]
+    channels: Sequence[Channel],
+    others: Sequence[Floats | None],
+    tables: Mapping[int, Floats | EveryCell],
 ) -> Floats:
     """The variance of one person in the worst cell, for every combination of rows."""
     moment: Floats = np.ones(())
     square: Floats = np.ones(())
     asked = [(place, w) for place, w in enumerate(others) if w is not None]
     for place, w in (*asked, *tables.items()):  # the rows last, in the order they are asked for
-        top, at = _worst(channels[place], np.atleast_2d(w))
-        if w.ndim == 1:
-            top, at = top[0], at[0]
+        if isinstance(w, EveryCell):
+            top, at = (w.squared(part) for part in channels[place].all_peaks(upto=w.upto))
+        else:
+            top, at = channels[place].peaks(np.atleast_2d(w))
+            if w.ndim == 1:
+                top, at = top[0], at[0]
         moment, square = np.multiply.outer(moment, top), np.multiply.outer(square, at)
     return moment - square
-
-
-def _worst(channel: Channel, rows: Floats) -> tuple[Floats, Floats]:
-    """The largest second moment of every row, and the squared weight at that cell."""
-    top, at = np.empty(len(rows)), np.empty(len(rows))
-    at_once = max(1, _ENTRIES_AT_ONCE // channel.size)
-    for start in range(0, len(rows), at_once):
-        part = slice(start, start + at_once)
-        w = rows[part]
-        moments = channel.second_moment(w)
-        worst = np.argmax(moments, axis=-1)[:, None]
-        top[part] = np.take_along_axis(moments, worst, axis=-1)[:, 0]
-        at[part] = np.take_along_axis(w, worst, axis=-1)[:, 0] ** 2
-    return top, at
 
 
 def grid_rows(
@@ -339,8 +358,7 @@ def _own_parts(channels: Sequence[Channel], grid: Floats, axes: Sequence[int]) -
         return
     first, rest = axes[0], axes[1:]
     yield from _own_parts(channels, grid, rest)
-    own = channels[first].own_spread(np.moveaxis(grid, first, -1))
-    if own is not None:
+    for own in channels[first].own_spread(np.moveaxis(grid, first, -1)):
         yield from _own_parts(channels, np.moveaxis(own, -1, first), rest)
 
 
@@ -406,10 +424,10 @@ def row_covariance(
     second = split(product_of)
     found: Floats
     if channel.layout.kind == "bits":
-        spread, own = channel.flip_spread(table), channel.own_spread(table)
+        spread = channel.flip_spread(table)
         there = channel.sums(second, cells)
         found = (table * there) @ table.T + second[0] * (spread @ spread.T)
-        if own is not None:
+        for own in channel.own_spread(table):
             found += (own * there) @ own.T
     elif channel.linear:
         parts = channel.batches(len(table))

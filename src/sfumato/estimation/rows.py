@@ -16,7 +16,38 @@ from sfumato.questions.language import Question
 from sfumato.study.axis import Axis
 from sfumato.study.blocks import Block
 
+#: Beyond this many rows, rows of single cells and of prefixes are not written out as weights.
+MOST_ROWS = 4096
 _TABLE_ENTRIES = 1 << 22  # most entries of a table of weights that is built at once
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EveryCell:
+    """One row of weights per cell of an axis, or per prefix, which is never written out.
+
+    Args:
+        asked: The condition's weight of every cell; one up to the last row's cell if `upto`.
+        cells: The cells that have a row.
+        upto: Whether a row is everything up to its cell, and not the cell alone.
+    """
+
+    asked: Floats
+    cells: NDArray[np.int64]
+    upto: bool
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def read(self, by_cell: Floats) -> Floats:
+        """Sums over the cells of every row, along the last axis."""
+        weighted = by_cell * self.asked
+        upto = np.cumsum(weighted, axis=-1) if self.upto else weighted
+        return upto[..., self.cells]
+
+    def squared(self, by_row: Floats) -> Floats:
+        """Numbers of all rows of weight one, times the squared weight of each row."""
+        found = by_row[..., self.cells]
+        return found if self.upto else found * self.asked[self.cells] ** 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,18 +55,25 @@ class Rows:
     """Questions about one axis, with labels and edges for plots.
 
     Args:
-        weights: One row per question, shape (rows, cells of the axis).
+        weights: One row per question, shape (rows, cells of the axis), or all cells at once.
         labels: The name of every row.
         edges: Edges of the groups of cells in the axis' units; None where they are not adjacent.
     """
 
-    weights: Floats
+    weights: Floats | EveryCell
     labels: list[str]
     edges: NDArray[Any] | None
 
+    @property
+    def table(self) -> Floats:
+        """The weights, which must be written out."""
+        if isinstance(self.weights, EveryCell):
+            raise TypeError("the weights of all cells of an axis are not written out")
+        return self.weights
+
     def part(self, rows: slice) -> Rows:
         """Some of the rows, without labels and edges."""
-        return Rows(self.weights[rows], [], None)
+        return Rows(self.table[rows], [], None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +88,7 @@ class BlockRows:
     """
 
     where: list[Floats | None]
-    tables: dict[int, Floats]
+    tables: dict[int, Floats | EveryCell]
     counts: tuple[int, ...]
     order: tuple[int, ...]
 
@@ -65,17 +103,22 @@ class BlockRows:
             where: The condition's weights on every axis.
             rows: The rows, by axis.
         """
-        tables, stands = {}, []
+        tables: dict[int, Floats | EveryCell] = {}
+        stands: list[int] = []
         for place, block in enumerate(blocks):
             asked = [axis for axis in block.axes if axis in rows]
             if not asked:
                 continue
             stands += asked
+            every = rows[asked[0]].weights
+            if isinstance(every, EveryCell) and len(block.axes) == 1:
+                tables[place] = every
+                continue
             table: Floats = np.ones((1, 1))
             for axis, size in zip(block.axes, block.shape, strict=True):
                 w = where[axis]
                 if axis in rows:
-                    part = rows[axis].weights
+                    part = rows[axis].table
                 else:
                     part = (np.ones(size) if w is None else w)[None, :]
                 table = table[:, None, :, None] * part[None, :, None, :]
@@ -130,7 +173,7 @@ def row_tables(
         for axis in axes:
             w = asked.weights[axis]
             if axis in rows:
-                part = rows[axis].weights[row_of[axis]]
+                part = rows[axis].table[row_of[axis]]
             else:
                 part = (np.ones(shape[axis]) if w is None else w)[None, :]
             table = table[..., None] * part.reshape(
@@ -195,7 +238,9 @@ class Ruler:
         """The cells of a domain; whole numbers and days have cells of one or more steps."""
         if domain.kind in ("integers", "dates"):
             step = float(domain.spacing or 1)
-            centres = np.array([float(place) for place in domain.positions()])
+            centres = domain.numbers()
+            if centres is None:
+                centres = np.array([float(place) for place in domain.positions()])
             first = centres - (step - 1) / 2
             return cls(first, first + step, first, first + step - 1, True)
         edges = np.asarray(domain.edges())
@@ -251,6 +296,17 @@ class Curve:
         """Standard error of count − q·base, whose mean is zero where the share is q."""
         variance = self.variance - 2 * q * self.shared + q**2 * self.spread
         return np.sqrt(np.maximum(variance, 0.0))
+
+    def error_at(self, number: int, q: float) -> float:
+        """The same for one cell.
+
+        Args:
+            number: Number of the cell.
+            q: The share.
+        """
+        shared = float(np.broadcast_to(self.shared, self.counts.shape)[number])
+        variance = float(self.variance[number]) - 2 * q * shared + q**2 * self.spread
+        return math.sqrt(max(variance, 0.0))
 
     def monotone(self) -> Floats:
         """Shares at or below each cell, made non-decreasing by isotonic regression, ending at 1."""

@@ -19,7 +19,7 @@ from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.errors import QuestionError, near, shown
 from sfumato.estimation.answers import PRORATED, ROUNDED, Answer, Combination, Terms
 from sfumato.estimation.intervals import Estimated, normal_quantile
-from sfumato.estimation.rows import Curve, Rows
+from sfumato.estimation.rows import MOST_ROWS, Curve, EveryCell, Rows
 from sfumato.questions.language import Question, quoted, weights
 from sfumato.study.axis import Axis
 from sfumato.study.study import Study
@@ -37,6 +37,8 @@ class Source(ABC):
 
     method: ClassVar[str]
     unit: ClassVar[str] = "people"
+    #: Whether the errors of `share_moments` on large axes are those of `moments`.
+    has_curves: ClassVar[bool] = False
 
     def __init__(self, study: Study, statistic: SymbolCounts | BitReports) -> None:
         self.study = study
@@ -159,6 +161,24 @@ class Source(ABC):
         trimmed = tuple(None if w is None or np.all(w == 1.0) else w for w in asked.weights)
         return replace(asked, weights=trimmed)
 
+    def _every_cell(self, place: int, asked: Floats | None, upto: bool) -> EveryCell | None:
+        """All cells of an axis that a condition on it leaves, or all prefixes, as implicit rows.
+
+        None where there are few enough to be written out, or where they must be: cells of an axis
+        that shares its block, bits, readings that are not linear, and prefixes with gaps.
+        """
+        axis = self.study.axes[place]
+        block = next(block for block in self.study.blocks if place in block.axes)
+        channel = block.channel
+        symbols = channel.linear and channel.layout.kind == "symbols"
+        weights = np.ones(axis.size) if asked is None else asked
+        cells = np.flatnonzero(weights)
+        if len(cells) <= MOST_ROWS or len(block.axes) > 1 or not symbols:
+            return None
+        if upto and not np.all(weights[: cells[-1] + 1] == 1.0):
+            return None
+        return EveryCell(weights, cells, upto)
+
     def _and_answered(self, axis: Axis, where: Ask) -> dict[str, Any] | str:
         """The condition `where`, and that the axis has an answer."""
         everything = f"{quoted(axis.name)}=.."
@@ -239,3 +259,15 @@ def _mentions(axes: Sequence[Axis], text: str, axis: Axis) -> bool:
     """Whether a question has a condition on an axis."""
     asked = weights(axes, text).weights
     return asked[[held.name for held in axes].index(axis.name)] is not None
+
+
+def with_weights(question: Question, place: int, w: Floats) -> Question:
+    """The same question with other weights on one axis.
+
+    Args:
+        question: The question.
+        place: The position of the axis in the study.
+        w: One weight per cell of the axis.
+    """
+    changed = (*question.weights[:place], w, *question.weights[place + 1 :])
+    return replace(question, weights=changed)

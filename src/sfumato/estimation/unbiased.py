@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from sfumato.arrays import Floats
+from sfumato.channels.base import leaning
 from sfumato.collect.statistics import BitReports, SymbolCounts, Vectors
 from sfumato.collect.sums import Sums
-from sfumato.collect.tally import WeightedTally
-from sfumato.errors import StudyError
-from sfumato.estimation.answers import Answer, Answers, Terms
+from sfumato.estimation.answers import Terms
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.intervals import MORE_PEOPLE, Estimated, fieller
 from sfumato.estimation.readings import (
@@ -33,7 +31,7 @@ from sfumato.estimation.readings import (
     read_pairs,
     row_covariance,
 )
-from sfumato.estimation.rows import BlockRows, Curve, Rows
+from sfumato.estimation.rows import BlockRows, Curve, EveryCell, Rows
 from sfumato.questions.language import Question
 from sfumato.study.study import Study
 
@@ -53,6 +51,7 @@ class UnbiasedEstimate(Estimate):
     """
 
     method: ClassVar[str] = "unbiased"
+    has_curves: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -86,6 +85,10 @@ class UnbiasedEstimate(Estimate):
             for f, q in terms
             for g, r in terms
         )
+        if len(terms) == 1 and not population and self._rounds_to_ends(terms[0][1]):
+            ((factor, question),) = terms
+            spread = self.covariance_of(question, question, population=True)
+            variance = factor**2 * spread * self.n / (self.n - 1)
         allowance = self._more * self._one_person_of(terms)
         return Estimated.symmetric(float(value), float(variance), allowance)
 
@@ -128,7 +131,7 @@ class UnbiasedEstimate(Estimate):
         """
         parts = BlockRows.of(self.study.blocks, asked.weights, rows)
         ((place, table),) = parts.tables.items()
-        if table.size > MOST_TABLE_ENTRIES:
+        if isinstance(table, EveryCell) or table.size > MOST_TABLE_ENTRIES:
             return None
         found = row_covariance(
             self.statistic, self._channels, parts.where, place, table, population
@@ -149,8 +152,9 @@ class UnbiasedEstimate(Estimate):
             rows: Rows of weights by axis, for the axes asked about.
             population: Add the variance of sampling people from a population.
         """
-        values, variance, shared, _ = self._product_rows(asked, rows, population)
-        if all(w is None for w in asked.weights) and self._knows_whole(population):
+        known = all(w is None for w in asked.weights) and self._knows_whole(population)
+        values, variance, shared, _ = self._product_rows(asked, rows, population, shared=not known)
+        if known:
             return Curve(values, self.whole, variance)
         spread = self.covariance_of(asked, asked, population=population)
         return Curve(values, self.value_of(asked), variance, shared, spread)
@@ -260,6 +264,17 @@ class UnbiasedEstimate(Estimate):
                 base -= self._squares.sum(vectors)
         return max(second - base, least)
 
+    def _rounds_to_ends(self, question: Question) -> bool:
+        """Whether a question is about private weights alone, which are rounded to two ends.
+
+        Their sample variance n/(n − 1)·Σ (f − mean)² is not below the variance on average, and
+        exact if all weights are equal. It is closer than the bound on what rounding adds, Δ²/4 per
+        person: they differ by Σ (w − mean)² and by Σ (w − Δ/2)², of which the first is smaller.
+        """
+        pairs = zip(self._channels, self._over_blocks(question), strict=True)
+        asked = [channel for channel, w in pairs if w is not None]
+        return self.n > 1 and bool(asked) and all(c.rounds and c.size == 2 for c in asked)
+
     def _one_person_of(self, terms: Terms) -> float:
         """The variance of one person in the worst cell of Σ factor·question, or a bound on it.
 
@@ -289,7 +304,7 @@ class UnbiasedEstimate(Estimate):
             if w is not None:
                 moments = channel.second_moment(w)
                 worst = int(np.argmax(moments))
-                moment *= float(moments[worst])
+                moment *= float(moments[worst] + leaning(moments, w))
                 square *= float(w[worst] ** 2)
         return moment - square
 
@@ -311,83 +326,4 @@ def _all_equal(parts: Sequence[Floats | None]) -> bool:
     return all(
         w is first or (w is not None and first is not None and np.array_equal(w, first))
         for w in parts
-    )
-
-
-WEIGHTED = "weighted: people count for their public weights"
-
-
-class WeightedEstimate(UnbiasedEstimate):
-    """Unbiased answers in which every person counts with a public weight."""
-
-    unit: ClassVar[str] = "weight"
-
-    @property
-    def whole(self) -> float:
-        """The total weight, known exactly."""
-        return self.statistic.sum([None] * len(self.study.blocks))
-
-    def _knows_whole(self, population: bool) -> bool:
-        """Whether the total weight is a known divisor: not for other people, nor if it is zero."""
-        return not population and self.whole > 0
-
-    def row_moments(
-        self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
-    ) -> Estimated[Floats]:
-        """Estimate every combination of rows; shares are NaN if all weights are 0.
-
-        Args:
-            asked: The condition on people.
-            rows: Rows of weights by axis, for the axes asked about.
-            population: Add the variance of sampling people from a population.
-            conditional: Return shares of the people who satisfy the condition, not counts.
-        """
-        if conditional and self.n and not self.whole:
-            shape = tuple(len(row.weights) for row in rows.values())
-            return Estimated.symmetric(np.full(shape, np.nan), np.full(shape, np.inf))
-        return super().row_moments(asked, rows, population=population, conditional=conditional)
-
-    def row_covariance(
-        self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
-    ) -> Floats | None:
-        """Covariance matrix of rows on one axis; None for shares and for populations.
-
-        Args:
-            asked: The condition on people.
-            rows: Rows of weights by axis, for the axes asked about.
-            population: Add the variance of sampling people from a population.
-            conditional: Return shares of the people who satisfy the condition, not counts.
-        """
-        if population or conditional or self._squared is None:
-            return None
-        parts = BlockRows.of(self.study.blocks, asked.weights, rows)
-        ((place, table),) = parts.tables.items()
-        return row_covariance(self._squared, self._channels, parts.where, place, table, False)
-
-    def _finish(self, answer: Answer, asked: Question) -> Answer:
-        """Add the note that people are weighted."""
-        found = super()._finish(answer, asked)
-        return replace(found, notes=(*found.notes, WEIGHTED))
-
-    def _answers(self, *parts: Any) -> Answers:
-        """Add the note that people are weighted."""
-        found = super()._answers(*parts)
-        return replace(found, notes=(*found.notes, WEIGHTED), unit=self.unit)
-
-
-def weighted_estimate_of(tally: WeightedTally, method: str, via: str) -> WeightedEstimate:
-    """Weighted answers from a tally; see `WeightedTally.estimate`.
-
-    Args:
-        tally: The reports and their weights.
-        method: Only "unbiased".
-        via: How sums are computed.
-    """
-    if method != "unbiased":
-        raise StudyError(
-            f"weighted answers are unbiased only, got method={method!r}; leave it out, or "
-            "tally groups of equal weight and estimate each by likelihood"
-        )
-    return WeightedEstimate(
-        tally.study, tally.statistic, via=via, squared=tally.squared, heaviest=tally.heaviest
     )

@@ -402,7 +402,8 @@ def _rows_of(
         )
     table = np.ascontiguousarray(np.concatenate(parts, axis=1))
     keys = table.view(np.dtype((np.void, table.shape[1])))[:, 0]
-    _, first, counts = np.unique(keys, return_index=True, return_counts=True)
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    counts = np.bincount(inverse.reshape(-1), statistic.weights, minlength=len(first))
     if len(first) * cells > MOST_ROW_ENTRIES:
         raise TooLargeError(
             f"{len(first):,} distinct reports by {cells:,} cells need "

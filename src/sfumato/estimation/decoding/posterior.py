@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
@@ -171,6 +172,30 @@ class PlainDecoder:
     def moments(self, rows: Floats) -> tuple[Floats, Floats]:
         """Values, with infinite variances."""
         return without_errors(self._counts, rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScaledDecoder:
+    """A decoded population in which so many people stand for a weight; it has no errors itself.
+
+    Args:
+        decoder: The decoded population.
+        weight: The weight that one of its people stands for.
+    """
+
+    decoder: AnyDecoder
+    weight: float
+
+    def counts(self) -> Floats:
+        """The weight in every cell."""
+        return self.weight * self.decoder.counts()
+
+    def moments(self, rows: Floats) -> tuple[Floats, Floats]:
+        """Values, with infinite variances."""
+        return without_errors(self.counts(), rows)
+
+
+AnyDecoder: TypeAlias = Decoder | PlainDecoder | ScaledDecoder
 
 
 def without_errors(counts: Floats, rows: Floats) -> tuple[Floats, Floats]:
