@@ -288,6 +288,26 @@ def test_histogram_gives_the_numbers_of_the_python_call(
     assert "Among people with region=north." in lines
 
 
+@pytest.mark.slow
+def test_histogram_of_many_cells_is_shown_in_groups_and_written_in_full(run: Run) -> None:
+    run("new", "s.toml", *flags("a: integers 0..9999, distance 1"))
+    Path("c.csv").write_text("a,count\n500,7000\n9000,20000\n")
+    run("simulate", "s.toml", "--counts", "c.csv", "--seed", 1, "--out", "t.parquet")
+    words = ("histogram", "s.toml", "t.parquet", "a", "--method", "unbiased")
+    text = run(*words, "--out", "a.csv").stdout
+    assert "Cells are shown in groups" in text
+    assert "Written to a.csv." in text
+    rows = [line for line in text.splitlines() if " to " in line]
+    assert [row.split()[0] for row in rows][::19] == ["0..499", "9500..9999"]
+    table = Path("a.csv").read_text().splitlines()
+    assert table[0] == '"a","value","stderr","low","high"'
+    assert len(table) == 10_001
+    assert abs(float(table[9001].split(",")[1]) - 20_000) < 6 * float(table[9001].split(",")[2])
+    assert "exists" in run(*words, "--out", "a.csv", ok=False).stderr
+    document = json.loads(run(*words, "--out", "a.parquet", "--json").stdout)
+    assert (len(document["values"]), document["out"]) == (10_000, "a.parquet")
+
+
 def test_histogram_of_shares(run: Run, folder: Path, study: sf.Study) -> None:
     found = sf.Tally.load("tally.parquet", study).estimate().histogram("region", fraction=True)
     words = ("histogram", "commute.toml", "tally.parquet", "region", "--fraction", "--json")

@@ -76,7 +76,7 @@ def test_json_shows_the_channel_above_the_axes(run: Run) -> None:
     }
     chosen = json.loads(run("new", "b.toml", *AXES, *WHOLE, "--json").stdout)
     assert chosen["channel"]["kind"] == "comb"
-    assert "times below that of" in chosen["reason"]
+    assert "times smaller than that of" in chosen["reason"]
 
 
 def test_a_study_of_one_axis_may_state_its_guarantee_for_all(run: Run) -> None:
@@ -285,8 +285,8 @@ def one(channel: str, cells: str = "0..255") -> tuple[str, ...]:
 
 REFUSED: list[tuple[tuple[str, ...], list[str]]] = [
     (one("hierarchical branching=1"), ["'a'", "branching", "2 or more", "branching=1"]),
-    (one("hierarchical oracle=ole"), ["'a'", "unknown oracle 'ole'", "did you mean 'olh'?"]),
-    (one("hierarchical oracle=oue"), ["unknown oracle 'oue'", "flat histograms only"]),
+    (one("hierarchical oracle=ohl"), ["'a'", "unknown oracle 'ohl'", "did you mean 'olh'?"]),
+    (one("hierarchical oracle=oue", "0..99999"), ["'a'", "131,072 bits", "Use oracle='olh'"]),
     (one("hierarchical levels=0.5|0.4"), ["'a'", "must sum to 1", "0.9"]),
     (one("hierarchical levels=0.5|0.5"), ["'a'", "one chance per level: 4", "got 2"]),
     (one("haar-hrr levels=0.5|0.6"), ["must sum to 1", "1.1"]),

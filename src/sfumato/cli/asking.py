@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,10 +27,15 @@ from sfumato.cli.options import (
     whole_number,
 )
 from sfumato.collect.tally import Tally
+from sfumato.collect.weighted import WeightedTally
 from sfumato.estimation.answers import Answer, Answers
 from sfumato.estimation.estimate import Estimate
+from sfumato.estimation.rows import MOST_ROWS
+from sfumato.files import write_whole
 from sfumato.plots import still
 from sfumato.plots.style import need
+
+_GROUPS = 20  # of a histogram that has too many cells to be listed
 
 Where = Annotated[
     str | None, typer.Option(metavar="QUESTION", help="Count only people who satisfy this as well.")
@@ -51,7 +57,7 @@ Method = Annotated[
 
 
 @contextmanager
-def opened(tally: Tally, method: str) -> Iterator[Estimate]:
+def opened(tally: Tally | WeightedTally, method: str) -> Iterator[Estimate]:
     """An estimate from a tally, with a progress bar while a grid is decoded.
 
     Args:
@@ -77,6 +83,9 @@ def ask(
     mean: Annotated[
         list[str] | None, typer.Option(metavar="AXIS", help="The mean of an axis; repeatable.")
     ] = None,
+    total: Annotated[
+        list[str] | None, typer.Option(metavar="AXIS", help="The sum of an axis; repeatable.")
+    ] = None,
     level: Level = 0.95,
     population: Population = False,
     method: Method = "likelihood",
@@ -87,13 +96,17 @@ def ask(
     Conditions on several axes are joined by commas; on one axis, a..b is an interval with both
     ends, a.. and ..b are open, | joins choices, and 'no answer' is a choice on an optional axis.
     """
-    if not questions and not mean:
-        raise CommandError('nothing is asked; add a question such as "age=18..30" or --mean AXIS')
+    if not questions and not mean and not total:
+        raise CommandError(
+            'nothing is asked; add a question such as "age=18..30", --mean AXIS or --total AXIS'
+        )
     common: dict[str, Any] = {"where": where, "level": level, "population": population}
     with opened(load_tally(tally, load_study(study)), method) as estimate:
         answers = answer_all(estimate, questions or [], fraction=fraction, **common)
         answers += [estimate.mean(axis, **common) for axis in mean or []]
+        answers += [estimate.total(axis, **common) for axis in total or []]
     asked = [*(questions or []), *(f"mean of {axis}" for axis in mean or [])]
+    asked += [f"total of {axis}" for axis in total or []]
     if as_json:
         showing.show_json(answers_document(estimate, answers))
         return
@@ -154,20 +167,37 @@ def histogram(
     population: Population = False,
     method: Method = "likelihood",
     plot: Plot = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write every cell with its error: .csv or .parquet."),
+    ] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show how many people are in each cell of an axis."""
+    """Show how many people are in each cell of an axis.
+
+    A histogram of more than 4,096 cells is shown in groups of cells; --bins chooses them, --out and
+    --json have every cell.
+    """
     check_plot(plot, force)
+    if out is not None:
+        target(out, "table", ".csv", ".parquet", force=force, inputs=(study, tally))
+    asked: dict[str, Any] = {"where": where, "fraction": fraction, "level": level}
     with opened(load_tally(tally, load_study(study)), method) as estimate:
-        found = estimate.histogram(
-            axis, where=where, bins=bins, fraction=fraction, level=level, population=population
-        )
+        found = estimate.histogram(axis, bins=bins, population=population, **asked)
     drawn = draw_answers(found, plot)
+    if out is not None:
+        write_whole(out, partial(_write_table, found, out.suffix))
+        drawn["out"] = str(out)
     if as_json:
         showing.show_json({**_document(estimate, found), **drawn})
         return
+    many = len(found) > MOST_ROWS
+    if many:
+        found = estimate.histogram(axis, bins=_GROUPS, population=population, **asked)
     showing.stdout().print(showing.bars(found, showing.stdout()))
+    if many:
+        showing.say("Cells are shown in groups; --bins chooses them, --out has every cell.")
     _caption(estimate, found, drawn)
 
 
@@ -276,6 +306,19 @@ def _document(estimate: Estimate, found: Answers) -> dict[str, Any]:
     return {"study": estimate.study.name, **found.to_dict()}
 
 
+def _write_table(found: Answers, suffix: str, path: Path) -> None:
+    """Write one row per answer."""
+    table = found.to_arrow()
+    if suffix == ".csv":
+        from pyarrow import csv
+
+        csv.write_csv(table, path)
+    else:
+        import pyarrow.parquet as pq
+
+        pq.write_table(table, path, compression="zstd")
+
+
 def check_plot(plot: Path | None, force: bool) -> None:
     """Refuse a picture that cannot be drawn, before any work is done.
 
@@ -313,5 +356,7 @@ def _caption(estimate: Estimate, found: Answers, drawn: dict[str, str]) -> None:
     showing.say(f"{source}; ± is one standard error.")
     for note in found.notes:
         showing.say(f"Note: {note}.")
-    if drawn:
+    if "plot" in drawn:
         showing.say(f"Drawn in {drawn['plot']}.")
+    if "out" in drawn:
+        showing.say(f"Written to {drawn['out']}.")

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar, overload
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
+from sfumato.arrays import Floats
 from sfumato.cli import people, showing
 from sfumato.cli.commands import CommandError
 from sfumato.cli.options import AsJson, Force, Seed, StudyFile, load_study, suffix, target
 from sfumato.cli.showing import Seen
 from sfumato.collect import parquet as wire
 from sfumato.collect.tally import Tally
+from sfumato.collect.weighted import WeightedTally
 from sfumato.errors import FormatError
 from sfumato.files import write_whole
 from sfumato.randomness.bits import SecureBits, SeededBits
@@ -81,54 +83,85 @@ def tally(
         list[Path], typer.Argument(metavar="REPORTS", help="Reports or tallies, .parquet.")
     ],
     out: Annotated[Path, typer.Option(help="File for the tally, .parquet.")],
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Public weights: this column, of the reports' files or of --weights-from.",
+        ),
+    ] = None,
+    weights_from: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Weights in the order of all reports, .csv, .csv.gz or .parquet.",
+        ),
+    ] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Reduce reports to what answers need; tallies among the files are added."""
+    """Reduce reports to what answers need; tallies among the files are added.
+
+    With --weights every report counts as often as its weight says. Weights are public: a number
+    that must be hidden is an axis of the study, and its sum is asked for with 'ask --total'.
+    """
     loaded = load_study(study)
     target(out, "tally", ".parquet", force=force, inputs=(study,))
     _check_inputs(inputs)
+    weighted = _is_weighted(inputs, weights, weights_from)
+    total: Tally | WeightedTally
     with showing.progress("Tallying") as seen:
-        total = add_up(loaded, _parts(loaded, inputs, seen))
+        if weighted:
+            given = _Weights(loaded, inputs, weights, weights_from)
+            total = add_up(_parts(loaded, inputs, seen, given), loaded.tally([], weights=[]))
+        else:
+            total = add_up(_parts(loaded, inputs, seen), loaded.empty_tally())
     total.save(out)
     if as_json:
         showing.show_json(
             {
                 "file": str(out),
                 "reports": total.n,
+                **({"weight": total.weight} if isinstance(total, WeightedTally) else {}),
                 "inputs": len(inputs),
                 "study": loaded.name,
                 "fingerprint": loaded.fingerprint,
             }
         )
     else:
-        showing.say(f"Tallied {total.n:,} reports of study {loaded.name!r} into {out}.")
+        heavy = f", of weight {total.weight:,.6g}," if isinstance(total, WeightedTally) else ""
+        showing.say(f"Tallied {total.n:,} reports{heavy} of study {loaded.name!r} into {out}.")
 
 
-def add_up(study: Study, parts: Iterator[Tally]) -> Tally:
+SomeTally = TypeVar("SomeTally", Tally, WeightedTally)
+
+
+def add_up(parts: Iterator[SomeTally], empty: SomeTally) -> SomeTally:
     """The sum of tallies, merged in pairs of like size so that each is copied a few times only.
 
     Args:
-        study: Whose tallies they are.
         parts: The tallies.
+        empty: The tally of nobody, the sum of none.
     """
-    held: list[Tally] = []
+    held: list[SomeTally] = []
     for part in parts:
         held.append(part)
         while len(held) > 1 and held[-2].n <= held[-1].n:
             held[-2:] = [held[-2] + held[-1]]
-    return sum(reversed(held), study.empty_tally())
+    return sum(reversed(held), empty)
 
 
-def load_tally(path: Path, study: Study) -> Tally:
-    """The tally in a file.
+def load_tally(path: Path, study: Study) -> Tally | WeightedTally:
+    """The tally in a file, with or without weights.
 
     Args:
         path: The file.
         study: Whose tally it must be.
     """
     suffix(path, "tally", ".parquet")
-    return Tally.load(path, study)
+    with wire.open_parquet(path) as file:
+        weighted = wire.kind_of(file.schema_arrow) == "weighted tally"
+    return WeightedTally.load(path, study) if weighted else Tally.load(path, study)
 
 
 def _check_inputs(inputs: Sequence[Path]) -> None:
@@ -145,33 +178,105 @@ def _check_inputs(inputs: Sequence[Path]) -> None:
         seen.add(path.resolve())
 
 
-def _parts(study: Study, inputs: Sequence[Path], seen: Seen) -> Iterator[Tally]:
+def _is_weighted(inputs: Sequence[Path], weights: str | None, weights_from: Path | None) -> bool:
+    """Whether the result is a weighted tally; files that cannot be added to one are refused."""
+    if weights_from is not None and weights is None:
+        raise CommandError("--weights-from needs --weights COLUMN, the column that holds them")
+    kinds = {path: _kind(path) for path in inputs}
+    if weights is None and "weighted tally" not in kinds.values():
+        return False
+    for path, kind in kinds.items():
+        if kind == "tally":
+            raise CommandError(
+                f"{str(path)!r} holds a tally without weights, and its reports can no longer be "
+                "weighed; name the files of the reports instead"
+            )
+        if kind == "reports" and weights is None:
+            raise CommandError(
+                f"{str(path)!r} holds reports, which have no weights to go with the weighted "
+                "tallies; add --weights COLUMN"
+            )
+    return True
+
+
+def _kind(path: Path) -> str | None:
+    """What a file says that it holds."""
+    with wire.open_parquet(path) as file:
+        return wire.kind_of(file.schema_arrow)
+
+
+class _Weights:
+    """The weights of the reports in each file."""
+
+    def __init__(
+        self, study: Study, inputs: Sequence[Path], column: str | None, held: Path | None
+    ) -> None:
+        """Read the weights that all files share, and refuse a wrong number of them."""
+        self.column, self.rest = column, None
+        if column is None:
+            return
+        if held is not None:
+            self.rest = people.read_weights(held, column)
+            paths = [path for path in inputs if _kind(path) == "reports"]
+            reports = sum(pq.read_metadata(path).num_rows for path in paths)
+            if len(self.rest) != reports:
+                raise CommandError(
+                    f"--weights-from must have one row per report, and {str(held)!r} has "
+                    f"{len(self.rest):,} rows for {reports:,} reports"
+                )
+        elif column in study.columns:
+            raise CommandError(
+                f"column {column!r} holds the reports themselves; --weights needs a column of "
+                "public weights"
+            )
+
+    def of(self, path: Path, reports: int) -> Floats:
+        """The weights of the reports in the next file.
+
+        Args:
+            path: The file.
+            reports: How many reports it holds.
+        """
+        if self.rest is None:
+            return people.read_weights(path, str(self.column))
+        found, self.rest = self.rest[:reports], self.rest[reports:]
+        return found
+
+
+@overload
+def _parts(study: Study, inputs: Sequence[Path], seen: Seen) -> Iterator[Tally]: ...
+
+
+@overload
+def _parts(
+    study: Study, inputs: Sequence[Path], seen: Seen, weights: _Weights
+) -> Iterator[WeightedTally]: ...
+
+
+def _parts(
+    study: Study, inputs: Sequence[Path], seen: Seen, weights: _Weights | None = None
+) -> Iterator[Any]:
     """Tallies of every file, a bounded number of reports at a time."""
     total = sum(path.stat().st_size for path in inputs)
     done = 0
     for path in inputs:
         size = path.stat().st_size
         with wire.open_parquet(path) as file:
-            rows = max(file.metadata.num_rows, 1)
-            read = 0
-            if _is_tally(file.schema_arrow):
-                yield Tally.load(path, study)
+            rows, read = file.metadata.num_rows, 0
+            if wire.kind_of(file.schema_arrow) in ("tally", "weighted tally"):
+                yield load_tally(path, study)
             else:
+                own = None
                 for reports in _reports(study, file, path):
-                    yield study.tally(reports)
+                    if weights is None:
+                        yield study.tally(reports)
+                    else:
+                        own = weights.of(path, rows) if own is None else own
+                        yield study.tally(reports, weights=own[read : read + len(reports)])
                     read += len(reports)
-                    seen(done + size * read // rows, total)
+                    seen(done + size * read // max(rows, 1), total)
         done += size
         seen(done, total)
-
-
-def _is_tally(schema: pa.Schema) -> bool:
-    """Whether a file says that it holds a tally."""
-    try:
-        wire.read_head(schema, "tally", "the file")
-    except FormatError:
-        return False
-    return True
 
 
 def _reports(study: Study, file: pq.ParquetFile, path: Path) -> Iterator[Reports]:

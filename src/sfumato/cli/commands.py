@@ -117,6 +117,7 @@ sfumato encode commute.toml people.csv.gz --out reports.parquet --force
         r"""
 sfumato tally commute.toml monday.parquet tuesday.parquet --out tally.parquet
 sfumato tally commute.toml tally.parquet wednesday.parquet --out all.parquet
+sfumato tally commute.toml monday.parquet --weights weight --weights-from people.csv --out w.parquet
 """,
     ),
     "ask": Command(
@@ -127,6 +128,7 @@ sfumato tally commute.toml tally.parquet wednesday.parquet --out all.parquet
 sfumato ask commute.toml tally.parquet "age=18..30, region=north|south"
 sfumato ask commute.toml tally.parquet "age=65.." --where region=north --fraction
 sfumato ask commute.toml tally.parquet --mean income --level 0.99
+sfumato ask commute.toml tally.parquet --total income --where region=north
 """,
     ),
     "quantile": Command(
@@ -145,6 +147,7 @@ sfumato quantile commute.toml tally.parquet age 0.1 0.5 0.9 --where region=north
         r"""
 sfumato histogram commute.toml tally.parquet age --bins 10
 sfumato histogram commute.toml tally.parquet age --plot age.html
+sfumato histogram commute.toml tally.parquet age --out ages.csv
 """,
     ),
     "heatmap": Command(

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sfumato.arrays import Floats
 from sfumato.cli.showing import Seen
 from sfumato.collect.parquet import MOST_PEOPLE
 from sfumato.domains.columns import read_numbers
@@ -123,6 +124,27 @@ def read_counts(study: Study, path: Path) -> NDArray[np.int64]:
     counts = np.zeros(study.shape, dtype=np.int64)
     np.add.at(counts, tuple(cells), _whole_counts(table.column(column), column))
     return counts
+
+
+def read_weights(path: Path, column: str) -> Floats:
+    """Public weights, one per row of a file; missing and impossible ones are refused by row.
+
+    Args:
+        path: A CSV or Parquet file.
+        column: The column of the weights.
+    """
+    rule = "finite numbers, zero or more"
+    held = read_table(path, [column]).column(column)
+    numbers, missing = read_numbers(held, axis=column, rule=rule, whole=False)
+    weights = np.asarray(numbers, dtype=np.float64)
+    bad = np.flatnonzero(missing | ~np.isfinite(weights) | (weights < 0))
+    if bad.size:
+        raise DataError(
+            f"column {column!r} of {str(path)!r} holds weights, which are {rule}, and "
+            f"{rows((bad + 1).tolist())} {'has' if bad.size == 1 else 'have'} none; correct the "
+            "file"
+        )
+    return weights
 
 
 def _cells(axis: Axis, column: Any) -> NDArray[np.int64]:

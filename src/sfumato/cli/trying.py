@@ -158,4 +158,4 @@ def _simulate_people(study: Study, path: Path, seed: int) -> Tally:
     """The tally that the people in a file would have sent."""
     with showing.progress(f"Simulating {path.name}") as seen:
         parts = people.encode_file(study, path, SeededBits(seed), seen)
-        return add_up(study, (study.tally(part) for part in parts))
+        return add_up((study.tally(part) for part in parts), study.empty_tally())
