@@ -120,7 +120,7 @@ def test_generated_pages_are_current(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", [sf.central, sf.central.accuracy, sf.questions])
+@pytest.mark.parametrize("module", [sf.bounds, sf.central, sf.central.accuracy, sf.questions])
 def test_public_names_of_modules_are_in_the_reference(module: ModuleType) -> None:
     page = pages()[DOCS / "reference" / "api.md"]
     section = next(part for part in page.split("\n## ") if f"`{module.__name__}`\n" in part)

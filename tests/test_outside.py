@@ -236,8 +236,15 @@ CALLS: dict[str, Callable[[Any], object]] = {
 }
 
 
+#: What channels made of others need besides.
+NEEDED: dict[str, dict[str, Any]] = {
+    "Product": {"shape": (2, 2)},
+    "Stricter": {"like": "line", "channel": sf.Geometric()},
+}
+
+
 def _option(choice: Any, name: str) -> Callable[[Any], object]:
-    return lambda h: choice(**{name: h})
+    return lambda h: choice(**{**NEEDED.get(choice.__name__, {}), name: h})
 
 
 for _kind in REGISTRY:

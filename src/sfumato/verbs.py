@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import ArrayLike
 
-    from sfumato.collect.tally import Tally, WeightedTally
+    from sfumato.collect.tally import Tally
+    from sfumato.collect.weighted import WeightedTally
     from sfumato.estimation.answers import Answers
     from sfumato.estimation.estimate import Estimate
-    from sfumato.estimation.unbiased import WeightedEstimate
+    from sfumato.estimation.weighted import Weighted
     from sfumato.planning.compare import Comparison
     from sfumato.planning.expected_error import Plan
     from sfumato.study.guarantee import ErrorRegion
@@ -57,7 +58,7 @@ class StudyVerbs:
             DataError: If weights are negative, not finite, or not one per report; rows are named.
         """
         if weights is not None:
-            from sfumato.collect.tally import weighted_tally
+            from sfumato.collect.weighted import weighted_tally
 
             return weighted_tally(cast("Study", self), reports, weights)
         from sfumato.collect.tally import tally_of
@@ -248,16 +249,29 @@ class WeightedTallyVerbs:
 
     __slots__ = ()
 
-    def estimate(self, method: str = "unbiased", *, via: str = "auto") -> WeightedEstimate:
+    def estimate(
+        self,
+        method: str = "unbiased",
+        *,
+        via: str = "auto",
+        smoothing: str = "auto",
+        progress: Progress | None = None,
+    ) -> Weighted:
         """Estimate weighted sums: counts are sums of weights, shares are shares of the weight.
 
         Args:
-            method: Only "unbiased": likelihood decoding does not support weights.
-            via: How sums are computed, as in `Tally.estimate`.
+            method: "unbiased", or "likelihood" for values of the most likely population of the
+                weighted reports. Errors and intervals are those of unbiased answers either way;
+                the intervals of likelihood answers are extended to contain them.
+            via: How unbiased sums are computed, as in `Tally.estimate`.
+            smoothing: For "likelihood": "auto", or "none" for plain maximum likelihood by EM.
+            progress: For "likelihood": called with the share of the work done, from 0 to 1.
         """
-        from sfumato.estimation.unbiased import weighted_estimate_of
+        from sfumato.estimation.weighted import weighted_estimate_of
 
-        return weighted_estimate_of(cast("WeightedTally", self), method, via)
+        return weighted_estimate_of(
+            cast("WeightedTally", self), method, via=via, smoothing=smoothing, progress=progress
+        )
 
 
 class AnswersVerbs:

@@ -14,7 +14,7 @@ from sfumato import central
 from sfumato.central.spend import Spend, scaled_metric, worst_share
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric
-from sfumato.metrics.distance import LineMetric
+from sfumato.metrics.distance import AsideMetric, LineMetric
 from sfumato.metrics.uniform import UniformMetric
 
 LABELS = [f"c{k}" for k in range(5)]
@@ -51,6 +51,7 @@ METRICS: dict[str, CellMetric] = {
     "line": LineMetric.equal(Fraction(1, 3), 5),
     "uneven": LineMetric([Fraction(1, 2), Fraction(1, 7), Fraction(3), Fraction(1, 5)]),
     "capped": bound(sf.Distance("1/2", cap="6/5")),
+    "aside": AsideMetric(LineMetric.equal(Fraction(1, 3), 4), Fraction(2, 5)),
     "uniform": UniformMetric(Fraction(2, 3), 5),
     "blocks": bound(sf.Blocks(1, [LABELS[:2], LABELS[2:]])),
     "high-low": bound(sf.HighLow(1, sensitive=LABELS[:2])),

@@ -18,7 +18,7 @@ from sfumato.errors import FormatError, SfumatoError, StudyError, near
 from sfumato.exact import positive, to_plain
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric, fractions_table, refuse_large_table
-from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.distance import AsideMetric, CappedLineMetric, LineMetric
 from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 from sfumato.metrics.registry import metric_from_dict
 from sfumato.metrics.uniform import UniformMetric
@@ -252,12 +252,11 @@ def scaled_metric(metric: CellMetric, factor: Fraction) -> CellMetric:
     """
     if isinstance(metric, UniformMetric):
         return UniformMetric(metric.epsilon * factor, metric.size, metric.notes)
-    if isinstance(metric, LineMetric):
+    if isinstance(metric, LineMetric | CappedLineMetric):
         return _scaled_line(metric, factor)
-    if isinstance(metric, CappedLineMetric):
-        return CappedLineMetric(
-            _scaled_line(metric.line, factor), metric.cap * factor, metric.notes
-        )
+    if isinstance(metric, AsideMetric):
+        line = _scaled_line(metric.line, factor)
+        return AsideMetric(line, metric.aside * factor, metric.notes)
     if isinstance(metric, BlockMetric):
         return BlockMetric(metric.epsilon * factor, metric.block, metric.notes)
     if isinstance(metric, HighLowMetric):
@@ -268,7 +267,17 @@ def scaled_metric(metric: CellMetric, factor: Fraction) -> CellMetric:
     return fractions_table(times, names=[str(cell) for cell in cells], notes=metric.notes)
 
 
-def _scaled_line(line: LineMetric, factor: Fraction) -> LineMetric:
+def _scaled_line(
+    line: LineMetric | CappedLineMetric, factor: Fraction
+) -> LineMetric | CappedLineMetric:
+    """A line with every step, and its cap, times a positive number."""
+    if isinstance(line, CappedLineMetric):
+        straight = _straight(line.line, factor)
+        return CappedLineMetric(straight, line.cap * factor, line.notes)
+    return _straight(line, factor)
+
+
+def _straight(line: LineMetric, factor: Fraction) -> LineMetric:
     """A line with every step times a positive number."""
     if line.equal_step is not None:
         return LineMetric.equal(line.equal_step * factor, line.size, line.notes)

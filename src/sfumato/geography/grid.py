@@ -319,8 +319,8 @@ class Grid:
         """Answers for every cell, laid out on the map: longitude across, latitude up.
 
         Args:
-            answers: A histogram of the grid's axis, or for more than 4,096 cells
-                `sf.distribution(estimate)`; "no answer" is not on the map.
+            answers: A histogram of the grid's axis, or `sf.distribution(estimate)`; "no answer" is
+                not on the map.
 
         Raises:
             QuestionError: If the answers are not one for each cell of this grid.

@@ -43,6 +43,7 @@ def describe(answers: Answers, *, truth: ArrayLike | None = None) -> Spec:
         QuestionError: If `truth` has another shape, or there is no picture for these answers.
         TooLargeError: If there are too many cells for a browser.
     """
+    style.refuse_many(answers)
     known = style.as_truth(answers, truth)
     if answers.values.size > MOST_CELLS:
         raise TooLargeError(

@@ -38,6 +38,7 @@ def figure(answers: Answers, *, truth: ArrayLike | None = None, title: str | Non
     Raises:
         PlotsMissingError: If matplotlib is not installed.
         QuestionError: If `truth` has another shape, or there is no picture for these answers.
+        TooLargeError: If an axis has too many cells to be seen.
 
     Example:
         >>> import sfumato as sf
@@ -48,6 +49,7 @@ def figure(answers: Answers, *, truth: ArrayLike | None = None, title: str | Non
         ('age', 'people')
     """
     module = style.need("matplotlib.figure")
+    style.refuse_many(answers)
     known = style.as_truth(answers, truth)
     made: Figure = module.Figure(figsize=_size(answers, known), layout="constrained")
     if answers.kind == "heatmap":

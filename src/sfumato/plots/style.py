@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import Floats
-from sfumato.errors import QuestionError, SfumatoError, StudyError
+from sfumato.errors import QuestionError, SfumatoError, StudyError, TooLargeError
 from sfumato.estimation.answers import Answers
 from sfumato.files import write_whole
 from sfumato.text import escape, visible
@@ -36,6 +36,7 @@ COLD = ((0.0, "#ffffff"), (0.25, "#c6dcea"), (0.6, "#5d9bc4"), (1.0, "#14405f"))
 WARM = ((0.25, "#f4cdbd"), (0.6, "#dd8261"), (1.0, "#8f2d14"))
 ERROR = ((0.0, "#f7f7f5"), (1.0, "#6f6a86"))
 
+MOST_CELLS = 1 << 14  # of one axis in a picture, which has fewer dots across
 MOST_WHISKERS = 60
 _WHOLE_NAMES = {"people": "people", "fraction": "share of people"}
 
@@ -171,6 +172,19 @@ def plain_axes(axes: Any, *, grid: str = "y") -> None:
     axes.tick_params(colors=FAINT, labelsize=9)
     axes.grid(visible=True, axis=grid, color="#e8ecef", lw=0.8)
     axes.set_axisbelow(True)
+
+
+def refuse_many(answers: Answers) -> None:
+    """Refuse to draw more cells of one axis than anyone can see.
+
+    Raises:
+        TooLargeError: If there are too many.
+    """
+    if answers.values.ndim == 1 and len(answers) > MOST_CELLS:
+        raise TooLargeError(
+            f"a picture of {len(answers):,} cells would show none of them; the limit is "
+            f"{MOST_CELLS:,}. Ask for groups of cells with bins=..., or use to_pandas()"
+        )
 
 
 def as_truth(answers: Answers, truth: ArrayLike | None) -> Floats | None:
