@@ -10,6 +10,7 @@ from helpers_contract import TRIALS
 
 import sfumato as sf
 from sfumato.arrays import DENSE_CELLS
+from sfumato.channels import base
 from sfumato.channels.base import SymbolChannel
 from sfumato.channels.hadamard import HadamardChannel
 from sfumato.collect.statistics import SymbolCounts
@@ -36,7 +37,9 @@ def expected_tally(channels, people):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_all_rows_are_the_rows_written_out(name):
+def test_all_rows_are_the_rows_written_out(name, monkeypatch):
+    # Formulas for all cells leave out the room for few people in a cell that only they add to.
+    monkeypatch.setattr(base, "leaning", lambda moments, weights: np.zeros(len(weights)))
     channel = TRIALS[name].bind()
     if not channel.linear:
         pytest.skip("its readings are not linear: rows are always written out")

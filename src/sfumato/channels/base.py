@@ -272,10 +272,12 @@ class Channel(ABC):
                 f"with bins={DENSE_CELLS} or fewer"
             )
 
-    def peaks(self, rows: Floats) -> tuple[Floats, Floats]:
+    def peaks(self, rows: Floats, *, lean: bool = False) -> tuple[Floats, Floats]:
         """The largest E[f² | x] of every row of weights, and the squared weight at that cell.
 
-        The first has `leaning` added: an interval has room for a few people at that cell.
+        Args:
+            rows: One row of weights per question.
+            lean: Add `leaning` to the first, as intervals need it.
         """
         top, at = np.empty(len(rows)), np.empty(len(rows))
         at_once = max(1, _MOMENTS_AT_ONCE // self.size)
@@ -284,7 +286,8 @@ class Channel(ABC):
             moments = self.second_moment(rows[part])
             worst = np.argmax(moments, axis=-1)[:, None]
             top[part] = np.take_along_axis(moments, worst, axis=-1)[:, 0]
-            top[part] += leaning(moments, rows[part])
+            if lean:
+                top[part] += leaning(moments, rows[part])
             at[part] = np.take_along_axis(rows[part], worst, axis=-1)[:, 0] ** 2
         return top, at
 

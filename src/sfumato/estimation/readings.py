@@ -241,7 +241,7 @@ def _floor(
         if isinstance(w, EveryCell):
             top, at = (w.squared(part) for part in channels[place].all_peaks(upto=w.upto))
         else:
-            top, at = channels[place].peaks(np.atleast_2d(w))
+            top, at = channels[place].peaks(np.atleast_2d(w), lean=True)
             if w.ndim == 1:
                 top, at = top[0], at[0]
         moment, square = np.multiply.outer(moment, top), np.multiply.outer(square, at)
