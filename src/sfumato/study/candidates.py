@@ -189,6 +189,7 @@ def _candidates(metric: CellMetric, asked: Asked) -> Iterator[Choice]:
         yield from _per_block(blocks, asked)
         if isinstance(metric, TableMetric):
             yield Exponential()
+        yield from _searched(metric, asked)
         return
     ((cells, inside),) = blocks
     if inside is not None and (np.diff(cells) < 0).any():
