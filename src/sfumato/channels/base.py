@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import DENSE_CELLS, BitColumns, Cells, Floats, Layout, Outputs
+from sfumato.channels.geometric_noise import NoiseLine
 from sfumato.channels.odds import Bound, Findings, compare_all, compare_grid_points, row_problems
 from sfumato.channels.rounding import rounding_excess
 from sfumato.errors import TooLargeError
@@ -486,6 +487,31 @@ class SymbolChannel(Channel):
         for rows in self.batches(len(flat)):
             result[rows] = self.expect(self.coefficients(flat[rows]) ** 2)
         return result.reshape(w.shape)
+
+    def noise_line(self) -> NoiseLine | None:
+        """The law as geometric noise on a line, if it is that; None otherwise."""
+        return None
+
+    def transfer(self) -> Floats | None:
+        """How much information about every cosine over the cells passes, where that is known.
+
+        One number h between 0 and 1 per product of cosines along the axes, of the shape of the
+        grid: with n people spread evenly over m cells, reports have the information (n/m)·h about
+        the logarithms of the cells' shares along it. None: it must be measured.
+        """
+        return None
+
+    #: Whether `even_information` is fast.
+    knows_even_information: ClassVar[bool] = False
+
+    def even_information(self, values: Floats) -> Floats:
+        """Q·diag(1/q̄)·Qᵀ·v along the last axis, with q̄ the outputs of people spread evenly.
+
+        Args:
+            values: v, one entry per cell.
+        """
+        even = self.mix(np.full(self.size, 1 / self.size))
+        return self.expect(self.mix(values) / even)
 
     def joined(self) -> NDArray[np.intp] | None:
         """The first symbols of runs that decoding may join at little loss; None: joins nothing.

@@ -327,6 +327,34 @@ class CombChannel(SymbolChannel):
         mirrored = np.roll(np.flip(grid), 1, axis=axes)
         return (grid + mirrored).ravel()
 
+    def transfer(self) -> Floats:
+        """A cosine of k half turns lies between the Fourier frequencies below and above k/2."""
+        found = self.information.reshape(self.moduli)
+        for axis, (size, modulus) in enumerate(zip(self.shape, self.moduli, strict=True)):
+            half = np.arange(size) * modulus / (2 * size)
+            below, above = np.floor(half).astype(int), np.ceil(half).astype(int)
+            found = (np.take(found, below, axis) + np.take(found, above, axis)) / 2
+        return found
+
+    knows_even_information: ClassVar[bool] = True
+
+    def even_information(self, values: Floats) -> Floats:
+        """Multiply by the eigenvalues at every frequency.
+
+        Args:
+            values: One entry per cell along the last axis.
+        """
+        from scipy import fft
+
+        grid = values.reshape(*values.shape[:-1], *self.shape)
+        axes = tuple(range(grid.ndim - len(self.shape), grid.ndim))
+        spectrum = fft.rfftn(grid, self.moduli, axes=axes)
+        own = self.information.reshape(self.moduli)[..., : self.moduli[-1] // 2 + 1]
+        spectrum *= own * math.prod(self.moduli)
+        back = fft.irfftn(spectrum, self.moduli, axes=axes)
+        inside = (..., *(slice(size) for size in self.shape))
+        return back[inside].reshape(values.shape)
+
     def coefficients(self, weights: Floats) -> Floats:
         """Divide by the eigenvalues at every frequency, then mix; the mean is known exactly."""
         centre = weights.mean(axis=-1, keepdims=True)

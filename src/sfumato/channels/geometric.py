@@ -48,6 +48,7 @@ from sfumato.channels.every import (
     split_peaks,
 )
 from sfumato.channels.geometric_noise import (
+    NoiseLine,
     averaged,
     check_neighbours,
     gathered,
@@ -237,6 +238,10 @@ class GeometricChannel(SymbolChannel):
         """The transpose of `expect`: the ends collect their tails. O(cells)."""
         return spread(law, self.alpha)
 
+    def noise_line(self) -> NoiseLine:
+        """The noise alone."""
+        return NoiseLine(self.alpha)
+
     def sampler_problems(self) -> Iterator[str]:
         """The sampler's noise must be one table, the same on both sides."""
         return table_problems(self._noise, self.size, 0, self.precision)
@@ -414,6 +419,10 @@ class CappedGeometricChannel(SymbolChannel):
         people = np.sum(law, axis=-1, keepdims=True)
         result: Floats = self.share * spread(law, self.alpha) + people * self.fixed_law
         return result
+
+    def noise_line(self) -> NoiseLine:
+        """The noise, or with the remaining chance the fixed law."""
+        return NoiseLine(self.alpha, self.share, self.fixed_law)
 
     def sampler_problems(self) -> Iterator[str]:
         """The sampler's noise must be one table, the same on both sides."""

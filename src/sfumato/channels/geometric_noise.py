@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
@@ -86,6 +88,45 @@ def _blurred(values: Floats, alpha: float) -> Floats:
     behind = lfilter([1.0], [1.0, -alpha], values[..., ::-1], axis=-1)[..., ::-1]
     result: Floats = (ahead + behind - values) * ((1 - alpha) / (1 + alpha))
     return result
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoiseLine:
+    """The law of a channel that is clamped geometric noise, or with some chance a fixed law.
+
+    Args:
+        alpha: e^−ε as the table has it.
+        share: The chance that the noise decides.
+        fixed: The chance of every output by way of the fixed law; 0.0 if there is none.
+    """
+
+    alpha: float
+    share: float = 1.0
+    fixed: Floats | float = 0.0
+
+    def inverse_bands(self, size: int) -> Floats:
+        """The tridiagonal inverse of the noise: below, on and above the diagonal, shape (3, cells).
+
+        Each diagonal starts with its first entry; the first and last have one entry less.
+
+        Args:
+            size: Number of cells.
+        """
+        gain, ends = self.alpha / (1 - self.alpha) ** 2, self.alpha / (1 - self.alpha)
+        own = np.full(size, 1 + 2 * gain)
+        own[[0, -1]] = 1 + ends
+        below, above = np.full(size, -gain), np.full(size, -gain)
+        above[0], below[-2] = -ends, -ends
+        below[-1] = above[-1] = 0.0
+        return np.array([below, own, above])
+
+    def log_determinant(self, size: int) -> float:
+        """Log det of the inverse: (1 + α)/(1 − α) for two cells, and 1/(1 − α)² for each further one.
+
+        Args:
+            size: Number of cells.
+        """
+        return math.log1p(self.alpha) - (2 * size - 3) * math.log1p(-self.alpha)
 
 
 def moved_rows(half: Sequence[int]) -> list[list[int]]:

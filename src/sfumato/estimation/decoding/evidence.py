@@ -15,21 +15,33 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from sfumato.estimation.decoding.field import DENSE_CELLS, Field, Fit, Strengths, fit
-from sfumato.estimation.decoding.mixture import Mixture, SymbolMixture
+from sfumato.arrays import Floats
+from sfumato.estimation.decoding.field import Field, Strengths
+from sfumato.estimation.decoding.fitting import DENSE_CELLS, SEARCH, Fit, fit, unexplained
+from sfumato.estimation.decoding.mixture import (
+    Likelihood,
+    Mixture,
+    Quadratic,
+    SymbolMixture,
+    coarse_shape,
+)
 
 Progress = Callable[[float], None]
 
 _CELLS = tuple(10.0 ** (k / 2) for k in range(-6, 5))
-_FIRST = tuple(10.0**k for k in range(-3, 5))
-_SECOND = (0.0, *(10.0**k for k in range(7)))
+_FIRST, _SECOND = (-3, 4), (0, 6)  # powers of ten of λ₁ and λ₂, on axes of up to …
+_USUAL_CELLS = 1024  # … this many cells; ten times as many shift them by one and by three
 _UNORDERED = 1e-3  # λ₀ where some axes are smooth and others unordered
 _AGAINST_ROUGH = 5.0  # nats of evidence by which a rough prior must win
 _DOUBT = 40.0  # nats: rough fits up to this far below the best rough one widen intervals
 _ENOUGH = 5.0  # nats below the best at which the search ends where rough fits widen nothing
-COARSE_CELLS = 1 << 12
-_FEW_CELLS = 1 << 8
-_WHOLE_CELLS = 1 << 14
+_SEEN_ROUGH = 2.0  # standard errors from which large grids are worth rough fits
+_MANY_OUTPUTS = 2  # outputs per cell from which searches use an expansion of the log-likelihood
+_MOST_EXPANDED = 1 << 33  # cells² × outputs up to which its matrix is made
+_MOST_EXPANSIONS = 2
+COARSE_CELLS = 1 << 10  # strengths are chosen on at most so many groups of cells …
+_FEW_CELLS = 1 << 8  # … or on so few, along one axis of many outputs
+_SHORT_LINE = 1 << 12  # a line of geometric noise up to which rough fits are always made
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +61,7 @@ class Posterior:
     @property
     def is_rough(self) -> bool:
         """Whether the best prior is a rough one: no smoothness along any axis."""
-        return not any(first or second for first, second in self.best.field.strengths.along)
+        return self.best.field.is_rough
 
 
 def fit_by_evidence(
@@ -62,41 +74,100 @@ def fit_by_evidence(
         ordered: For each axis, whether it may be smoothed.
         progress: Called with the share of the work done, from 0 to 1.
     """
-    cells = math.prod(mixture.shape)
-    if isinstance(mixture, SymbolMixture) and any(ordered):
-        if cells > _WHOLE_CELLS:
-            return _search_coarsened(mixture, ordered, progress, COARSE_CELLS)
-        if _is_slow_to_fit(mixture) and all(ordered):
-            return _search_coarsened(mixture, ordered, progress, _FEW_CELLS)
     # Products of small matrices are faster with one thread than with many.
     with threadpool_limits(1):
-        return _search(mixture, ordered, progress)
+        smooth = _smooth_fit(mixture, ordered) if any(ordered) else None
+        if progress is not None:
+            progress(0.5)
+        rough: list[Fit] = []
+        if smooth is None or _wants_rough(mixture, smooth):
+            rough = _rough_fits(mixture, len(ordered), _DOUBT if any(ordered) else _ENOUGH)
+        if progress is not None:
+            progress(1.0)
+        return _pick(mixture, rough, smooth)
 
 
-def _search(mixture: Mixture, ordered: Sequence[bool], progress: Progress | None) -> Posterior:
-    """Try both families of priors."""
-    rough = _rough_fits(mixture, len(ordered), _DOUBT if any(ordered) else _ENOUGH)
-    if progress is not None:
-        progress(0.3)
-    smooth: list[Fit] = []
-    if any(ordered):
-        space = _SmoothSpace(ordered)
-        smooth = _climb(mixture, list(space.starts()), space)
-    if progress is not None:
-        progress(1.0)
-    return _pick(mixture, rough, smooth)
-
-
-def _pick(mixture: Mixture, rough: list[Fit], smooth: list[Fit]) -> Posterior:
+def _pick(mixture: Mixture, rough: list[Fit], smooth: Fit | None) -> Posterior:
     """The fit of largest evidence, and the rough ones that evidence does not rule out."""
+    if smooth is None:
+        return Posterior(mixture, max(rough, key=lambda f: f.evidence), ())
+    if not rough:
+        return Posterior(mixture, smooth, ())
     roughest = max(rough, key=lambda f: f.evidence)
-    best = max(smooth, key=lambda f: f.evidence, default=roughest)
-    if roughest.evidence - _AGAINST_ROUGH > best.evidence:
-        best = roughest
-    doubtful = [f for f in rough if smooth and f.evidence >= roughest.evidence - _DOUBT]
-    if math.prod(mixture.shape) > DENSE_CELLS and len(doubtful) > 1:
+    best = roughest if roughest.evidence - _AGAINST_ROUGH > smooth.evidence else smooth
+    doubtful = [f for f in rough if f.evidence >= roughest.evidence - _DOUBT]
+    if not _is_cheap(mixture) and len(doubtful) > 1:
         doubtful = [doubtful[0], doubtful[-1]]  # where each is expensive, the two extremes
     return Posterior(mixture, best, tuple(doubtful))
+
+
+def _is_cheap(mixture: Mixture) -> bool:
+    """Whether a fit takes milliseconds, whatever the prior."""
+    cells = math.prod(mixture.shape)
+    return cells <= DENSE_CELLS or (_is_line(mixture) and cells <= _SHORT_LINE)
+
+
+def _is_line(mixture: Mixture) -> bool:
+    """Whether the channel is geometric noise on a line, for which every fit takes O(cells)."""
+    return isinstance(mixture, SymbolMixture) and mixture.line is not None
+
+
+def _wants_rough(mixture: Mixture, smooth: Fit) -> bool:
+    """Whether rough fits are worth making: where they are cheap, or smoothness does not explain all."""
+    return _is_cheap(mixture) or unexplained(mixture, smooth) > _SEEN_ROUGH
+
+
+def _smooth_fit(mixture: Mixture, ordered: Sequence[bool]) -> Fit:
+    """The fit with the best smooth prior.
+
+    Its strengths are chosen with cells joined in groups where the grid is large.
+    """
+    groups = _group_sizes(mixture, ordered)
+    if groups is None:
+        found = _best_smooth(mixture, ordered)
+        return fit(mixture, found.field, found.theta)
+    assert isinstance(mixture, SymbolMixture)  # noqa: S101 - only symbols are joined
+    found = _best_smooth(mixture.coarsened(groups), ordered)
+    start = found.theta
+    for axis, (size, group) in enumerate(zip(mixture.shape, groups, strict=True)):
+        start = _between(start, axis, size, group)
+    return fit(mixture, Field(mixture.shape, _finer(found.field.strengths, groups)), start)
+
+
+def _between(theta: Floats, axis: int, size: int, group: int) -> Floats:
+    """θ of single cells from that of groups of neighbours along an axis, by linear interpolation."""
+    if group == 1:
+        return theta
+    middles = np.minimum(np.arange(0, size, group) + group, size) - (group + 1) / 2
+    middles[-1] = max(middles[-1], ((size - 1) // group * group + size - 1) / 2)
+    found: Floats = np.apply_along_axis(
+        lambda one: np.interp(np.arange(size), middles, one), axis, theta
+    )
+    return found
+
+
+def _best_smooth(mixture: Mixture, ordered: Sequence[bool]) -> Fit:
+    """The smooth prior of largest evidence, fitted as exactly as the comparison needs."""
+    space = _SmoothSpace(mixture.shape, ordered)
+    starts = list(space.starts())
+    if not _has_many_outputs(mixture):
+        return max(_climb(mixture, starts, space), key=lambda f: f.evidence)
+    best = fit(mixture, Field(mixture.shape, space.strengths(starts[0])), effort=SEARCH)
+    for _ in range(_MOST_EXPANSIONS):
+        seen = _climb(Quadratic.of(mixture, best.law), starts, space)
+        found = max(seen, key=lambda f: f.evidence)
+        held, best = best, fit(mixture, found.field, found.theta, effort=SEARCH)
+        if best.field.strengths == held.field.strengths:
+            break
+        starts = [space.place(found.field.strengths)]
+    return best
+
+
+def _has_many_outputs(mixture: Mixture) -> bool:
+    """Whether searches are faster with an expansion of the log-likelihood, which has no outputs."""
+    cells, outputs = math.prod(mixture.shape), mixture.counts.size
+    fits = cells**2 * outputs <= _MOST_EXPANDED or mixture.even_second is not None
+    return fits and outputs >= _MANY_OUTPUTS * cells
 
 
 def _rough_fits(mixture: Mixture, axes: int, doubt: float) -> list[Fit]:
@@ -108,17 +179,20 @@ def _rough_fits(mixture: Mixture, axes: int, doubt: float) -> list[Fit]:
         doubt: Nats below the best fit at which others are ruled out.
     """
     seen: dict[int, Fit] = {}
+    model: Likelihood = mixture
 
     def visit(level: int, near: int | None) -> float:
         if level not in seen:
             strengths = Strengths(_CELLS[level], ((0.0, 0.0),) * axes)
-            start = None if near is None else seen[near].theta()
-            seen[level] = fit(mixture, Field(mixture.shape, strengths), start)
+            start = None if near is None else seen[near].theta
+            seen[level] = fit(model, Field(mixture.shape, strengths), start)
         return seen[level].evidence
 
     middle = _CELLS.index(10.0**-1)
     top = visit(middle, None)
-    stride = 1 if math.prod(mixture.shape) <= DENSE_CELLS else 2  # decades where fits are expensive
+    if _has_many_outputs(mixture):
+        model = Quadratic.of(mixture, seen[middle].law)
+    stride = 1 if math.prod(mixture.shape) <= DENSE_CELLS else 2  # decades on large grids
     for step in (stride, -stride):
         level = middle
         while 0 <= level + step < len(_CELLS):
@@ -127,47 +201,84 @@ def _rough_fits(mixture: Mixture, axes: int, doubt: float) -> list[Fit]:
             top = max(top, value)
             if value < top - doubt:
                 break
-    return [seen[level] for level in sorted(seen)]
+    found = [seen[level] for level in sorted(seen)]
+    if model is mixture:
+        return found
+    # Only what will be used is worth an exact fit.
+    return [fit(mixture, f.field, f.theta) for f in found if f.evidence >= top - doubt]
 
 
 class _SmoothSpace:
     """The search grid of smooth priors: two coordinates per ordered axis, for λ₁ and λ₂.
 
     Args:
+        shape: Number of cells of every axis.
         ordered: For each axis, whether it may be smoothed.
     """
 
-    def __init__(self, ordered: Sequence[bool]) -> None:
+    def __init__(self, shape: Sequence[int], ordered: Sequence[bool]) -> None:
         self._ordered = tuple(ordered)
-        self.sizes = (len(_FIRST), len(_SECOND)) * sum(ordered)
+        self._shifts = [
+            max(0, math.ceil(math.log10(size / _USUAL_CELLS)))
+            for size, o in zip(shape, ordered, strict=True)
+            if o
+        ]
+        self._first = [
+            [10.0**k for k in range(_FIRST[0], _FIRST[1] + shift + 1)] for shift in self._shifts
+        ]
+        self._second = [
+            [0.0, *(10.0**k for k in range(_SECOND[0], _SECOND[1] + 3 * shift + 1))]
+            for shift in self._shifts
+        ]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of points along every coordinate."""
+        pairs = zip(self._first, self._second, strict=True)
+        return tuple(len(levels) for pair in pairs for levels in pair)
 
     def strengths(self, place: tuple[int, ...]) -> Strengths:
         """The strengths at a point of the search grid."""
         levels = iter(place)
-        along = tuple(
-            (_FIRST[next(levels)], _SECOND[next(levels)]) if o else (0.0, 0.0)
-            for o in self._ordered
+        pairs = iter(
+            (first[next(levels)], second[next(levels)])
+            for first, second in zip(self._first, self._second, strict=True)
         )
+        along = tuple(next(pairs) if o else (0.0, 0.0) for o in self._ordered)
         return Strengths(0.0 if all(self._ordered) else _UNORDERED, along)
+
+    def place(self, strengths: Strengths) -> tuple[int, ...]:
+        """The point of the search grid with given strengths."""
+        pairs = [pair for pair, o in zip(strengths.along, self._ordered, strict=True) if o]
+        levels = zip(pairs, self._first, self._second, strict=True)
+        return tuple(k for (a, b), f, s in levels for k in (f.index(a), s.index(b)))
 
     def starts(self) -> Iterator[tuple[int, ...]]:
         """Starting points: mostly λ₁ and mostly λ₂; one with both where fits are expensive."""
-        axes = sum(self._ordered)
-        if axes > 1:
-            yield (_FIRST.index(1e-1), _SECOND.index(10.0)) * axes
+        if len(self._shifts) > 1:
+            yield self._start(0.1, 10.0)
             return
-        yield (_FIRST.index(1.0), 0)
-        yield (_FIRST.index(1e-2), _SECOND.index(100.0))
+        yield self._start(1.0, 0.0)
+        yield self._start(1e-2, 100.0)
+
+    def _start(self, first: float, second: float) -> tuple[int, ...]:
+        """The point with these strengths on axes of usual length, and shifted ones on longer."""
+        return tuple(
+            level
+            for shift, f, s in zip(self._shifts, self._first, self._second, strict=True)
+            for level in (f.index(first) + shift, s.index(second) + 3 * shift * (second > 0))
+        )
 
 
-def _climb(mixture: Mixture, starts: list[tuple[int, ...]], space: _SmoothSpace) -> list[Fit]:
+def _climb(mixture: Likelihood, starts: list[tuple[int, ...]], space: _SmoothSpace) -> list[Fit]:
     """Coordinate ascent in evidence from each start, one step at a time; all fits are kept."""
     seen: dict[tuple[int, ...], Fit] = {}
 
     def visit(place: tuple[int, ...], near: Fit | None) -> float:
         if place not in seen:
             field = Field(mixture.shape, space.strengths(place))
-            seen[place] = fit(mixture, field, None if near is None else near.theta())
+            start = None if near is None else near.theta
+            seen[place] = fit(mixture, field, start, effort=SEARCH)
         return seen[place].evidence
 
     for start in starts:
@@ -194,48 +305,26 @@ def _shift(
     return (*place[:axis], level, *place[axis + 1 :])
 
 
-def _is_slow_to_fit(mixture: SymbolMixture) -> bool:
-    """Whether many fits would take minutes: one long axis with a dense likelihood matrix."""
-    (cells, *others), (factor, *_) = mixture.shape, mixture.factors
-    return not others and cells > DENSE_CELLS and isinstance(factor, np.ndarray)
+def _group_sizes(mixture: Mixture, ordered: Sequence[bool]) -> tuple[int, ...] | None:
+    """How many neighbouring cells of each ordered axis to join; None: none.
 
-
-def _search_coarsened(
-    mixture: SymbolMixture,
-    ordered: Sequence[bool],
-    progress: Progress | None,
-    most: int,
-) -> Posterior:
-    """On large grids, choose strengths with cells joined in groups, then fit all cells once.
-
-    No rough fit is made, so the unbiased standard error is reported.
+    A line of geometric noise, and a channel with a fast expansion, are searched whole.
     """
-    groups = _group_sizes(mixture.shape, ordered, most)
-    with threadpool_limits(1):
-        held = _search(mixture.coarsened(groups), ordered, None).best
-    if progress is not None:
-        progress(0.2)
-    start = held.theta()
-    for axis, group in enumerate(groups):
-        start = np.repeat(start, group, axis=axis)
-    start = start[tuple(slice(size) for size in mixture.shape)]
-    field = Field(mixture.shape, _finer(held.field.strengths, groups))
-    best = fit(mixture, field, start, weigh=False)
-    if progress is not None:
-        progress(1.0)
-    return Posterior(mixture, best, ())
-
-
-def _group_sizes(shape: Sequence[int], ordered: Sequence[bool], most: int) -> tuple[int, ...]:
-    """How many neighbouring cells of each ordered axis to join, for at most `most` groups."""
+    shape = mixture.shape
+    if not isinstance(mixture, SymbolMixture) or mixture.even_second is not None:
+        return None
+    if _is_line(mixture):
+        return None
+    one_axis = len(shape) == 1 and math.prod(shape) > DENSE_CELLS
+    most = _FEW_CELLS if one_axis else COARSE_CELLS
     groups = [1] * len(shape)
-    while math.prod(-(-s // g) for s, g in zip(shape, groups, strict=True)) > most:
+    while math.prod(coarse_shape(shape, groups)) > most:
         sizes = [-(-s // g) if o else 0 for s, g, o in zip(shape, groups, ordered, strict=True)]
         longest = int(np.argmax(sizes))
         if sizes[longest] <= 4:
             break
         groups[longest] *= 2
-    return tuple(groups)
+    return tuple(groups) if max(groups) > 1 else None
 
 
 def _finer(coarse: Strengths, groups: Sequence[int]) -> Strengths:

@@ -1,22 +1,12 @@
-"""Gaussian prior on the logarithms of the cells' shares, its posterior mode and its evidence.
+"""Gaussian prior on the logarithms of the cells' shares.
 
 Model (docs/likelihood.md): the distribution over cells is p ∝ e^θ, and θ has a Gaussian prior with
-precision λ₀·I + Σ_axes (λ₁·D₁ᵀD₁ + λ₂·D₂ᵀD₂), with D₁ and D₂ first and second differences along an
-ordered axis. A *rough* prior has λ₀ only: all cells vary independently.
+precision Λ = λ₀·I + Σ_axes (λ₁·D₁ᵀD₁ + λ₂·D₂ᵀD₂), with D₁ and D₂ first and second differences along
+an ordered axis. A *rough* prior has λ₀ only: all cells vary independently.
 
-Coordinates: θ = B·u makes the prior standard normal. With N(y) the counts of outputs, Q the channel
-and q = pQ, `fit` maximises Σ_y N(y)·log q(y) − ½|u|² by Newton's method. The gradient in θ is
-p·(Q·(N/q) − n). The curvature is I + K with K = Bᵀ·F·B and F = J·Q·diag(w)·Qᵀ·J, where
-J = diag(p) − ppᵀ is ∂p/∂θ and w are the weights of `Mixture.information`.
-
-Evidence: the likelihood of the strengths (λ₀, λ₁, λ₂) with θ integrated out by Laplace's method
-(Tierney1986; MacKay1992): log-likelihood − ½|u|² − ½·log det(I + K), at the mode.
-
-Numerics: up to `DENSE_CELLS` cells I + K is factorised. Beyond, it is used by products: few
-directions have K large, so conjugate gradients converge fast. Under a rough prior K is large in as
-many directions as there are cells with people, by factors of a million; its diagonal, estimated
-from a few probes (Bekas2007), then serves as preconditioner, always for the determinant and on
-large grids also for steps.
+Differences are banded, so Λ·θ takes a few operations per cell. Two coordinate systems make Λ simple.
+In the eigenvectors of every axis it is diagonal (`Field.standardised`); in the cosines of every axis
+it is diagonal but for four numbers at the ends (`cosine_precision`).
 """
 
 from __future__ import annotations
@@ -25,31 +15,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from scipy import fft
-from scipy.linalg import cho_factor, cho_solve, eigh_tridiagonal
+from scipy.linalg import eig_banded, eigh_tridiagonal
 
 from sfumato.arrays import Floats
-from sfumato.estimation.decoding.mixture import Mixture, log_likelihood, posterior_ratio
-from sfumato.estimation.decoding.solvers import conjugate_gradients, log_determinant
 
-DENSE_CELLS = 600
 _LONG_AXIS = 1024  # beyond this many cells cosines approximate the eigenvectors
-_MOST_NEWTON = 60
-_LONGEST_STEP = 4.0
-_GAIN = 1e-3  # nats: a step that gains less ends the search, if the curvature is up to date
-_GAIN_SHARE = 1e-8  # nats per person, where that is more
-_FRESH = 0.05  # nats gained since the curvature was computed: it is still accurate
-_STALE = 2.0  # nats gained since the curvature was computed: compute it again
-_CG_TOLERANCE = 1e-2
-_ROUGH_TOLERANCE = 1e-1
-_EXACT_TOLERANCE = 1e-4
-_MOST_CG = 200
-_LARGE, _LARGEST = 1 << 14, 1 << 18
-_DIAGONAL_PROBES = 8
-_CONVERGED_SHARE = 1e-5  # nats per person: a step that promises more is not near the maximum
+_CONSTANT = 1e-9  # precisions below this are those of the constants, which change nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +39,34 @@ class Strengths:
     cells: float
     along: tuple[tuple[float, float], ...]
 
+    @property
+    def is_rough(self) -> bool:
+        """Whether the prior has λ₀ only: all cells vary independently."""
+        return not any(first or second for first, second in self.along)
+
+
+def precision_bands(size: int, first: float, second: float) -> Floats:
+    """The bands of λ₁·D₁ᵀD₁ + λ₂·D₂ᵀD₂ on a line: row k holds the entries (i, i + k), shape (3, m).
+
+    Args:
+        size: Number of cells, m.
+        first: λ₁.
+        second: λ₂.
+    """
+    bands = np.zeros((3, size))
+    if size > 1:
+        bands[0, :-1] += first
+        bands[0, 1:] += first
+        bands[1, :-1] -= first
+    if size > 2:
+        bands[0, :-2] += second
+        bands[0, 1:-1] += 4 * second
+        bands[0, 2:] += second
+        bands[1, :-2] -= 2 * second
+        bands[1, 1:-1] -= 2 * second
+        bands[2, :-2] += second
+    return bands
+
 
 @lru_cache(maxsize=64)
 def roughness(size: int, first: float, second: float) -> tuple[Floats, Floats]:
@@ -77,16 +80,29 @@ def roughness(size: int, first: float, second: float) -> tuple[Floats, Floats]:
     Returns:
         Eigenvalues, shape (size,), and eigenvectors as columns, shape (size, size).
     """
+    bands = precision_bands(size, first, second)
     if not second:
-        # First differences alone: a tridiagonal matrix.
-        diagonal = np.full(size, 2.0 * first)
-        diagonal[[0, -1]] = first
-        values, vectors = eigh_tridiagonal(diagonal, np.full(size - 1, -first))
-        return np.maximum(values, 0.0), vectors.astype(np.float64, copy=False)
-    one = np.diff(np.eye(size), 1, axis=0)
-    two = np.diff(np.eye(size), 2, axis=0)
-    values, vectors = np.linalg.eigh(first * one.T @ one + second * two.T @ two)
+        values, vectors = eigh_tridiagonal(bands[0], bands[1, :-1])
+    else:
+        values, vectors = eig_banded(bands[: min(3, size)], lower=True)
     return np.maximum(values, 0.0), vectors.astype(np.float64, copy=False)
+
+
+@lru_cache(maxsize=256)
+def roughness_values(size: int, first: float, second: float) -> Floats:
+    """Eigenvalues of λ₁·D₁ᵀD₁ + λ₂·D₂ᵀD₂; beyond 1,024 cells those of a line mirrored at its ends.
+
+    Args:
+        size: Number of cells.
+        first: λ₁.
+        second: λ₂.
+    """
+    if size > _LONG_AXIS or not second:
+        return cosine_roughness(size, first, second)
+    bands = precision_bands(size, first, second)
+    found = eig_banded(bands[: min(3, size)], lower=True, eigvals_only=True)
+    values: Floats = np.maximum(found, 0.0)
+    return values
 
 
 def cosine_roughness(size: int, first: float, second: float) -> Floats:
@@ -103,8 +119,47 @@ def cosine_roughness(size: int, first: float, second: float) -> Floats:
     return first * steps + second * steps**2
 
 
+def cosine_precision(size: int, modes: int, first: float, second: float) -> Floats:
+    """λ₁·D₁ᵀD₁ + λ₂·D₂ᵀD₂ between the first cosines of a line, shape (modes, modes); exact.
+
+    Squared second differences of the line mirrored at its ends are diagonal. They have two terms
+    more than those of the line itself: the squared differences of the first and the last two cells.
+
+    Args:
+        size: Number of cells.
+        modes: Number of cosines.
+        first: λ₁.
+        second: λ₂.
+    """
+    found = np.diag(cosine_roughness(size, first, second)[:modes])
+    if second:
+        waves = cosines(size, modes)
+        for step in (waves[0] - waves[1], waves[-1] - waves[-2]):
+            found -= second * np.multiply.outer(step, step)
+    return found
+
+
+@lru_cache(maxsize=32)
+def cosines(size: int, modes: int) -> Floats:
+    """The first cosines of a line as orthonormal columns (DCT-II), shape (size, modes).
+
+    Args:
+        size: Number of cells.
+        modes: Number of cosines.
+    """
+    angles = np.pi * np.multiply.outer(np.arange(size) + 0.5, np.arange(modes)) / size
+    waves: Floats = np.cos(angles) * math.sqrt(2 / size)
+    waves[:, 0] = math.sqrt(1 / size)
+    return waves
+
+
+def _step_precisions(size: int, first: float, second: float) -> Floats:
+    """Eigenvalues of the precision of the steps between neighbours, λ₁·I + λ₂·EᵀE."""
+    return first + cosine_roughness(size - 1, second, 0.0)
+
+
 class Field:
-    """The prior on θ for given strengths, as the linear map θ = B·u from standard coordinates.
+    """The prior on θ for given strengths.
 
     Args:
         shape: Number of cells of every axis.
@@ -114,26 +169,107 @@ class Field:
     def __init__(self, shape: Sequence[int], strengths: Strengths) -> None:
         self.shape = tuple(shape)
         self.strengths = strengths
-        total = np.full(self.shape, strengths.cells)
-        self._bases: list[Floats | Literal["cosines"] | None] = []
-        for axis, (size, (first, second)) in enumerate(zip(shape, strengths.along, strict=True)):
-            if not first and not second:
-                self._bases.append(None)
-                continue
-            if size > _LONG_AXIS:
-                values = cosine_roughness(size, first, second)
-                self._bases.append("cosines")
-            else:
-                values, vectors = roughness(size, first, second)
-                self._bases.append(vectors)
-            total = total + values.reshape([-1 if d == axis else 1 for d in range(len(shape))])
-        # A constant added to θ changes nothing, as p is normalised: any precision will do for it.
-        self._scale = 1.0 / np.sqrt(np.where(total > 1e-9, total, 1.0))
 
     @property
     def is_rough(self) -> bool:
         """Whether the prior has λ₀ only: all cells vary independently."""
-        return all(basis is None for basis in self._bases)
+        return self.strengths.is_rough
+
+    def pull(self, theta: Floats) -> Floats:
+        """Λ·θ, by differences along every axis."""
+        out = self.strengths.cells * theta
+        for axis, (first, second) in enumerate(self.strengths.along):
+            if first or second:
+                along = np.moveaxis(out, axis, -1)
+                step = np.diff(np.moveaxis(theta, axis, -1), axis=-1)
+                bend = second * np.diff(step, axis=-1)
+                step = first * step
+                step[..., 1:] += bend
+                step[..., :-1] -= bend
+                along[..., 1:] += step
+                along[..., :-1] -= step
+        return out
+
+    def penalty(self, theta: Floats) -> float:
+        """½·θᵀΛθ."""
+        return float(np.sum(theta * self.pull(theta))) / 2
+
+    @cached_property
+    def log_determinant(self) -> float:
+        """Log det Λ; without the constants, which have no precision where λ₀ is 0.
+
+        On a line Λ = D₁ᵀ·M·D₁ for M = λ₁·I + λ₂·EᵀE, where E are the first differences of one cell
+        less. Without the constants its determinant is det M times that of D₁·D₁ᵀ, which is m.
+        """
+        if len(self.shape) == 1 and not self.strengths.cells:
+            (size,), (along,) = self.shape, self.strengths.along
+            return math.log(size) + float(np.sum(np.log(_step_precisions(size, *along))))
+        total = self._precisions
+        return float(np.sum(np.log(total[total > _CONSTANT])))
+
+    @cached_property
+    def _precisions(self) -> Floats:
+        """The eigenvalues of Λ on the grid of the axes' eigenvectors."""
+        total = np.full(self.shape, self.strengths.cells)
+        for axis, (size, along) in enumerate(zip(self.shape, self.strengths.along, strict=True)):
+            if any(along):
+                values = roughness_values(size, *along)
+                total = total + values.reshape([-1 if d == axis else 1 for d in range(total.ndim)])
+        return total
+
+    @cached_property
+    def bands(self) -> Floats:
+        """The bands of Λ on a single axis, shape (3, cells)."""
+        (size,), (along,) = self.shape, self.strengths.along
+        found = precision_bands(size, *along)
+        found[0] += self.strengths.cells
+        return found
+
+    @cached_property
+    def matrix(self) -> Floats:
+        """Λ as a matrix over the cells of a small grid."""
+        cells = math.prod(self.shape)
+        found: Floats = self.strengths.cells * np.eye(cells)
+        for axis, (size, along) in enumerate(zip(self.shape, self.strengths.along, strict=True)):
+            if any(along):
+                bands = precision_bands(size, *along)
+                one = np.diag(bands[0])
+                for k in (1, 2):
+                    off = np.diag(bands[k, : max(size - k, 0)], k) if size > k else 0.0
+                    one = one + off + np.transpose(off)
+                before, after = math.prod(self.shape[:axis]), math.prod(self.shape[axis + 1 :])
+                found += np.kron(np.kron(np.eye(before), one), np.eye(after))
+        return found
+
+    @cached_property
+    def standardised(self) -> Standardised:
+        """The linear map from coordinates in which the prior is standard normal."""
+        return Standardised(self)
+
+
+class Standardised:
+    """The map θ = B·u from coordinates u in which the prior is standard normal.
+
+    Args:
+        field: The prior.
+    """
+
+    def __init__(self, field: Field) -> None:
+        total = np.full(field.shape, field.strengths.cells)
+        self._bases: list[Floats | Literal["cosines"] | None] = []
+        for axis, (size, along) in enumerate(zip(field.shape, field.strengths.along, strict=True)):
+            if not any(along):
+                self._bases.append(None)
+                continue
+            if size > _LONG_AXIS:
+                values = cosine_roughness(size, *along)
+                self._bases.append("cosines")
+            else:
+                values, vectors = roughness(size, *along)
+                self._bases.append(vectors)
+            total = total + values.reshape([-1 if d == axis else 1 for d in range(total.ndim)])
+        # A constant added to θ changes nothing, as p is normalised: any precision will do for it.
+        self._scale = 1.0 / np.sqrt(np.where(total > _CONSTANT, total, 1.0))
 
     def theta(self, u: Floats) -> Floats:
         """θ = B·u, from standard coordinates."""
@@ -154,265 +290,3 @@ class Field:
             elif basis is not None:
                 out = np.moveaxis(np.tensordot(basis, out, axes=([0], [axis])), 0, axis)
         return out * self._scale
-
-    def from_theta(self, theta: Floats) -> Floats:
-        """The coordinates u = B⁻¹·θ of a given θ."""
-        return self.coordinates(theta) / self._scale**2
-
-    def conjugate(self, matrix: Floats) -> Floats:
-        """Bᵀ·F·B for a matrix F over the cells of a small grid; B is diagonal if it is rough."""
-        if self.is_rough:
-            scale = self._scale.ravel()
-            return matrix * np.multiply.outer(scale, scale)
-        return self.matrix.T @ matrix @ self.matrix
-
-    @cached_property
-    def matrix(self) -> Floats:
-        """B as a matrix, for small grids."""
-        cells = math.prod(self.shape)
-        columns = [self.theta(unit.reshape(self.shape)).ravel() for unit in np.eye(cells)]
-        return np.array(columns).T
-
-
-class Curvature:
-    """The negative Hessian I + K in coordinates u: products, solutions, log-determinant, samples.
-
-    Args:
-        mixture: The counts of outputs, and the channels.
-        field: The prior.
-        law: The distribution p over cells at which it is taken.
-        mixed: The distribution of outputs, q = pQ.
-    """
-
-    def __init__(self, mixture: Mixture, field: Field, law: Floats, mixed: Floats) -> None:
-        self._mixture, self._field = mixture, field
-        self._law, self._weight = law, mixture.information(mixed)
-        self._factor = None
-        if law.size <= DENSE_CELLS:
-            curved = field.conjugate(self._information(mixed))
-            self._factor = _factorised(curved)
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether I + K is factorised, which is worth reusing for several steps."""
-        return self._factor is not None
-
-    def _information(self, mixed: Floats) -> Floats:
-        """F as a matrix: Σ_y w(y)·c_y·c_yᵀ, with c_y(x) = p(x)·(Q(y | x) − q(y))."""
-        law, weight = self._law.reshape(-1), self._weight.reshape(-1)
-        # A product of a matrix and its transpose is never indefinite, however it is rounded.
-        centred = law[:, None] * (self._mixture.matrix - mixed.reshape(-1)) * np.sqrt(weight)
-        result: Floats = centred @ centred.T
-        return result
-
-    def times(self, u: Floats) -> Floats:
-        """(I + K)·u, by one forward and one backward pass through the channels."""
-        through = self._mixture.forward(self._centre(self._field.theta(u)))
-        back = self._mixture.backward(through * self._weight)
-        return u + self._field.coordinates(self._centre(back))
-
-    def _centre(self, v: Floats) -> Floats:
-        """J·v = p·(v − Σpv), the derivative of p in direction v; J is symmetric."""
-        result: Floats = self._law * (v - np.sum(self._law * v))
-        return result
-
-    def solve(self, u: Floats, *, tolerance: float | None = None) -> Floats:
-        """(I + K)⁻¹·u.
-
-        Args:
-            u: One right-hand side of the shape of the grid, or several along a leading axis.
-            tolerance: For conjugate gradients; left out, what a Newton step needs.
-        """
-        if self._factor is not None:
-            flat = u.reshape(-1, self._law.size)
-            solved: Floats = cho_solve(self._factor, flat.T).T.reshape(u.shape)
-            return solved
-        if u.ndim > self._law.ndim:
-            return np.array([self.solve(part, tolerance=tolerance) for part in u])
-        effort = _effort_for(self._field)
-        wanted = effort.tolerance if tolerance is None else tolerance
-        # Without a preconditioner the steps move the cells with most people first. On grids where
-        # many products are affordable, that was measured to reach better maxima.
-        diagonal = self._diagonal if self._law.size > _LARGE else np.ones(self._law.shape)
-        return conjugate_gradients(self.times, u, diagonal, wanted, effort.products)
-
-    @cached_property
-    def _diagonal(self) -> Floats:
-        """The estimated diagonal of I + K under a rough prior; ones under any other.
-
-        With K = R·Rᵀ and random signs s, the squares of R·s have the mean diag(K) (cf. Bekas2007).
-        """
-        found = np.ones(self._law.shape)
-        if not self._field.is_rough:
-            return found
-        rng = np.random.Generator(np.random.PCG64(1))  # fixed: the same reports, the same answer
-        for _ in range(_DIAGONAL_PROBES):
-            signs = rng.choice([-1.0, 1.0], size=self._weight.shape)
-            found += self._root_times(signs) ** 2 / _DIAGONAL_PROBES
-        return found
-
-    def _root_times(self, values: Floats) -> Floats:
-        """R·values for R = Bᵀ·J·Q·diag(√w), so that K = R·Rᵀ; one column per output."""
-        back = self._mixture.backward(np.sqrt(self._weight) * values)
-        return self._field.coordinates(self._centre(back))
-
-    def draw(self, rng: np.random.Generator) -> Floats:
-        """A sample of θ − mean from its posterior, Gaussian with covariance B(I + K)⁻¹Bᵀ."""
-        # z + R·z' has covariance I + K; (I + K)⁻¹ times that has covariance (I + K)⁻¹.
-        noise = rng.standard_normal(self._law.shape)
-        source = noise + self._root_times(rng.standard_normal(self._weight.shape))
-        return self._field.theta(self.solve(source, tolerance=_EXACT_TOLERANCE))
-
-    def log_determinant(self) -> float:
-        """Log det(I + K): exact from the factor, or by stochastic Lanczos quadrature."""
-        if self._factor is not None:
-            return 2.0 * float(np.log(np.diag(self._factor[0])).sum())
-        probes = max(2, min(8, (1 << 14) // self._law.size))
-        rng = np.random.Generator(
-            np.random.PCG64(0)
-        )  # fixed: all strengths are compared with the same probes
-        return log_determinant(self.times, self._diagonal, probes, rng)
-
-
-def _factorised(matrix: Floats) -> tuple[Floats, bool]:
-    """The Cholesky factor of I + K; K is damped if it is so large that I is lost in rounding."""
-    cells = np.eye(len(matrix))
-    try:
-        found = cho_factor(matrix + cells, lower=True)
-    except np.linalg.LinAlgError:
-        damping = len(matrix) * np.finfo(np.float64).eps * float(np.max(np.diag(matrix)))
-        found = cho_factor(matrix + (1 + damping) * cells, lower=True)
-    factor: tuple[Floats, bool] = found
-    return factor
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Fit:
-    """The posterior mode of θ for given strengths, and their evidence.
-
-    Args:
-        field: The prior.
-        law: The distribution p over cells at the mode.
-        mixed: The distribution of outputs, q = pQ.
-        u: The mode in standard coordinates.
-        evidence: Log evidence of the strengths, in nats; NaN if it was not asked for.
-        curvature: I + K at the mode.
-        steps: Newton steps taken.
-        is_converged: False if a step might still have gained much when the steps ran out.
-    """
-
-    field: Field
-    law: Floats
-    mixed: Floats
-    u: Floats
-    evidence: float
-    curvature: Curvature
-    steps: int
-    is_converged: bool = True
-
-    def theta(self) -> Floats:
-        """The logarithms of the shares, up to a constant."""
-        return self.field.theta(self.u)
-
-
-def fit(mixture: Mixture, field: Field, start: Floats | None = None, *, weigh: bool = True) -> Fit:
-    """Maximise log-likelihood − ½|u|² by Newton's method with a line search.
-
-    Every accepted step increases it. The curvature is reused while it is accurate enough.
-
-    Args:
-        mixture: The counts of outputs, and the channels.
-        field: The prior.
-        start: θ to start from; left out, equal shares.
-        weigh: Also compute the evidence of the strengths; otherwise it is NaN.
-    """
-    people = float(mixture.counts.sum())
-    enough = max(_GAIN, people * _GAIN_SHARE)
-    u = np.zeros(field.shape) if start is None else field.from_theta(start)
-    value, law, mixed = _objective(mixture, field, u)
-    curvature = Curvature(mixture, field, law, mixed)
-    steps, since, promised = 0, 0.0, 0.0
-    most_steps = _effort_for(field).steps
-    while steps < most_steps:
-        steps += 1
-        multiplier = mixture.backward(posterior_ratio(mixture, mixed))
-        # Bᵀ·p·(Q·(N/q) − n) − u; Newton's direction is (I + K)⁻¹ times that.
-        gradient = field.coordinates(law * (multiplier - people)) - u
-        direction = curvature.solve(gradient)
-        promised = float(np.sum(gradient * direction)) / 2
-        found = _line_search(mixture, field, u, value, direction)
-        if found is None:
-            if not since:
-                break
-            gain = 0.0
-        else:
-            u, law, mixed = found.u, found.law, found.mixed
-            gain, value = found.value - value, found.value
-        since += gain
-        if gain < enough and since < max(_FRESH, enough):
-            break
-        if gain < enough or since > (
-            _STALE if curvature.is_dense else 0.0
-        ):  # the old curvature no longer gives good steps
-            curvature, since = Curvature(mixture, field, law, mixed), 0.0
-    if since:
-        curvature = Curvature(mixture, field, law, mixed)
-    # Laplace's method; the prior's own determinant is 1 in coordinates u.
-    evidence = value - curvature.log_determinant() / 2 if weigh else math.nan
-    is_converged = promised <= max(enough, people * _CONVERGED_SHARE)
-    return Fit(field, law, mixed, u, evidence, curvature, steps, is_converged)
-
-
-class _Effort(NamedTuple):
-    """Most Newton steps, most products per step, and the tolerance of a direction."""
-
-    steps: int
-    products: int
-    tolerance: float
-
-
-def _effort_for(field: Field) -> _Effort:
-    """How much work to spend on a grid: larger ones get fewer and less exact steps.
-
-    Under a rough prior, more and less exact steps gain more for the same number of products.
-    """
-    cells = math.prod(field.shape)
-    if cells <= _LARGE:
-        return _Effort(_MOST_NEWTON, _MOST_CG, _CG_TOLERANCE)
-    if field.is_rough:
-        return _Effort(*((40, 60) if cells <= _LARGEST else (25, 40)), _ROUGH_TOLERANCE)
-    return _Effort(*((25, 40) if cells <= _LARGEST else (12, 25)), _CG_TOLERANCE)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Point:
-    """An accepted point of the line search."""
-
-    u: Floats
-    value: float
-    law: Floats
-    mixed: Floats
-
-
-def _line_search(
-    mixture: Mixture, field: Field, u: Floats, value: float, direction: Floats
-) -> _Point | None:
-    """Backtracking line search: the first halved step that does not lower the value, or None."""
-    reach = float(np.abs(field.theta(direction)).max())
-    length = min(1.0, _LONGEST_STEP / reach) if reach > 0 else 0.0
-    while length > 1e-6:
-        after = u + length * direction
-        new_value, law, mixed = _objective(mixture, field, after)
-        if new_value >= value:
-            return _Point(after, new_value, law, mixed)
-        length /= 2
-    return None
-
-
-def _objective(mixture: Mixture, field: Field, u: Floats) -> tuple[float, Floats, Floats]:
-    """Log-likelihood − ½|u|², and the distributions of cells and outputs."""
-    theta = field.theta(u)
-    law = np.exp(theta - theta.max())
-    law /= law.sum()
-    mixed = mixture.forward(law)
-    return log_likelihood(mixture, mixed) - float(np.sum(u * u)) / 2, law, mixed

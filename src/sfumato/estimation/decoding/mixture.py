@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, TypeAlias
 
@@ -28,19 +28,23 @@ from sfumato.arrays import (
     take_people,
 )
 from sfumato.channels.base import Channel, SymbolChannel
+from sfumato.channels.geometric_noise import NoiseLine
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.errors import TooLargeError
+from sfumato.estimation.decoding.waves import measured_transfer
 from sfumato.study.blocks import Block
 
 MOST_CELLS = 1 << 22
 _TINY = 1e-300
+_DIAGONAL_PROBES = 8
+_NEARLY = 0.03  # by how much the probabilities of outputs may differ for a second derivative
 _MOST_ENTRIES = 1 << 25
 _DENSE_AXIS = 256  # up to this many cells a matrix product is faster than a recursive filter
 _DENSE_ENTRIES = 1 << 20
 
 
-class Mixture(Protocol):
-    """Counts of outputs, and the channels from cells to outputs."""
+class Likelihood(Protocol):
+    """The log-likelihood of the reports as a function of the distribution p over cells."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -48,29 +52,249 @@ class Mixture(Protocol):
         ...
 
     @property
+    def people(self) -> float:
+        """Number of people."""
+        ...
+
+    def forward(self, law: Floats) -> Floats:
+        """What the log-likelihood sees of a distribution p over cells, or of several; linear in p.
+
+        For reports it is q = pQ, the probabilities of outputs. Each may be off by a constant factor
+        per output, the same wherever it is used.
+        """
+        ...
+
+    def value(self, mixed: Floats) -> float:
+        """The log-likelihood, given `forward` of p."""
+        ...
+
+    def slope(self, mixed: Floats) -> Floats:
+        """Its derivative by every cell's share, given `forward` of p."""
+        ...
+
+    def curve(self, changes: Floats, mixed: Floats) -> Floats:
+        """A·s for one change s of p or several, with A the negative second derivative by p."""
+        ...
+
+    def bend(self, changes: Floats, mixed: Floats) -> Floats:
+        """sᵀ·A·t for all pairs of changes s and t of p, shape (changes, changes)."""
+        ...
+
+    def information(self, law: Floats, mixed: Floats) -> Floats:
+        """J·A·J with J = diag(p) − ppᵀ: the information about θ, as a matrix over all cells."""
+        ...
+
+    def diagonal(self, law: Floats, mixed: Floats) -> Floats:
+        """The diagonal of `information`, at least roughly."""
+        ...
+
+    def transfer(self, ordered: tuple[bool, ...]) -> Floats:
+        """How much information about every wave over the cells passes; see `waves`.
+
+        Args:
+            ordered: For each axis, whether its waves are cosines.
+        """
+        ...
+
+
+class Mixture(Likelihood, Protocol):
+    """Counts of outputs, and the channels from cells to outputs."""
+
+    @property
     def counts(self) -> Floats:
         """People with each output."""
         ...
 
-    def forward(self, law: Floats) -> Floats:
-        """Q = pQ: probabilities of outputs for a distribution p over cells.
-
-        Each may be off by a constant factor per output, the same in `backward`.
-        """
-        ...
-
     def backward(self, values: Floats) -> Floats:
-        """Σ_y Q(y | x)·v(y) for every cell x, with the factors of `forward`."""
+        """Σ_y Q(y | x)·v(y) for every cell x, for one v or several, as `forward`."""
         ...
 
-    def information(self, mixed: Floats) -> Floats:
-        """Weights w(y) of the information about q: n/q(y) expected, or N(y)/q(y)² observed."""
+    def weight(self, mixed: Floats) -> Floats:
+        """The information about every output's probability: n/q(y) expected, N(y)/q(y)² observed."""
         ...
 
     @property
     def matrix(self) -> Floats:
         """Q as a matrix, shape (cells, outputs); for small grids."""
         ...
+
+    def second(self, mixed: Floats) -> Floats:
+        """A = Q·diag(w)·Qᵀ, the negative second derivative by p, on small grids."""
+        ...
+
+    @property
+    def even_second(self) -> Callable[[Floats], Floats] | None:
+        """V → A·v for people spread evenly, where that is fast and near enough; else None."""
+        ...
+
+
+class _Counted:
+    """The log-likelihood Σ_y N(y)·log q(y) of counts of outputs, and its derivatives."""
+
+    @property
+    def people(self: Mixture) -> float:
+        """Number of people."""
+        return float(self.counts.sum())
+
+    def value(self: Mixture, mixed: Floats) -> float:
+        """Σ_y N(y)·log q(y)."""
+        return log_likelihood(self, mixed)
+
+    def slope(self: Mixture, mixed: Floats) -> Floats:
+        """Σ_y Q(y | x)·N(y)/q(y)."""
+        return self.backward(posterior_ratio(self, mixed))
+
+    def curve(self: Mixture, changes: Floats, mixed: Floats) -> Floats:
+        """Q·diag(w)·Qᵀ·s."""
+        if self.even_second is not None:
+            return self.even_second(changes)
+        return self.backward(self.forward(changes) * self.weight(mixed))
+
+    def bend(self: Mixture, changes: Floats, mixed: Floats) -> Floats:
+        """Σ_y w(y)·s(y)·t(y), with s and t the changes of q."""
+        if self.even_second is not None:
+            return _paired(changes, self.even_second(changes))
+        root = np.sqrt(self.weight(mixed))
+        return _squared((self.forward(changes) * root).reshape(len(changes), -1))
+
+    def information(self: Mixture, law: Floats, mixed: Floats) -> Floats:
+        """J·A·J with A = Q·diag(w)·Qᵀ."""
+        return _around(self.second(mixed), law)
+
+    def diagonal(self: Mixture, law: Floats, mixed: Floats) -> Floats:
+        """From a few probes: with F = R·Rᵀ and random signs s, (R·s)² has the mean diag F.
+
+        Cf. Bekas2007.
+        """
+        rng = np.random.Generator(np.random.PCG64(1))  # fixed: the same reports, the same answer
+        root, found = np.sqrt(self.weight(mixed)), np.zeros(law.shape)
+        for _ in range(_DIAGONAL_PROBES):
+            back = self.backward(root * rng.choice([-1.0, 1.0], size=mixed.shape))
+            found += (law * (back - np.sum(law * back))) ** 2 / _DIAGONAL_PROBES
+        return found
+
+
+def _squared(rows: Floats) -> Floats:
+    """A product of a matrix and its transpose: never indefinite, however it is rounded."""
+    product: Floats = rows @ rows.T
+    return product
+
+
+def _paired(one: Floats, other: Floats) -> Floats:
+    """Inner products of all pairs of rows."""
+    product: Floats = one.reshape(len(one), -1) @ other.reshape(len(other), -1).T
+    return product
+
+
+def _around(matrix: Floats, law: Floats) -> Floats:
+    """J·A·J with J = diag(p) − ppᵀ, in a few operations per entry."""
+    flat = law.ravel()
+    beside = matrix @ flat
+    centred = matrix - beside - beside[:, None] + float(flat @ beside)
+    centred *= flat
+    centred *= flat[:, None]
+    return centred
+
+
+@dataclass(slots=True)
+class _Second:
+    """A = Q·diag(w)·Qᵀ, kept while the probabilities of outputs stay nearly the same."""
+
+    mixed: Floats | None = None
+    matrix: Floats | None = None
+
+    def at(self, mixture: Mixture, mixed: Floats) -> Floats:
+        """A at these probabilities of outputs, or where they differed by at most `_NEARLY`."""
+        held, matrix = self.mixed, self.matrix
+        if held is None or matrix is None or np.any(np.abs(mixed - held) > _NEARLY * held):
+            matrix = _squared(mixture.matrix * np.sqrt(mixture.weight(mixed)).reshape(-1))
+            self.mixed, self.matrix = mixed, matrix
+        return matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic:
+    """A log-likelihood to second order in p, around a distribution near its maximum.
+
+    It needs no pass through the outputs, of which there may be many more than cells.
+
+    Args:
+        shape: Number of cells of every axis.
+        people: Number of people.
+        centre: The distribution around which it is expanded.
+        top: The log-likelihood there.
+        climb: Its derivative by every cell's share there.
+        times: v → A·v for one v or several along leading axes, with −A the second derivative.
+        own: The diagonal of A.
+        transfer: How much information about every wave passes, as in `Likelihood`.
+        matrix: A as a matrix over all cells, on small grids.
+    """
+
+    shape: tuple[int, ...]
+    people: float
+    centre: Floats
+    top: float
+    climb: Floats
+    times: Callable[[Floats], Floats]
+    own: Floats | float
+    transfer: Callable[[tuple[bool, ...]], Floats]
+    matrix: Floats | None = None
+
+    @classmethod
+    def of(cls, mixture: Mixture, law: Floats) -> Quadratic:
+        """The expansion of a mixture, on a small grid or for a channel that knows `even_second`.
+
+        Args:
+            mixture: The counts of outputs, and the channels.
+            law: The distribution around which it is expanded.
+        """
+        mixed = mixture.forward(law)
+        held = (mixture.shape, mixture.people, law, mixture.value(mixed), mixture.slope(mixed))
+        even = mixture.even_second
+        if even is not None:
+            unit = np.zeros(law.shape)
+            unit.flat[0] = 1.0
+            return cls(*held, even, float(even(unit).flat[0]), mixture.transfer)
+        matrix = mixture.second(mixed)
+
+        def times(v: Floats) -> Floats:
+            return (v.reshape(-1, law.size) @ matrix).reshape(v.shape)
+
+        own = np.diag(matrix).reshape(law.shape)
+        return cls(*held, times, own, mixture.transfer, matrix)
+
+    def forward(self, law: Floats) -> Floats:
+        """The distribution itself."""
+        return law
+
+    def value(self, mixed: Floats) -> float:
+        """To second order."""
+        off = mixed - self.centre
+        return self.top + float(np.sum(off * (self.climb - self.times(off) / 2)))
+
+    def slope(self, mixed: Floats) -> Floats:
+        """To first order."""
+        result: Floats = self.climb - self.times(mixed - self.centre)
+        return result
+
+    def curve(self, changes: Floats, mixed: Floats) -> Floats:
+        """A·s."""
+        return self.times(changes)
+
+    def bend(self, changes: Floats, mixed: Floats) -> Floats:
+        """sᵀ·A·t."""
+        return _paired(changes, self.times(changes))
+
+    def information(self, law: Floats, mixed: Floats) -> Floats:
+        """J·A·J."""
+        assert self.matrix is not None  # noqa: S101 - only small grids have a matrix over all cells
+        return _around(self.matrix, law)
+
+    def diagonal(self, law: Floats, mixed: Floats) -> Floats:
+        """That of J·A·J."""
+        beside = self.times(law)
+        result: Floats = law**2 * (self.own - 2 * beside + float(np.sum(law * beside)))
+        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +333,10 @@ class Runs:
     def expect(self, table: Floats) -> Floats:
         """The mean of a function of the run for every cell, along the last axis."""
         return self.channel.expect(np.repeat(table, self.lengths, axis=-1))
+
+    def transfer(self) -> Floats | None:
+        """How much of every cosine passes, where the channel knows it."""
+        return self.channel.transfer()
 
     def likelihood(self) -> Floats:
         """P(run | cell)."""
@@ -176,27 +404,35 @@ class Grouped:
         result: Floats = grid.reshape(*cells.shape[:-1], -1) / self._people
         return result
 
+    def transfer(self) -> None:
+        """Not known for groups."""
+        return
+
     def likelihood(self) -> Floats:
         """P(output | group)."""
         return self.mix(np.eye(self.size))
 
 
-Factor: TypeAlias = "Floats | Channel | Runs | Grouped"
+Factor: TypeAlias = "Floats | SymbolChannel | Runs | Grouped"
 
 
 @dataclass(frozen=True, eq=False)
-class SymbolMixture:
+class SymbolMixture(_Counted):
     """Counts of output symbols in a dense table with one dimension per block.
 
     Args:
         factors: For each block, its likelihood matrix, or its channel where that is faster.
         counts: People with each combination of symbols.
         shapes: For each block, the number of cells of each axis that it covers.
+        line: The channel as geometric noise on a line, if it is that.
     """
 
     factors: tuple[Factor, ...]
     counts: Floats
     shapes: tuple[tuple[int, ...], ...]
+    line: NoiseLine | None = None
+    _second: _Second = field(default_factory=_Second)
+    _transfers: dict[tuple[bool, ...], Floats] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -225,7 +461,9 @@ class SymbolMixture:
                 runs is not None and entries <= _MOST_ENTRIES
             )  # cheaper than mixing single symbols
             factors.append(held.likelihood() if dense and len(shape) == 1 else held)
-        return cls(tuple(factors), counts, held_shapes)
+        (channel, *others) = channels
+        line = channel.noise_line() if isinstance(channel, SymbolChannel) and not others else None
+        return cls(tuple(factors), counts, held_shapes, line)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -233,25 +471,65 @@ class SymbolMixture:
         return tuple(itertools.chain.from_iterable(self.shapes))
 
     def forward(self, law: Floats) -> Floats:
-        """Q = pQ, block by block."""
-        law = law.reshape([math.prod(shape) for shape in self.shapes])
+        """Q = pQ, block by block; for several p, along leading axes."""
+        several = law.shape[: law.ndim - len(self.shape)]
+        law = law.reshape(*several, *(math.prod(shape) for shape in self.shapes))
         for factor in self.factors:
             # Each step puts the first dimension last, so after all blocks the order is as before.
-            first = np.moveaxis(law, 0, -1)
+            first = np.moveaxis(law, len(several), -1)
             law = first @ factor if isinstance(factor, np.ndarray) else factor.mix(first)
         return law
 
     def backward(self, values: Floats) -> Floats:
-        """Σ_y Q(y | x)·v(y), block by block."""
+        """Σ_y Q(y | x)·v(y), block by block; for several v, along leading axes."""
+        several = values.shape[: values.ndim - self.counts.ndim]
         for factor in self.factors:
-            first = np.moveaxis(values, 0, -1)
+            first = np.moveaxis(values, len(several), -1)
             values = first @ factor.T if isinstance(factor, np.ndarray) else factor.expect(first)
-        return values.reshape(self.shape)
+        return values.reshape(*several, *self.shape)
 
-    def information(self, mixed: Floats) -> Floats:
+    def weight(self, mixed: Floats) -> Floats:
         """Expected counts over squared probabilities: n·q/q² = n/q."""
         result: Floats = self.counts.sum() / np.maximum(mixed, _TINY)
         return result
+
+    def second(self, mixed: Floats) -> Floats:
+        """A, or one that is nearly the same."""
+        return self._second.at(self, mixed)
+
+    @cached_property
+    def even_second(self) -> Callable[[Floats], Floats] | None:
+        """That of a single channel over several axes which knows it, such as combs.
+
+        Under one ε, outputs are never far from equally likely, so that A hardly depends on p.
+        """
+        (factor, *others), (shape, *_) = self.factors, self.shapes
+        if others or len(shape) == 1 or isinstance(factor, np.ndarray | Grouped):
+            return None
+        channel = factor.channel if isinstance(factor, Runs) else factor
+        people = self.people
+
+        def times(v: Floats) -> Floats:
+            several = v.shape[: v.ndim - len(shape)]
+            found: Floats = people * channel.even_information(v.reshape(*several, -1))
+            return found.reshape(v.shape)
+
+        return times if channel.knows_even_information else None
+
+    def transfer(self, ordered: tuple[bool, ...]) -> Floats:
+        """The product of that of all blocks.
+
+        Args:
+            ordered: For each axis, whether its waves are cosines.
+        """
+        if ordered not in self._transfers:
+            axes = iter(ordered)
+            found: Floats = np.ones(())
+            for factor, shape in zip(self.factors, self.shapes, strict=True):
+                own = tuple(itertools.islice(axes, len(shape)))
+                found = np.multiply.outer(found, _transfer_of(factor, shape, own))
+            self._transfers[ordered] = found
+        return self._transfers[ordered]
 
     @cached_property
     def matrix(self) -> Floats:
@@ -296,13 +574,28 @@ class SymbolMixture:
         return SymbolMixture(tuple(factors), counts, tuple(shapes))
 
 
+def _transfer_of(factor: Factor, shape: tuple[int, ...], ordered: tuple[bool, ...]) -> Floats:
+    """How much information about every wave passes one block."""
+    if not isinstance(factor, np.ndarray) and all(ordered):
+        known = factor.transfer()
+        if known is not None:
+            return known
+
+    def forward(law: Floats) -> Floats:
+        flat = law.reshape(len(law), -1)
+        mixed: Floats = flat @ factor if isinstance(factor, np.ndarray) else factor.mix(flat)
+        return mixed
+
+    return measured_transfer(forward, lambda q: 1 / np.maximum(q, _TINY), 1.0, shape, ordered)
+
+
 def _law_of(factor: Factor) -> Floats:
     """A block's likelihood matrix."""
     return factor if isinstance(factor, np.ndarray) else factor.likelihood()
 
 
 @dataclass(frozen=True, eq=False)
-class RowMixture:
+class RowMixture(_Counted):
     """Distinct reports as rows.
 
     Args:
@@ -314,21 +607,36 @@ class RowMixture:
     shape: tuple[int, ...]
     counts: Floats
     rows: Floats
+    even_second: None = None
+    _second: _Second = field(default_factory=_Second)
 
     def forward(self, law: Floats) -> Floats:
-        """The likelihood of each report under a distribution over cells."""
-        mixed: Floats = np.dot(self.rows, law.ravel())
+        """The likelihood of each report under a distribution over cells, or under several."""
+        several = law.shape[: law.ndim - len(self.shape)]
+        mixed: Floats = law.reshape(*several, -1) @ self.rows.T
         return mixed
 
     def backward(self, values: Floats) -> Floats:
         """Σ over reports of their likelihood at each cell times a value."""
-        summed: Floats = np.dot(values, self.rows)
-        return summed.reshape(self.shape)
+        summed: Floats = values @ self.rows
+        return summed.reshape(*values.shape[:-1], *self.shape)
 
-    def information(self, mixed: Floats) -> Floats:
+    def weight(self, mixed: Floats) -> Floats:
         """Observed counts over squared probabilities, N/q²; only reports that came have rows."""
         result: Floats = self.counts / np.maximum(mixed, _TINY) ** 2
         return result
+
+    def second(self, mixed: Floats) -> Floats:
+        """A, or one that is nearly the same."""
+        return self._second.at(self, mixed)
+
+    def transfer(self, ordered: tuple[bool, ...]) -> Floats:
+        """Measured with the reports that came.
+
+        Args:
+            ordered: For each axis, whether its waves are cosines.
+        """
+        return measured_transfer(self.forward, self.weight, self.people, self.shape, ordered)
 
     @property
     def matrix(self) -> Floats:

@@ -26,13 +26,15 @@ from typing import TypeAlias
 import numpy as np
 
 from sfumato.arrays import Floats
+from sfumato.estimation.decoding.curvature import ProductCurvature
 from sfumato.estimation.decoding.em import Decoded, decode
 from sfumato.estimation.decoding.evidence import Posterior, Progress, fit_by_evidence
-from sfumato.estimation.decoding.field import DENSE_CELLS, Fit
+from sfumato.estimation.decoding.fitting import DENSE_CELLS, Fit
 from sfumato.estimation.decoding.mixture import Mixture, posterior_ratio
 
 _SAMPLES = 64
 _FEW_ROWS = 8
+_ENTRIES_AT_ONCE = 1 << 22
 _FEW_PEOPLE = 100  # below this, Laplace's method is not accurate
 
 
@@ -66,57 +68,42 @@ class CountPosterior:
 
     def moments(self, rows: Floats) -> tuple[Floats, Floats]:
         """Mean and variance of Σ w·c for rows of weights, shape (rows, *cells)."""
+        parts = [self._moments(part) for part in self._batches(rows)]
+        values, variances = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return values, variances
+
+    def _batches(self, rows: Floats) -> list[Floats]:
+        """As many rows at once as memory allows."""
+        at_once = max(1, _ENTRIES_AT_ONCE // max(self.counts.size, self.mixture.counts.size))
+        return [rows[start : start + at_once] for start in range(0, len(rows), at_once)]
+
+    def _moments(self, rows: Floats) -> tuple[Floats, Floats]:
+        """Mean and variance of a batch of rows."""
         flat = rows.reshape(len(rows), -1)
         values = flat @ self.counts.ravel()
-        if self.counts.size <= DENSE_CELLS:
-            within, sensitive = self._dense(rows)
-        elif len(rows) <= _FEW_ROWS:
-            pairs = [self._one(row) for row in rows]
-            within = np.array([pair[0] for pair in pairs])
-            sensitive = np.array([pair[1] for pair in pairs])
-        else:
-            within = np.array([self._within(row) for row in rows])
-            return values, within + self._sampled(flat)
-        coordinates = np.array([self.fit.field.coordinates(h) for h in sensitive])
-        solved = self.fit.curvature.solve(coordinates, tolerance=1e-3)
-        between = np.sum((coordinates * solved).reshape(len(rows), -1), axis=1)
+        share = self.mixture.forward(self.fit.law * rows) / np.maximum(self.fit.mixed, 1e-300)
+        people = self.mixture.counts.ravel()
+        within = flat**2 @ self.counts.ravel() - share.reshape(len(rows), -1) ** 2 @ people
+        curvature = self.fit.curvature
+        if isinstance(curvature, ProductCurvature) and len(rows) > _FEW_ROWS:
+            return values, np.maximum(within, 0.0) + self._sampled(curvature, flat)
+        back = self.mixture.backward(share * self.ratio)
+        sensitive = rows * self.counts - self.fit.law * back
+        solved = curvature.solve(sensitive)
+        between = np.sum((sensitive * solved).reshape(len(rows), -1), axis=1)
         return values, np.maximum(within, 0.0) + np.maximum(between, 0.0)
 
-    def _dense(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Variance within outputs, and the derivative h with respect to θ, by matrices."""
-        flat = rows.reshape(len(rows), -1)
-        law, mixed = self.fit.law.ravel(), self.fit.mixed.ravel()
-        share = (flat * law) @ self.mixture.matrix / np.maximum(mixed, 1e-300)
-        people = self.mixture.counts.ravel()
-        within = flat**2 @ self.counts.ravel() - share**2 @ people
-        back = (share * self.ratio.ravel()) @ self.mixture.matrix.T
-        sensitive = flat * self.counts.ravel() - law * back
-        return within, sensitive.reshape(rows.shape)
-
-    def _share(self, row: Floats) -> Floats:
-        """m: the mean weight of the people with each output."""
-        return self.mixture.forward(self.fit.law * row) / np.maximum(self.fit.mixed, 1e-300)
-
-    def _within(self, row: Floats) -> float:
-        """Variance within outputs: that of people's weights given their output, summed."""
-        share = self._share(row)
-        return float(np.sum(row**2 * self.counts) - np.sum(self.mixture.counts * share**2))
-
-    def _one(self, row: Floats) -> tuple[float, Floats]:
-        """The same as `_dense` for one row, by passes through the channels."""
-        back = self.mixture.backward(self._share(row) * self.ratio)
-        return self._within(row), row * self.counts - self.fit.law * back
-
-    def _sampled(self, flat: Floats) -> Floats:
+    def _sampled(self, curvature: ProductCurvature, flat: Floats) -> Floats:
         """Variance due to θ for many rows at once, from samples of its posterior."""
         if "draws" not in self._cache:
-            self._cache["draws"] = np.array([self._draw(seed) for seed in range(_SAMPLES)])
+            draws = [self._draw(curvature, seed) for seed in range(_SAMPLES)]
+            self._cache["draws"] = np.array(draws)
         variance: Floats = np.mean((flat @ self._cache["draws"].T) ** 2, axis=1)
         return variance
 
-    def _draw(self, seed: int) -> Floats:
+    def _draw(self, curvature: ProductCurvature, seed: int) -> Floats:
         """The first-order change of the mean counts under one sample of θ from its posterior."""
-        theta = self.fit.curvature.draw(np.random.Generator(np.random.PCG64(seed)))
+        theta = curvature.draw(np.random.Generator(np.random.PCG64(seed)))
         moved = self.mixture.forward(self.fit.law * theta) / np.maximum(self.fit.mixed, 1e-300)
         back = self.mixture.backward(moved * self.ratio)
         change: Floats = self.counts * theta - self.fit.law * back

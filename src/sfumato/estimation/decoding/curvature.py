@@ -1,0 +1,389 @@
+"""The curvature of the posterior of θ at a point: H = Λ + F, by the structure of the problem.
+
+F = J·Q·diag(w)·Qᵀ·J is the information of the reports about θ, where Q is the channel, w are the
+weights of `Mixture.information` and J = diag(p) − ppᵀ is ∂p/∂θ. Constants added to θ change nothing:
+J·1 = 0. All forms solve with the *completed* curvature H' = H + n·ppᵀ, which is never singular:
+1ᵀH' = λ₀·1ᵀ + n·pᵀ turns its solutions into those of H (`_Completed`).
+
+- `BandedCurvature`: geometric noise on a line. The inverse T of Q is tridiagonal. With D = diag(p)
+  and M = Tᵀ·diag(q/n)·T, H' = Λ + D·M⁻¹·D is the Schur complement of [[Λ, D], [D, −M]], which has
+  nine bands if the two halves are interleaved: everything is exact in O(cells).
+- `DenseCurvature`: a matrix over all cells; for small grids.
+- `ReducedCurvature`: a matrix over the cosines of low frequency that the reports can tell; for
+  smooth priors on grids of any size (`Waves`).
+- `ProductCurvature`: products only; for rough priors on large grids. Few directions have F large
+  relative to Λ, so conjugate gradients converge fast. Under a rough prior it is large in as many
+  directions as there are cells with people; its diagonal, estimated from a few probes (Bekas2007),
+  then serves as preconditioner.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import ClassVar, NamedTuple, Protocol, cast
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, lapack
+
+from sfumato.arrays import Floats
+from sfumato.channels.geometric_noise import NoiseLine
+from sfumato.estimation.decoding.field import Field
+from sfumato.estimation.decoding.mixture import Likelihood, Mixture, SymbolMixture
+from sfumato.estimation.decoding.solvers import conjugate_gradients, log_determinant
+from sfumato.estimation.decoding.waves import Waves
+
+_BAND = 4  # diagonals on each side of the interleaved system
+_CG_TOLERANCE = 1e-2
+_ROUGH_TOLERANCE = 1e-1
+_ANSWER_TOLERANCE = 1e-3
+_EXACT_TOLERANCE = 1e-4
+LARGE, LARGEST = 1 << 14, 1 << 18
+_MOST_CG = 200
+
+
+class Point(NamedTuple):
+    """Where the curvature is taken.
+
+    Args:
+        mixture: The counts of outputs, and the channels.
+        field: The prior.
+        law: The distribution p over cells.
+        mixed: The distribution of outputs, q = pQ.
+    """
+
+    mixture: Likelihood
+    field: Field
+    law: Floats
+    mixed: Floats
+
+    @property
+    def people(self) -> float:
+        """n, the number of people."""
+        return self.mixture.people
+
+    def centred(self, v: Floats) -> Floats:
+        """J·v = p·(v − Σpv), the derivative of p in direction v, for any number of v."""
+        axes = tuple(range(-self.law.ndim, 0))
+        mean = np.sum(self.law * v, axis=axes, keepdims=True)
+        result: Floats = self.law * (v - mean)
+        return result
+
+
+class Curvature(Protocol):
+    """H at a point: solutions and the determinant."""
+
+    #: Whether it is worth using one factorisation for several steps.
+    reusable: ClassVar[bool]
+
+    def solve(self, h: Floats) -> Floats:
+        """H⁻¹·h, for one h of the shape of the grid or several along leading axes.
+
+        Where λ₀ is 0, h must sum to zero, as all derivatives by θ do.
+        """
+        ...
+
+    def log_determinant(self) -> float:
+        """Log det H − log det Λ, without the constants where λ₀ is 0."""
+        ...
+
+
+class _Completed:
+    """Solutions and determinant of H from those of H' = H + n·ppᵀ.
+
+    With y = H'⁻¹·p, 1ᵀH' = λ₀·1ᵀ + n·pᵀ gives 1 − n·pᵀy = λ₀·Σy, which does not cancel. Where λ₀ is
+    0, a solution of H' whose right-hand side sums to zero is one of H.
+    """
+
+    reusable: ClassVar[bool] = True
+
+    def __init__(self, at: Point) -> None:
+        self._at = at
+        self._ridge = at.field.strengths.cells
+
+    def _solve(self, h: Floats) -> Floats:
+        """H'⁻¹·h for rows h, shape (rows, cells)."""
+        raise NotImplementedError
+
+    def _log_determinant(self) -> float:
+        """Log det H'."""
+        raise NotImplementedError
+
+    def _prior_log_determinant(self) -> float:
+        """Log det Λ, without the constants where λ₀ is 0."""
+        return self._at.field.log_determinant
+
+    @cached_property
+    def _constant(self) -> tuple[Floats, float]:
+        """Y = H'⁻¹·p and λ₀·Σy."""
+        y = self._solve(self._at.law.reshape(1, -1))[0]
+        return y, self._ridge * float(y.sum())
+
+    def solve(self, h: Floats) -> Floats:
+        """H⁻¹·h, for one h of the shape of the grid or several along leading axes."""
+        flat = h.reshape(-1, self._at.law.size)
+        found = self._solve(flat)
+        if self._ridge:
+            y, rest = self._constant
+            share = flat.sum(axis=1) - self._ridge * found.sum(axis=1)
+            found = found + np.multiply.outer(share / rest, y)
+        return found.reshape(h.shape)
+
+    def log_determinant(self) -> float:
+        """Log det H − log det Λ, without the constants where λ₀ is 0."""
+        whole = self._log_determinant() - self._prior_log_determinant()
+        if self._ridge:
+            return whole + math.log(self._constant[1])
+        return whole - math.log(self._at.people / self._at.law.size)
+
+
+class BandedCurvature(_Completed):
+    """H for geometric noise on a line: a banded system of two unknowns per cell.
+
+    A capped channel is the noise with a fixed chance s: q = s·pQ + fixed, and J·Q is s times that of
+    the noise. Then D·Q·diag(w)·Qᵀ·p is no longer n·p, and H' has a correction of rank two.
+
+    Args:
+        at: Where it is taken.
+        mixture: The counts of outputs.
+        line: The noise.
+    """
+
+    def __init__(self, at: Point, mixture: SymbolMixture, line: NoiseLine) -> None:
+        super().__init__(at)
+        self._mixture = mixture
+        size, law = at.law.size, at.law
+        spread = at.mixed / at.people
+        bands = at.field.bands
+        inner = _squared_bands(line.inverse_bands(size), spread) / line.share**2
+        # The second unknown is scaled so that both halves are of the same size.
+        scale = math.sqrt(float(np.median(bands[0])) / float(np.median(inner[0])))
+        system = np.zeros((3 * _BAND + 1, 2 * size))
+        middle = 2 * _BAND
+        for k in range(3):
+            for place, part in ((0, bands[k]), (1, -(scale**2) * inner[k])):
+                system[middle - 2 * k, place + 2 * k :: 2] = part[: size - k]
+                if k:
+                    system[middle + 2 * k, place : 2 * (size - k) : 2] = part[: size - k]
+        system[middle - 1, 1::2] = scale * law
+        system[middle + 1, 0::2] = scale * law
+        self._factor, self._pivots, problem = lapack.dgbtrf(system, _BAND, _BAND)
+        if problem:
+            raise np.linalg.LinAlgError("the curvature is singular")
+        determinant = float(np.sum(np.log(np.abs(self._factor[middle]))))
+        own = size * 2 * math.log(scale / line.share) + 2 * line.log_determinant(size)
+        self._whole = determinant - own - float(np.sum(np.log(spread)))
+        self._sides: tuple[Floats, Floats, Floats] | None = None
+        if line.share < 1:
+            self._correct(line)
+
+    def _correct(self, line: NoiseLine) -> None:
+        """Add U·S·Uᵀ with U = (p, b), b = D·A·p, S = [[c + n, −1], [−1, 0]] and c = pᵀAp."""
+        at = self._at
+        own = self._mixture.weight(at.mixed) * (at.mixed - line.fixed)
+        beside = at.law * (self._mixture.backward(own) - float(own @ line.fixed))
+        total = float(beside.sum()) + at.people
+        columns = np.array([at.law, beside])
+        solved = self._banded(columns)
+        core = np.array([[0.0, -1.0], [-1.0, -total]]) + columns @ solved.T
+        self._sides = columns, solved, np.linalg.inv(core)
+        self._whole += math.log(abs(float(np.linalg.det(core))))
+
+    def _banded(self, h: Floats) -> Floats:
+        """Solutions of the banded system."""
+        right = np.zeros((2 * h.shape[1], len(h)), order="F")
+        right[0::2] = h.T
+        found, _ = lapack.dgbtrs(self._factor, _BAND, _BAND, right, self._pivots, overwrite_b=True)
+        solved: Floats = found[0::2].T
+        return solved
+
+    def _solve(self, h: Floats) -> Floats:
+        """H'⁻¹·h for rows h."""
+        found = self._banded(h)
+        if self._sides is not None:
+            columns, solved, core = self._sides
+            found = found - (found @ columns.T) @ core @ solved
+        return found
+
+    def _log_determinant(self) -> float:
+        """Log det H'."""
+        return self._whole
+
+
+def _squared_bands(inverse: Floats, weight: Floats) -> Floats:
+    """The bands of Tᵀ·diag(v)·T for a tridiagonal T, shape (3, cells).
+
+    Args:
+        inverse: T by bands: below the diagonal, on it, and above it, each starting at its first row.
+        weight: v.
+    """
+    below, own, above = inverse
+    found = np.zeros((3, len(own)))
+    found[0] = own**2 * weight
+    found[0, 1:] += above[:-1] ** 2 * weight[:-1]
+    found[0, :-1] += below[:-1] ** 2 * weight[1:]
+    found[1, :-1] = own[:-1] * above[:-1] * weight[:-1] + below[:-1] * own[1:] * weight[1:]
+    found[2, :-2] = below[:-2] * above[1:-1] * weight[1:-1]
+    return found
+
+
+class DenseCurvature(_Completed):
+    """H as a matrix over all cells of a small grid.
+
+    Args:
+        at: Where it is taken.
+    """
+
+    def __init__(self, at: Point) -> None:
+        super().__init__(at)
+        law = at.law.reshape(-1)
+        matrix = at.mixture.information(at.law, at.mixed)
+        matrix += at.people * np.multiply.outer(law, law)
+        matrix += at.field.matrix
+        self._factor = _factorised(matrix)
+
+    def _solve(self, h: Floats) -> Floats:
+        """H'⁻¹·h for rows h."""
+        solved: Floats = cho_solve(self._factor, h.T).T
+        return solved
+
+    def _log_determinant(self) -> float:
+        """Log det H'."""
+        return 2.0 * float(np.log(np.diag(self._factor[0])).sum())
+
+
+def _factorised(matrix: Floats) -> tuple[Floats, bool]:
+    """A Cholesky factor; the matrix is damped if the prior is lost in rounding."""
+    try:
+        found = cho_factor(matrix, lower=True)
+    except np.linalg.LinAlgError:
+        damping = len(matrix) * np.finfo(np.float64).eps * float(np.max(np.diag(matrix)))
+        found = cho_factor(matrix + damping * np.eye(len(matrix)), lower=True)
+    factor: tuple[Floats, bool] = found
+    return factor
+
+
+class ProductCurvature:
+    """H by products, for rough priors on large grids, and wherever no other form fits.
+
+    With θ = B·u, which makes the prior standard normal, H becomes I + K for K = BᵀFB.
+
+    Args:
+        at: Where it is taken.
+    """
+
+    reusable: ClassVar[bool] = False
+
+    def __init__(self, at: Point) -> None:
+        self._at = at
+        self._map = at.field.standardised
+
+    def _times(self, u: Floats) -> Floats:
+        """(I + K)·u, by one forward and one backward pass through the channels."""
+        at = self._at
+        curved = at.mixture.curve(at.centred(self._map.theta(u)), at.mixed)
+        return u + self._map.coordinates(at.centred(curved))
+
+    def solve(self, h: Floats, *, exact: bool = True) -> Floats:
+        """H⁻¹·h.
+
+        Args:
+            h: One right-hand side of the shape of the grid, or several along a leading axis.
+            exact: False: as exact as a Newton step needs.
+        """
+        if h.ndim > self._at.law.ndim:
+            return np.array([self.solve(part, exact=exact) for part in h])
+        wanted = _ANSWER_TOLERANCE if exact else work_for(self._at.field).tolerance
+        return self._map.theta(self._solve(self._map.coordinates(h), wanted))
+
+    def _solve(self, u: Floats, tolerance: float) -> Floats:
+        """(I + K)⁻¹·u by conjugate gradients."""
+        # Without a preconditioner the steps move the cells with most people first. On grids where
+        # many products are affordable, that was measured to reach better maxima.
+        large = self._at.law.size > LARGE
+        diagonal = self._diagonal if large else np.ones(self._at.law.shape)
+        most = work_for(self._at.field).products
+        return conjugate_gradients(self._times, u, diagonal, tolerance, most)
+
+    @cached_property
+    def _diagonal(self) -> Floats:
+        """The estimated diagonal of I + K under a rough prior; ones under any other."""
+        at = self._at
+        if not at.field.is_rough:
+            return np.ones(at.law.shape)
+        return 1 + at.mixture.diagonal(at.law, at.mixed) / at.field.strengths.cells
+
+    def draw(self, rng: np.random.Generator) -> Floats:
+        """A sample of θ − mean from its posterior, Gaussian with covariance H⁻¹."""
+        # With R = Bᵀ·J·Q·diag(√w), z + R·z' has covariance I + K; (I + K)⁻¹ times that has covariance (I + K)⁻¹.
+        at = self._at
+        mixture = cast("Mixture", at.mixture)
+        values = np.sqrt(mixture.weight(at.mixed)) * rng.standard_normal(at.mixed.shape)
+        drawn = self._map.coordinates(at.centred(mixture.backward(values)))
+        source = rng.standard_normal(at.law.shape) + drawn
+        return self._map.theta(self._solve(source, _EXACT_TOLERANCE))
+
+    def log_determinant(self) -> float:
+        """Log det(I + K) by stochastic Lanczos quadrature."""
+        probes = max(2, min(8, (1 << 14) // self._at.law.size))
+        rng = np.random.Generator(
+            np.random.PCG64(0)
+        )  # fixed: all strengths are compared with the same probes
+        return log_determinant(self._times, self._diagonal, probes, rng)
+
+
+class Work(NamedTuple):
+    """Most Newton steps, most products per step, and the tolerance of a direction."""
+
+    steps: int
+    products: int
+    tolerance: float
+
+
+def work_for(field: Field) -> Work:
+    """How much work to spend on products: larger grids get fewer and less exact steps.
+
+    Under a rough prior, more and less exact steps gain more for the same number of products.
+    """
+    cells = math.prod(field.shape)
+    if cells <= LARGE:
+        return Work(60, _MOST_CG, _CG_TOLERANCE)
+    if field.is_rough:
+        return Work(*((40, 60) if cells <= LARGEST else (25, 40)), _ROUGH_TOLERANCE)
+    return Work(*((25, 40) if cells <= LARGEST else (12, 25)), _CG_TOLERANCE)
+
+
+class ReducedCurvature(_Completed):
+    """H as a matrix over the waves that the reports can tell, for a smooth prior on a grid.
+
+    Args:
+        at: Where it is taken.
+        waves: The basis; it contains the constants.
+    """
+
+    def __init__(self, at: Point, waves: Waves) -> None:
+        super().__init__(at)
+        self._waves = waves
+        self._precision = waves.precision(at.field.strengths)
+        matrix = at.mixture.bend(at.centred(waves.all()), at.mixed) + self._precision
+        shares = waves.read(at.law[None])
+        matrix += at.people * (shares.T @ shares)
+        self._factor = _factorised(matrix)
+
+    def _solve(self, h: Floats) -> Floats:
+        """The solution among sums of waves."""
+        rows = self._waves.read(h.reshape(-1, *self._at.law.shape))
+        solved = cho_solve(self._factor, rows.T).T
+        return self._waves.write(solved).reshape(h.shape)
+
+    def _log_determinant(self) -> float:
+        """Log det H' over the waves, and that of the waves that are left out."""
+        whole = 2.0 * float(np.log(np.diag(self._factor[0])).sum())
+        return whole + self._waves.left_out
+
+    def _prior_log_determinant(self) -> float:
+        """Log det of the precision between waves; the first wave is the constant."""
+        held = self._precision if self._ridge else self._precision[1:, 1:]
+        if not len(held):
+            return 0.0
+        return 2.0 * float(np.log(np.diag(_factorised(held)[0])).sum())
