@@ -305,8 +305,8 @@ class Channel(ABC):
             read = self.coefficients(rows[part])
             if self.layout.kind == "bits":
                 slopes = np.abs(read[:, 1:])
-                two = np.count_nonzero(slopes, axis=-1) == 1
-                reach = slopes.sum(axis=-1)
+                reach = slopes.max(axis=-1)
+                two = np.sum(slopes > _ROUNDING * reach[:, None], axis=-1) == 1
                 low, high = read[:, 0] - reach, read[:, 0] + reach
             else:
                 low, high = read.min(axis=-1), read.max(axis=-1)
