@@ -23,7 +23,13 @@ from sfumato.channels.base import SymbolChannel
 from sfumato.collect.statistics import SymbolCounts
 from sfumato.collect.tally import Tally
 from sfumato.estimation import readings
-from sfumato.estimation.intervals import AT_ANY_STEP, normal_quantile, step_room
+from sfumato.estimation.intervals import (
+    AT_ANY_STEP,
+    MORE_PEOPLE,
+    STEPS_FELT,
+    normal_quantile,
+    step_room,
+)
 
 #: 2,000 runs of `make soak` come below LEAST once in a thousand times at this coverage.
 IN_SOAK = LEAST + 3.1 * math.sqrt(LEAST * (1 - LEAST) / 2_000)
@@ -176,6 +182,19 @@ def test_two_values_are_those_of_the_function(name: str) -> None:
             assert two[0] == pytest.approx(two[1], abs=1e-8)
 
 
+@pytest.mark.parametrize("name", TRIALS)
+def test_questions_that_are_left_out_need_no_room(name: str) -> None:
+    channel = TRIALS[name].bind()
+    rows = np.vstack([np.eye(channel.size), 3.0 * np.tri(channel.size, k=-1)[1:]])
+    one = np.max(channel.second_moment(rows) - rows**2, axis=-1)
+    low, high = channel.two_values(rows)
+    slope = low + high - rows.min(axis=-1) - rows.max(axis=-1)
+    for people in (1, 10, 100, 10_000):
+        right = np.maximum(one, step_room(low, high, slope, people * one) / MORE_PEOPLE)
+        found = readings.with_steps(one, people * one, channel, rows)
+        np.testing.assert_allclose(found, right, rtol=1e-12)
+
+
 def room(variance: float, slope: float = 0.0, step: float = 1.0) -> float:
     parts = (np.array([number]) for number in (0.0, step, slope, variance))
     return float(step_room(*parts)[0])
@@ -195,5 +214,7 @@ def test_no_place_between_two_steps_has_less_of_a_normal_law(sigma: float) -> No
 def test_many_people_and_sums_without_steps_need_no_room() -> None:
     assert room(3.4**2) == 0.0
     assert room(3.3**2) > 0.0
+    assert room(STEPS_FELT**2, slope=1.0) == 0.0
+    assert room((STEPS_FELT - 0.1) ** 2, slope=1.0) > 0.0
     assert room(1.0, step=0.0) == 0.0
     assert room(1.0, slope=0.1) == room(1.0, slope=-0.1) > room(1.0)

@@ -31,6 +31,9 @@ MORE_PEOPLE = 4
 #: between two steps, as far as its law is normal.
 AT_ANY_STEP = 0.93
 
+#: Steps that are smaller than one standard error by this factor need no room; see `step_room`.
+STEPS_FELT = 4.7
+
 
 def normal_quantile(level: float) -> float:
     """The z with P(|Z| <= z) = level for a standard normal Z."""
@@ -80,11 +83,12 @@ def step_room(low: Floats, high: Floats, slope: Floats, variance: Floats) -> Flo
     between two steps (Brown2001, section 2), but only 2Φ(z − h/2σ) − 1 at the worst place, where
     the steps at both ends are just outside. Yates1934 adds h/2, so that no place has less than the
     level. Here the level on average is kept, and no place may have less than `AT_ANY_STEP`: with z'
-    for that share, z'σ + h/2 each way are enough. Beyond σ = 3.4·h that is below zσ.
+    for that share, z'σ + h/2 each way are enough.
 
     The variance moves with the sum. At the end of an interval it is larger by the slope times the
     distance; a symmetric interval, which does not move its middle as that of Wilson1927, takes it
-    to be larger by the slope times one step.
+    to be larger by the slope times one step. The slope is at most h, so z'√(σ² + h²) + h/2 <= zσ
+    from σ = 4.7·h on, and there is no such room.
 
     Args:
         low: The smaller of the two values by which one person adds to the sum.

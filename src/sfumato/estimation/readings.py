@@ -17,7 +17,7 @@ import numpy as np
 from sfumato.arrays import Floats
 from sfumato.channels.base import Channel
 from sfumato.collect.statistics import BitReports, SymbolCounts
-from sfumato.estimation.intervals import MORE_PEOPLE, step_room
+from sfumato.estimation.intervals import MORE_PEOPLE, STEPS_FELT, step_room
 from sfumato.estimation.rows import EveryCell
 
 Statistics = SymbolCounts | BitReports
@@ -129,9 +129,19 @@ def with_steps(one: Any, variance: Any, channel: Channel, rows: Floats | EveryCe
     """
     if isinstance(rows, EveryCell):
         return one
-    low, high = channel.two_values(rows)
-    slope = low + high - rows.min(axis=-1) - rows.max(axis=-1)
-    return np.maximum(one, step_room(low, high, slope, variance) / MORE_PEOPLE)
+    least, largest = rows.min(axis=-1), rows.max(axis=-1)
+    span = np.maximum(largest - least, np.finfo(float).tiny)
+    # At the least weight the variance is at least (least − a)·span, and one or less; so for b.
+    step = span + 2 * one / span
+    near = np.flatnonzero(variance < (STEPS_FELT * step) ** 2)
+    result = np.array(np.broadcast_to(one, span.shape))
+    if len(near):
+        low, high = channel.two_values(rows[near])
+        slope = low + high - (least + largest)[near]
+        known = np.broadcast_to(variance, span.shape)[near]
+        few = step_room(low, high, slope, known) / MORE_PEOPLE
+        result[near] = np.maximum(result[near], few)
+    return result
 
 
 def mean_square(statistic: Statistics, squared: Statistics | None) -> float:
