@@ -130,7 +130,7 @@ def with_steps(one: Any, variance: Any, channel: Channel, rows: Floats | EveryCe
     if isinstance(rows, EveryCell):
         return one
     least, largest = rows.min(axis=-1), rows.max(axis=-1)
-    span = np.maximum(largest - least, np.finfo(float).tiny)
+    span = np.where(largest > least, largest - least, 1.0)
     # At the least weight the variance is at least (least − a)·span, and one or less; so for b.
     step = span + 2 * one / span
     near = np.flatnonzero(variance < (STEPS_FELT * step) ** 2)
