@@ -33,6 +33,7 @@ FEW_RATIOS = 1 << 21  # cells² × outputs up to which channels with a structure
 MOST_ENTRIES = 1 << 27  # of a matrix of cells by outputs
 
 _NEXT_TO_NOTHING = 1e-4  # of the variance of those who are counted
+_ROUNDING = 1e-9  # of the range of a reading: values that are as close as this are the same
 
 _ENTRIES_AT_ONCE = 1 << 17  # of coefficients: what stays in nearer memory is faster
 _MOMENTS_AT_ONCE = 1 << 18  # small enough to stay in the processor's cache
@@ -291,6 +292,29 @@ class Channel(ABC):
                 top[part] += leaning(moments, rows[part])
             at[part] = np.take_along_axis(rows[part], worst, axis=-1)[:, 0] ** 2
         return top, at
+
+    def two_values(self, rows: Floats) -> tuple[Floats, Floats]:
+        """The two values of f for every row of weights; zeros if f has more than two.
+
+        A sum over people of an f with two values moves in steps, by their difference.
+
+        Args:
+            rows: One row of weights per question.
+        """
+        found = np.zeros((2, len(rows)))
+        for part in self.batches(len(rows)):
+            read = self.coefficients(rows[part])
+            if self.layout.kind == "bits":
+                slopes = np.abs(read[:, 1:])
+                reach = slopes.max(axis=-1)
+                two = np.sum(slopes > _ROUNDING * reach[:, None], axis=-1) == 1
+                low, high = read[:, 0] - reach, read[:, 0] + reach
+            else:
+                low, high = read.min(axis=-1), read.max(axis=-1)
+                inside = np.minimum(read - low[:, None], high[:, None] - read)
+                two = np.all(inside <= _ROUNDING * (high - low)[:, None], axis=-1)
+            found[:, part] = np.where(two, (low, high), 0.0)
+        return found[0], found[1]
 
     def batches(self, count: int) -> Iterator[slice]:
         """Rows to work on at once, so that memory is bounded."""

@@ -8,7 +8,7 @@ Estimator:
     in it, its intervals hold too rarely.
 
 References:
-    Fieller1954.
+    Agresti1998, Brown2001, Fieller1954, Wilson1927, Yates1934.
 """
 
 from __future__ import annotations
@@ -26,6 +26,13 @@ from sfumato.errors import QuestionError, shown
 #: few people errors are not normal, and their variance may be estimated too small. It is the z² of
 #: 95 % that Agresti1998 add to the trials of a binomial law.
 MORE_PEOPLE = 4
+
+#: Intervals of 95 % of a sum that moves in steps hold at least this often wherever the truth lies
+#: between two steps, as far as its law is normal.
+AT_ANY_STEP = 0.93
+
+#: Steps that are smaller than one standard error by this factor need no room; see `step_room`.
+STEPS_FELT = 4.7
 
 
 def normal_quantile(level: float) -> float:
@@ -48,7 +55,8 @@ class Estimated(NamedTuple, Generic[Number]):
         variance: Its variance, or that of `centre`.
         centre: The middle of its interval: the value itself, or the unbiased estimate, where the
             interval is the unbiased one, extended to contain the value.
-        allowance: Variance that the interval allows for beside its own; see `MORE_PEOPLE`.
+        allowance: Variance that the interval allows for beside its own; see `MORE_PEOPLE` and
+            `step_room`.
     """
 
     value: Number
@@ -66,6 +74,33 @@ class Estimated(NamedTuple, Generic[Number]):
             allowance: Variance that the interval allows for beside its own.
         """
         return cls(value, variance, value, allowance + 0.0 * value)
+
+
+def step_room(low: Floats, high: Floats, slope: Floats, variance: Floats) -> Floats:
+    """Variance that an interval allows for beside its own, where its sum moves in steps of h.
+
+    z standard errors σ each way hold their level on average over the places that the truth may have
+    between two steps (Brown2001, section 2), but only 2Φ(z − h/2σ) − 1 at the worst place, where
+    the steps at both ends are just outside. Yates1934 adds h/2, so that no place has less than the
+    level. Here the level on average is kept, and no place may have less than `AT_ANY_STEP`: with z'
+    for that share, z'σ + h/2 each way are enough.
+
+    The variance moves with the sum. At the end of an interval it is larger by the slope times the
+    distance; a symmetric interval, which does not move its middle as that of Wilson1927, takes it
+    to be larger by the slope times one step. The slope is at most h, so z'√(σ² + h²) + h/2 <= zσ
+    from σ = 4.7·h on, and there is no such room.
+
+    Args:
+        low: The smaller of the two values by which one person adds to the sum.
+        high: The larger of the two; the same where there are no steps.
+        slope: What the variance gains where the sum gains one.
+        variance: The estimated variance of the sum.
+    """
+    step = high - low
+    there = np.sqrt(np.maximum(variance, 0.0) + np.abs(slope) * step)
+    reach = normal_quantile(AT_ANY_STEP) * there + step / 2
+    result: Floats = np.where(step > 0, (reach / normal_quantile(0.95)) ** 2 - variance, 0.0)
+    return np.maximum(result, 0.0)
 
 
 def around(value: Any, centre: Any, reach: Any) -> tuple[Any, Any]:

@@ -17,6 +17,7 @@ import numpy as np
 from sfumato.arrays import Floats
 from sfumato.channels.base import Channel
 from sfumato.collect.statistics import BitReports, SymbolCounts
+from sfumato.estimation.intervals import MORE_PEOPLE, STEPS_FELT, step_room
 from sfumato.estimation.rows import EveryCell
 
 Statistics = SymbolCounts | BitReports
@@ -52,7 +53,8 @@ def product_rows(
 
     Returns:
         Values, variances, covariances of each answer with the condition itself, and the variance
-        of one person in the worst cell; each has one dimension per block asked about.
+        that one person more has in an interval (`with_steps`); each has one dimension per block
+        asked about.
     """
     squares = statistic if squared is None else squared
     axes = list(tables)
@@ -107,7 +109,39 @@ def product_rows(
         found.append(contract(squares, product_of, second) - base)
     one = np.broadcast_to(_floor(channels, others, tables), shape)
     variance = np.maximum(found[0], one * mean_square(statistic, squared))
+    if squared is None and len(asked) == 1:
+        (rows,) = tables.values()
+        one = with_steps(one, variance, channels[axes[0]], rows)
     return values, variance, found[1] if shared else np.empty(shape), one
+
+
+def with_steps(one: Any, variance: Any, channel: Channel, rows: Floats | EveryCell) -> Any:
+    """The variance that one of `MORE_PEOPLE` has in intervals, with room for steps of their sums.
+
+    A reading f with the values a and b has the variance (w − a)(b − w) at a cell of weight w. From
+    the least to the largest weight it gains a + b − (least + largest) per unit of weight.
+
+    Args:
+        one: The variance of one person in the worst cell.
+        variance: The estimated variance of each sum.
+        channel: The only channel asked about.
+        rows: One row of weights per question, or all cells, for which there is no such room.
+    """
+    if isinstance(rows, EveryCell):
+        return one
+    least, largest = rows.min(axis=-1), rows.max(axis=-1)
+    span = np.where(largest > least, largest - least, 1.0)
+    # At the least weight the variance is at least (least − a)·span, and one or less; so for b.
+    step = span + 2 * one / span
+    near = np.flatnonzero(variance < (STEPS_FELT * step) ** 2)
+    result = np.array(np.broadcast_to(one, span.shape))
+    if len(near):
+        low, high = channel.two_values(rows[near])
+        slope = low + high - (least + largest)[near]
+        known = np.broadcast_to(variance, span.shape)[near]
+        few = step_room(low, high, slope, known) / MORE_PEOPLE
+        result[near] = np.maximum(result[near], few)
+    return result
 
 
 def mean_square(statistic: Statistics, squared: Statistics | None) -> float:
@@ -272,7 +306,8 @@ def grid_rows(
         squared: For weighted reports, the same reports with squared weights.
 
     Returns:
-        Values, variances, and the variance of one person in the worst cell, (questions,) each.
+        Values, variances, and the variance that one person more has in an interval
+        (`with_steps`), (questions,) each.
     """
     axes = list(range(len(channels)))
     if not statistic.count:
@@ -289,7 +324,10 @@ def grid_rows(
         (channel,) = channels
         found = channel.products(squares, grids, grids)
         one = np.max(channel.second_moment(grids) - grids**2, axis=-1)
-        return values, np.maximum(found - less, weight * one), one
+        variance = np.maximum(found - less, weight * one)
+        if squared is None:
+            one = with_steps(one, variance, channel, grids)
+        return values, variance, one
     found, one = np.empty(len(grids)), np.empty(len(grids))
     for number, grid in enumerate(grids):
         parts = list(_squares(channels, grid))

@@ -30,6 +30,7 @@ from sfumato.estimation.readings import (
     product_rows,
     read_pairs,
     row_covariance,
+    with_steps,
 )
 from sfumato.estimation.rows import BlockRows, Curve, EveryCell, Rows
 from sfumato.questions.language import Question
@@ -89,7 +90,7 @@ class UnbiasedEstimate(Estimate):
             ((factor, question),) = terms
             spread = self.covariance_of(question, question, population=True)
             variance = factor**2 * spread * self.n / (self.n - 1)
-        allowance = self._more * self._one_person_of(terms)
+        allowance = self._more * self._one_person_of(terms, variance)
         return Estimated.symmetric(float(value), float(variance), allowance)
 
     def row_moments(
@@ -275,23 +276,28 @@ class UnbiasedEstimate(Estimate):
         asked = [channel for channel, w in pairs if w is not None]
         return self.n > 1 and bool(asked) and all(c.rounds and c.size == 2 for c in asked)
 
-    def _one_person_of(self, terms: Terms) -> float:
-        """The variance of one person in the worst cell of Σ factor·question, or a bound on it.
+    def _one_person_of(self, terms: Terms, variance: float) -> float:
+        """The variance that one person more has in the interval of Σ factor·question.
 
-        Questions that differ on one block only are one question; otherwise standard errors add.
+        It is that of the worst cell, or a bound on it, with room for steps of the sum. Questions
+        that differ on one block only are one question; otherwise standard errors add.
         """
         weights = [self._over_blocks(question) for _, question in terms]
         differ = [d for d, parts in enumerate(zip(*weights, strict=True)) if not _all_equal(parts)]
         if len(differ) > 1:
             roots = [abs(factor) * math.sqrt(self._one_person(q)) for factor, q in terms]
             return sum(roots) ** 2
-        place = differ[0] if differ else 0
+        asked = [d for d, w in enumerate(weights[0]) if w is not None]
+        place = [*differ, *asked, 0][0]
         row = np.zeros(self._channels[place].size)
         for (factor, _), parts in zip(terms, weights, strict=True):
             w = parts[place]
             row += factor if w is None else factor * w
         blocks = [*weights[0][:place], row, *weights[0][place + 1 :]]
-        return self._worst_spread(blocks)
+        one = self._worst_spread(blocks)
+        if self._squared is not None or any(d != place for d in asked):
+            return one
+        return float(with_steps(one, variance, self._channels[place], row[None])[0])
 
     def _one_person(self, question: Question) -> float:
         """The variance of one person of weight one in the worst cell."""
