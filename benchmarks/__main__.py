@@ -9,11 +9,13 @@ import pyarrow as pa
 
 from benchmarks import (
     allocation,
+    answers,
     choice,
     context,
     decoding,
     encoding,
     error,
+    growth,
     large,
     leaves,
     metrics,
@@ -38,6 +40,8 @@ MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "metrics": metrics.measure,
     "decoding": decoding.measure,
     "plain": plain.measure,
+    "answers": answers.measure,
+    "growth": growth.measure,
     "large": large.measure,
     "leaves": leaves.measure,
     "allocation": allocation.measure,
