@@ -114,7 +114,7 @@ class Wave:
 
     def __init__(self, cells: int, epsilon: float) -> None:
         odds = math.exp(epsilon)
-        best = (epsilon * odds - odds + 1) / (2 * odds * (odds - 1 - epsilon))  # Li2020, eq. 7
+        best = (epsilon * odds - odds + 1) / (2 * odds * (odds - 1 - epsilon))  # Li2020
         self.cells = cells
         self.reach = int(best * cells)
         self.window = 2 * self.reach + 1

@@ -1,8 +1,9 @@
 """People of twelve shapes, and the settings in which `shapes` asks about them.
 
 A shape gives the share of every cell of an axis of any size; where it has random parts, they are
-drawn anew with every seed. Six shapes are held out: they were written on 2026-11-18, before anyone
-had looked at an answer about them, and nothing may be tuned on them.
+drawn anew with every seed. Six shapes are held out: nothing may be tuned on them. They were written
+on 2026-11-18 and first looked at on that day, with the decoder of commit 5fcde83, to see that the
+measurement works.
 """
 
 from __future__ import annotations

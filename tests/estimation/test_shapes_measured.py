@@ -225,3 +225,5 @@ def test_rows_are_chosen_by_words() -> None:
     assert {shape for shape, _ in found} == {"heaped: ages", "heaped: rounded decay"}
     assert {setting.shape for _, setting in found} == {(1_024,)}
     assert not shapes.chosen("no such shape", quick=True)
+    tuned = {shape for shape, _ in shapes.chosen("", quick=True, tuning=True)}
+    assert tuned == set(SHAPES) - set(HELD_OUT)
