@@ -218,8 +218,9 @@ class TallyVerbs:
 
     def estimate(
         self,
-        method: str = "likelihood",
+        method: str = "auto",
         *,
+        seconds: float = 3.0,
         via: str = "auto",
         smoothing: str = "auto",
         progress: Progress | None = None,
@@ -229,18 +230,30 @@ class TallyVerbs:
         Args:
             method: "likelihood": the distribution of people under which the reports are most
                 likely, smoothed by a strength chosen from the reports; usually the most accurate,
-                and never negative. "unbiased": right on average, without any assumption.
+                and never negative. "unbiased": right on average, without any assumption. "auto":
+                likelihood for questions whose axes can be decoded within `seconds`, unbiased for
+                others. Every answer states its method, and why it is unbiased.
+            seconds: For "auto": the most processor seconds that decoding the axes of a question
+                may take. It is compared with counted operations, not with the clock, so the same
+                tally always gives the same answers.
             via: How unbiased sums are computed: "direct" over the tally, "cells" over the grid of
                 single values, "prefix" by a summed-area table, or "auto", which starts directly
                 and builds the table once that would have been cheaper.
-            smoothing: For "likelihood": "auto", or "none" for plain maximum likelihood by EM.
-            progress: For "likelihood": called with the share of the work done, from 0 to 1, while
-                a grid is decoded.
+            smoothing: For likelihood answers: "auto", or "none" for plain maximum likelihood by
+                EM.
+            progress: Called with the share of the work done, from 0 to 1, while a grid is decoded.
+                If the decoding is interrupted, by Ctrl-C or by a KeyboardInterrupt that this
+                function raises, the question is answered without bias instead, and says so.
         """
         from sfumato.estimation.likelihood import estimate_of
 
         return estimate_of(
-            cast("Tally", self), method, via=via, smoothing=smoothing, progress=progress
+            cast("Tally", self),
+            method,
+            seconds=seconds,
+            via=via,
+            smoothing=smoothing,
+            progress=progress,
         )
 
 
