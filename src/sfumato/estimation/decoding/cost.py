@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sfumato.arrays import MOST_ROW_ENTRIES, most_outputs
+from sfumato.arrays import DENSE_CELLS, MOST_ROW_ENTRIES, most_outputs
 from sfumato.channels.geometric import CappedGeometricChannel, GeometricChannel
 from sfumato.collect.statistics import MOST_GRID, BitReports, SymbolCounts
 from sfumato.estimation.decoding.field import DENSE_CELLS as FACTORISED_CELLS
@@ -24,16 +24,17 @@ from sfumato.estimation.decoding.mixture import MOST_CELLS, Runs
 from sfumato.study.blocks import Block
 
 # The table of constants. Rates are per processor second of one core.
-MATRIX_RATE = 1.2e10  # multiplications and additions in products of matrices
-TABLE_RATE = 6e8  # entries of a table that is read from memory for one product with a vector
-ENTRY_RATE = 2.5e7  # cells or outputs that pass through a recursive filter or a transform
-CALL_SECONDS = 8e-5  # of one pass through a channel, however small
+MATRIX_RATE = 3.5e10  # multiplications and additions in products of matrices
+TABLE_RATE = 2e9  # entries of a table that is read from memory for one product with a vector
+ENTRY_RATE = 5e7  # cells or outputs that pass through a recursive filter or a transform
+CALL_SECONDS = 3e-5  # of one pass through a channel, however small
 
 FITS = 26  # by a search on one axis, or on several of which some are ordered
 UNORDERED_FITS = 9  # by a search without an ordered axis
 FACTORS = 4  # matrices I + K that are made and factorised in a fit, on few cells
 PRODUCTS = 800  # with I + K in a fit, on more cells
-LARGE_PRODUCTS = 900  # in the only fit on all cells, where strengths are chosen on joined cells
+LARGE_PRODUCTS = 1500  # in the only fit on all cells, where strengths are chosen on joined cells
+LONG_LINE_PRODUCTS = 50  # the same on one long axis with a matrix, where the fit starts close by
 EM_STEPS = 2000  # without smoothing
 
 WHOLE_CELLS = 1 << 14  # beyond this many cells strengths are chosen on joined cells
@@ -95,7 +96,9 @@ def cost_of(
         return Cost(shape, outputs, math.inf, refused)
     work = _Work(math.prod(shape), outputs, _pass_seconds(parts) + _basis_seconds(shape))
     long_line = len(shape) == 1 and parts[0].is_matrix
-    return Cost(shape, outputs, work.seconds(ordered, smoothing, long_line=long_line))
+    small = all(part.is_matrix or part.cells <= DENSE_CELLS for part in parts)
+    seconds = work.seconds(ordered, smoothing, long_line=long_line, shrinks=small)
+    return Cost(shape, outputs, seconds)
 
 
 def reason_against(
@@ -191,13 +194,21 @@ class _Work:
     outputs: int
     one_pass: float
 
-    def seconds(self, ordered: Sequence[bool], smoothing: str, *, long_line: bool = False) -> float:
+    def seconds(
+        self,
+        ordered: Sequence[bool],
+        smoothing: str,
+        *,
+        long_line: bool = False,
+        shrinks: bool = True,
+    ) -> float:
         """Processor seconds of a search, or of EM without smoothing.
 
         Args:
             ordered: For each axis, whether it may be smoothed.
             smoothing: "auto" or "none".
             long_line: Whether it is one axis whose channel is a matrix.
+            shrinks: Whether a pass gets cheaper when cells are joined.
         """
         if smoothing == "none":
             return EM_STEPS * 2 * self.one_pass
@@ -206,8 +217,10 @@ class _Work:
         many = self.cells > (FACTORISED_CELLS if long_line else WHOLE_CELLS)
         if many and any(ordered):
             share = few / self.cells
-            joined = _Work(few, math.ceil(self.outputs * share), self.one_pass * share)
-            return fits * joined.fit() + LARGE_PRODUCTS * 2 * self.one_pass
+            one_pass = self.one_pass * (share if shrinks else 1.0)
+            outputs = math.ceil(self.outputs * (1.0 if long_line else share))
+            last = LONG_LINE_PRODUCTS if long_line else LARGE_PRODUCTS
+            return fits * _Work(few, outputs, one_pass).fit() + last * 2 * self.one_pass
         return fits * self.fit()
 
     def fit(self) -> float:
