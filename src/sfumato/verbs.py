@@ -224,6 +224,7 @@ class TallyVerbs:
         via: str = "auto",
         smoothing: str = "auto",
         progress: Progress | None = None,
+        saved: str | Path | None = None,
     ) -> Estimate:
         """Estimate the population; the result answers questions.
 
@@ -244,6 +245,12 @@ class TallyVerbs:
             progress: Called with the share of the work done, from 0 to 1, while a grid is decoded.
                 If the decoding is interrupted, by Ctrl-C or by a KeyboardInterrupt that this
                 function raises, the question is answered without bias instead, and says so.
+            saved: A file that `save` of an earlier estimate of this tally wrote: what was decoded
+                then is not decoded again.
+
+        Raises:
+            QuestionError: If `seconds` is not a positive number.
+            MismatchError: If `saved` is of another tally.
         """
         from sfumato.estimation.likelihood import estimate_of
 
@@ -254,6 +261,7 @@ class TallyVerbs:
             via=via,
             smoothing=smoothing,
             progress=progress,
+            saved=saved,
         )
 
 
@@ -266,24 +274,36 @@ class WeightedTallyVerbs:
         self,
         method: str = "unbiased",
         *,
+        seconds: float = 3.0,
         via: str = "auto",
         smoothing: str = "auto",
         progress: Progress | None = None,
+        saved: str | Path | None = None,
     ) -> Weighted:
         """Estimate weighted sums: counts are sums of weights, shares are shares of the weight.
 
         Args:
             method: "unbiased", or "likelihood" for values of the most likely population of the
                 weighted reports. Errors and intervals are those of unbiased answers either way;
-                the intervals of likelihood answers are extended to contain them.
+                the intervals of likelihood answers are extended to contain them. "auto":
+                likelihood within `seconds`, as in `Tally.estimate`.
+            seconds: For "auto": the most processor seconds that a decoding may take.
             via: How unbiased sums are computed, as in `Tally.estimate`.
-            smoothing: For "likelihood": "auto", or "none" for plain maximum likelihood by EM.
-            progress: For "likelihood": called with the share of the work done, from 0 to 1.
+            smoothing: For likelihood answers: "auto", or "none" for plain maximum likelihood by
+                EM.
+            progress: Called with the share of the work done, from 0 to 1, while a grid is decoded.
+            saved: A file that `save` of an earlier estimate of this tally wrote.
         """
         from sfumato.estimation.weighted import weighted_estimate_of
 
         return weighted_estimate_of(
-            cast("WeightedTally", self), method, via=via, smoothing=smoothing, progress=progress
+            cast("WeightedTally", self),
+            method,
+            seconds=seconds,
+            via=via,
+            smoothing=smoothing,
+            progress=progress,
+            saved=saved,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -286,6 +287,27 @@ class Estimate(Averages, Quantiles, Discrimination):
         answers = self._answers("linear", estimated, names, labels, (None,), level, told)
         notes = answers.notes + self._cut_notes(asked.prorated)
         return replace(answers, notes=notes, limits=(limits[0], limits[1]))
+
+    @property
+    def why(self) -> str:
+        """Why some or all answers are unbiased where nothing else was asked for; else empty."""
+        return ""
+
+    @property
+    def decodings(self) -> int:
+        """Number of sets of axes that have been decoded."""
+        return 0
+
+    def save(self, path: str | Path) -> None:
+        """Write what has been decoded to a file; unbiased estimates have nothing to keep.
+
+        Args:
+            path: The file.
+        """
+        raise QuestionError(
+            f"{self.method} answers are read from the tally at once, so there is nothing to save; "
+            "save the tally instead"
+        )
 
     def _all_rows(
         self, place: int, where: Ask, bins: int | None, *, upto: bool = False

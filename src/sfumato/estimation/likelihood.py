@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,11 @@ from sfumato.estimation.decoding.posterior import (
     PlainDecoder,
     smoothed_decoder,
 )
+from sfumato.estimation.decoding.state import decoder_of, state_of
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.intervals import Estimated, around
 from sfumato.estimation.rows import Curve, EveryCell, Rows, outer, row_count, row_tables
+from sfumato.estimation.saved import States, read_estimate, write_estimate
 from sfumato.estimation.source import mentioned
 from sfumato.estimation.unbiased import UnbiasedEstimate
 from sfumato.questions.language import Question
@@ -61,6 +64,7 @@ class LikelihoodEstimate(Estimate):
         progress: Called with the share of the work done, from 0 to 1, while a grid is decoded.
         seconds: The most processor seconds that a decoding may take, as counted beforehand; None
             decodes whatever it takes, and refuses what is too large.
+        saved: A file of what was decoded from these reports before.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class LikelihoodEstimate(Estimate):
         smoothing: str = "auto",
         progress: Progress | None = None,
         seconds: float | None = None,
+        saved: str | Path | None = None,
     ) -> None:
         super().__init__(study, statistic)
         one_of(smoothing, "smoothing", ("auto", "none"))
@@ -82,6 +87,24 @@ class LikelihoodEstimate(Estimate):
         self._seconds = seconds
         self._decoders: dict[tuple[int, ...], Decoder | PlainDecoder] = {}
         self._against: dict[tuple[int, ...], str | None] = {}
+        self._saved: States = {}
+        if saved is not None:
+            self._saved = read_estimate(saved, study, statistic.digest(), smoothing)
+
+    @property
+    def decodings(self) -> int:
+        """Number of sets of axes that have been decoded, now or before they were saved."""
+        return len({*self._decoders, *self._saved})
+
+    def save(self, path: str | Path) -> None:
+        """Write what has been decoded to a Parquet file, for `tally.estimate(saved=path)`.
+
+        Args:
+            path: The file. It holds estimates, which are protected like the tally.
+        """
+        states = {axes: state_of(decoder) for axes, decoder in self._decoders.items()}
+        known = {**self._saved, **states}
+        write_estimate(path, self.study, self.statistic.digest(), self.smoothing, known)
 
     @property
     def method(self) -> str:
@@ -117,7 +140,7 @@ class LikelihoodEstimate(Estimate):
 
     def _reason(self, axes: tuple[int, ...]) -> str | None:
         """Why some axes are not decoded; None if they are, or will be."""
-        if axes in self._decoders:
+        if axes in self._decoders or axes in self._saved:
             return None
         if axes not in self._against:
             against = None
@@ -162,7 +185,9 @@ class LikelihoodEstimate(Estimate):
             blocks = self.study.blocks
             chosen = [place for place, block in enumerate(blocks) if set(block.axes) & set(axes)]
             mixture = mixture_of(self._reports, blocks, chosen)
-            if self.smoothing == "none":
+            if axes in self._saved:
+                self._decoders[axes] = decoder_of(mixture, self._saved[axes])
+            elif self.smoothing == "none":
                 plain = decode(mixture, progress=self._progress)
                 self._decoders[axes] = PlainDecoder(mixture, plain)
             else:
@@ -452,6 +477,7 @@ def estimate_of(
     via: str,
     smoothing: str,
     progress: Progress | None,
+    saved: str | Path | None,
 ) -> Estimate:
     """Estimate the population of a tally; see `Tally.estimate`.
 
@@ -462,13 +488,9 @@ def estimate_of(
         via: How unbiased sums are computed.
         smoothing: "auto" or "none", for likelihood answers.
         progress: Called with the share of the work done, for likelihood answers.
+        saved: A file of what was decoded from this tally before.
     """
-    one_of(method, "method", ("auto", "likelihood", "unbiased"))
-    if not is_number(seconds) or seconds <= 0:
-        raise QuestionError(
-            f"seconds must be a positive number, the most that decoding may take, got "
-            f'seconds={shown(seconds)}; for no decoding use method="unbiased"'
-        )
+    allowed = allowed_seconds(method, seconds, saved)
     if method == "unbiased":
         return UnbiasedEstimate(tally.study, tally.statistic, via=via)
     return LikelihoodEstimate(
@@ -477,5 +499,28 @@ def estimate_of(
         via=via,
         smoothing=smoothing,
         progress=progress,
-        seconds=float(seconds) if method == "auto" else None,
+        seconds=allowed,
+        saved=saved,
     )
+
+
+def allowed_seconds(method: str, seconds: float, saved: str | Path | None) -> float | None:
+    """The most processor seconds that a decoding may take; None for no limit.
+
+    Args:
+        method: "auto", "likelihood" or "unbiased".
+        seconds: The limit for "auto".
+        saved: A file of what was decoded before, if there is one.
+    """
+    one_of(method, "method", ("auto", "likelihood", "unbiased"))
+    if not is_number(seconds) or seconds <= 0:
+        raise QuestionError(
+            "seconds must be a positive number, the most that decoding may take, got "
+            f'seconds={shown(seconds)}; for no decoding use method="unbiased"'
+        )
+    if method == "unbiased" and saved is not None:
+        raise QuestionError(
+            'method="unbiased" decodes nothing, so it has no use for saved=...; leave one of them '
+            "out"
+        )
+    return float(seconds) if method == "auto" else None
