@@ -401,7 +401,8 @@ class LikelihoodEstimate(Estimate):
 
     def _are_many(self, answers: int, axes: tuple[int, ...]) -> bool:
         """Whether there are too many answers to compute errors for."""
-        return answers * math.prod(self.study.shape[axis] for axis in axes) > MOST_ROW_ENTRIES
+        cells = math.prod(self.study.shape[axis] for axis in axes)
+        return answers > 1 and answers * cells > MOST_ROW_ENTRIES
 
     def _many(self, answers: int, axes: tuple[int, ...]) -> str:
         """That there are too many answers, in words."""

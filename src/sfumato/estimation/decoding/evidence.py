@@ -30,6 +30,7 @@ _ENOUGH = 5.0  # nats below the best at which the search ends where rough fits w
 COARSE_CELLS = 1 << 12
 _FEW_CELLS = 1 << 8
 _WHOLE_CELLS = 1 << 14
+_USUAL_FITS = 26  # of a search, by which its progress is shown
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,16 +76,33 @@ def fit_by_evidence(
 
 def _search(mixture: Mixture, ordered: Sequence[bool], progress: Progress | None) -> Posterior:
     """Try both families of priors."""
-    rough = _rough_fits(mixture, len(ordered), _DOUBT if any(ordered) else _ENOUGH)
-    if progress is not None:
-        progress(0.3)
+    done = _Done(progress)
+    rough = _rough_fits(mixture, len(ordered), _DOUBT if any(ordered) else _ENOUGH, done)
     smooth: list[Fit] = []
     if any(ordered):
         space = _SmoothSpace(ordered)
-        smooth = _climb(mixture, list(space.starts()), space)
+        smooth = _climb(mixture, list(space.starts()), space, done)
     if progress is not None:
         progress(1.0)
     return _pick(mixture, rough, smooth)
+
+
+class _Done:
+    """Counts fits and tells their share; how many there will be is known only roughly.
+
+    Args:
+        progress: Called with the share of the work done, from 0 to 1.
+    """
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress, self._fits = progress, 0
+
+    def one(self, found: Fit) -> Fit:
+        """Count a fit."""
+        self._fits += 1
+        if self._progress is not None:
+            self._progress(1 - math.exp(-2 * self._fits / _USUAL_FITS))
+        return found
 
 
 def _pick(mixture: Mixture, rough: list[Fit], smooth: list[Fit]) -> Posterior:
@@ -99,13 +117,14 @@ def _pick(mixture: Mixture, rough: list[Fit], smooth: list[Fit]) -> Posterior:
     return Posterior(mixture, best, tuple(doubtful))
 
 
-def _rough_fits(mixture: Mixture, axes: int, doubt: float) -> list[Fit]:
+def _rough_fits(mixture: Mixture, axes: int, doubt: float, done: _Done) -> list[Fit]:
     """Fits with rough priors: λ₀ outwards from 0.1 until the evidence rules out the rest.
 
     Args:
         mixture: The counts of outputs, and the channels.
         axes: Number of axes.
         doubt: Nats below the best fit at which others are ruled out.
+        done: Counts the fits.
     """
     seen: dict[int, Fit] = {}
 
@@ -113,7 +132,7 @@ def _rough_fits(mixture: Mixture, axes: int, doubt: float) -> list[Fit]:
         if level not in seen:
             strengths = Strengths(_CELLS[level], ((0.0, 0.0),) * axes)
             start = None if near is None else seen[near].theta()
-            seen[level] = fit(mixture, Field(mixture.shape, strengths), start)
+            seen[level] = done.one(fit(mixture, Field(mixture.shape, strengths), start))
         return seen[level].evidence
 
     middle = _CELLS.index(10.0**-1)
@@ -160,14 +179,17 @@ class _SmoothSpace:
         yield (_FIRST.index(1e-2), _SECOND.index(100.0))
 
 
-def _climb(mixture: Mixture, starts: list[tuple[int, ...]], space: _SmoothSpace) -> list[Fit]:
+def _climb(
+    mixture: Mixture, starts: list[tuple[int, ...]], space: _SmoothSpace, done: _Done
+) -> list[Fit]:
     """Coordinate ascent in evidence from each start, one step at a time; all fits are kept."""
     seen: dict[tuple[int, ...], Fit] = {}
 
     def visit(place: tuple[int, ...], near: Fit | None) -> float:
         if place not in seen:
             field = Field(mixture.shape, space.strengths(place))
-            seen[place] = fit(mixture, field, None if near is None else near.theta())
+            start = None if near is None else near.theta()
+            seen[place] = done.one(fit(mixture, field, start))
         return seen[place].evidence
 
     for start in starts:
@@ -212,9 +234,11 @@ def _search_coarsened(
     """
     groups = _group_sizes(mixture.shape, ordered, most)
     with threadpool_limits(1):
-        held = _search(mixture.coarsened(groups), ordered, None).best
-    if progress is not None:
-        progress(0.2)
+        held = _search(
+            mixture.coarsened(groups),
+            ordered,
+            None if progress is None else lambda share: progress(share / 2),
+        ).best
     start = held.theta()
     for axis, group in enumerate(groups):
         start = np.repeat(start, group, axis=axis)
