@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from functools import cache
 from typing import Any
 
@@ -320,6 +321,12 @@ def test_an_interrupt_gives_the_unbiased_answer(
     assert tally.statistic.digest() == before
     assert est.count("a=1..20").value == tally.estimate("unbiased").count("a=1..20").value
     assert tally.estimate(method, smoothing=smoothing).count("a=3").method == "likelihood"
+
+
+def test_the_signal_of_control_c_is_an_interrupt() -> None:
+    tally = people(grid("one", [40], sf.Distance(0.5)), 500)
+    est = tally.estimate("likelihood", progress=lambda _: signal.raise_signal(signal.SIGINT))
+    assert module.INTERRUPTED in est.count("a=3..30").notes
 
 
 def test_an_interrupt_leaves_other_axes_decoded() -> None:

@@ -5,7 +5,7 @@ tally gives the same decision on every machine. The operations are those of one 
 number of fits that a search for the strengths makes, and follow from numbers that are known
 beforehand: cells, kinds of reports (or distinct reports, where these are bits), and whether a
 channel is a matrix, a recursive filter or a transform. All constants are in one table below; they
-were measured on one core, and need only be right within a factor of about two.
+were measured on one core, and the count is right within a factor of about four.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ TABLE_RATE = 2e9  # entries of a table that is read from memory for one product 
 ENTRY_RATE = 5e7  # cells or outputs that pass through a recursive filter or a transform
 CALL_SECONDS = 3e-5  # of one pass through a channel, however small
 
-FITS = 26  # by a search on one axis, or on several of which some are ordered
+FITS = 18  # by a search on ordered axes
+FITS_PER_AXIS = 6  # and more for each of these
 UNORDERED_FITS = 9  # by a search without an ordered axis
 FACTORS = 4  # matrices I + K that are made and factorised in a fit, on few cells
 PRODUCTS = 800  # with I + K in a fit, on more cells
@@ -94,7 +95,8 @@ def cost_of(
     refused = _refused_symbols(blocks, parts, shape)
     if refused is not None:
         return Cost(shape, outputs, math.inf, refused)
-    work = _Work(math.prod(shape), outputs, _pass_seconds(parts) + _basis_seconds(shape))
+    one_pass = _pass_seconds(parts) + _basis_seconds(shape)
+    work = _Work(math.prod(shape), outputs, one_pass, len(parts) * CALL_SECONDS)
     long_line = len(shape) == 1 and parts[0].is_matrix
     small = all(part.is_matrix or part.cells <= DENSE_CELLS for part in parts)
     seconds = work.seconds(ordered, smoothing, long_line=long_line, shrinks=small)
@@ -187,12 +189,19 @@ class _Work:
     Args:
         cells: Number of cells.
         outputs: Number of outputs.
-        one_pass: Processor seconds of one pass from cells to outputs or back.
+        entries: Processor seconds of one pass from cells to outputs or back, by its entries.
+        calls: Those of its calls, however few entries there are.
     """
 
     cells: int
     outputs: int
-    one_pass: float
+    entries: float
+    calls: float
+
+    @property
+    def one_pass(self) -> float:
+        """Processor seconds of one pass from cells to outputs or back."""
+        return self.entries + self.calls
 
     def seconds(
         self,
@@ -212,15 +221,16 @@ class _Work:
         """
         if smoothing == "none":
             return EM_STEPS * 2 * self.one_pass
-        fits = FITS if any(ordered) else UNORDERED_FITS
+        fits = FITS + FITS_PER_AXIS * sum(ordered) if any(ordered) else UNORDERED_FITS
         few = LONG_LINE_CELLS if long_line else JOINED_CELLS
         many = self.cells > (FACTORISED_CELLS if long_line else WHOLE_CELLS)
         if many and any(ordered):
             share = few / self.cells
-            one_pass = self.one_pass * (share if shrinks else 1.0)
+            entries = self.entries * (share if shrinks else 1.0)
             outputs = math.ceil(self.outputs * (1.0 if long_line else share))
             last = LONG_LINE_PRODUCTS if long_line else LARGE_PRODUCTS
-            return fits * _Work(few, outputs, one_pass).fit() + last * 2 * self.one_pass
+            joined = _Work(few, outputs, entries, self.calls)
+            return fits * joined.fit() + last * 2 * self.one_pass
         return fits * self.fit()
 
     def fit(self) -> float:
@@ -246,7 +256,7 @@ def _pass_seconds(parts: Sequence[_Part]) -> float:
             total += part.cells * beside / ENTRY_RATE
         else:
             total += (part.cells + outputs) * beside / ENTRY_RATE
-        total += CALL_SECONDS + part.cells * beside / TABLE_RATE  # arrays are copied on the way
+        total += part.cells * beside / TABLE_RATE  # arrays are copied on the way
         sizes[place] = outputs
     return total
 
@@ -284,8 +294,7 @@ def _cost_of_rows(
     if cells > MOST_CELLS or reports * cells > MOST_ROW_ENTRIES:
         words = f"needs a table of {reports:,} reports by {cells:,} cells, which is too large"
         return Cost(shape, reports, math.inf, words)
-    one_pass = reports * cells / TABLE_RATE + CALL_SECONDS + _basis_seconds(shape)
-    work = _Work(cells, reports, one_pass)
+    work = _Work(cells, reports, reports * cells / TABLE_RATE + _basis_seconds(shape), CALL_SECONDS)
     return Cost(shape, reports, work.seconds(ordered, smoothing))
 
 
