@@ -115,7 +115,7 @@ def rounds(size: int, epsilon: float, n: int, *, seed: int, axes: int = 1) -> It
             counts = rng.multinomial(n, (joint / joint.sum()).ravel()).reshape(joint.shape)
             for row, study in enumerate(studies):
                 tally = study.simulate_counts(counts, seed=int(rng.integers(1 << 62)))
-                estimate = tally.estimate()
+                estimate = tally.estimate("likelihood")
                 assert isinstance(estimate, LikelihoodEstimate)
                 off = estimate.decoder(tuple(range(axes))).counts() - counts
                 found[row, column] = mean_square_of_ranges(off) / n**2

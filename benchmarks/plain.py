@@ -98,7 +98,7 @@ def read_counts(tally: sf.Tally, counts: Counts, rows: Floats) -> Round:
         rows: The questions, one row of weights each.
     """
     start = time.process_time()
-    estimate = tally.estimate()
+    estimate = tally.estimate("likelihood")
     assert isinstance(estimate, LikelihoodEstimate)
     off = (estimate.decoder((0, 1)).counts() - counts).ravel()
     took = time.process_time() - start

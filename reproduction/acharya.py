@@ -314,7 +314,7 @@ def decoded(counts: Counts, part: Part, epsilon: str, smoothing: str) -> dict[st
     """
     tally = grid_study(part, epsilon).simulate_counts(counts.ravel(), seed=SEED)
     start = time.process_time()
-    shares = sf.distribution(tally.estimate(smoothing=smoothing))
+    shares = sf.distribution(tally.estimate("likelihood", smoothing=smoothing))
     seconds = time.process_time() - start
     distance = sf.tv_error(shares, counts.ravel())
     return {"likelihood": round(distance, 4), "seconds": round(seconds, 1)}

@@ -218,29 +218,50 @@ class TallyVerbs:
 
     def estimate(
         self,
-        method: str = "likelihood",
+        method: str = "auto",
         *,
+        seconds: float = 3.0,
         via: str = "auto",
         smoothing: str = "auto",
         progress: Progress | None = None,
+        saved: str | Path | None = None,
     ) -> Estimate:
         """Estimate the population; the result answers questions.
 
         Args:
             method: "likelihood": the distribution of people under which the reports are most
                 likely, smoothed by a strength chosen from the reports; usually the most accurate,
-                and never negative. "unbiased": right on average, without any assumption.
+                and never negative. "unbiased": right on average, without any assumption. "auto":
+                likelihood for questions whose axes can be decoded within `seconds`, unbiased for
+                others. Every answer states its method, and why it is unbiased.
+            seconds: For "auto": the most processor seconds that decoding the axes of a question
+                may take. It is compared with counted operations, not with the clock, so the same
+                tally always gives the same answers.
             via: How unbiased sums are computed: "direct" over the tally, "cells" over the grid of
                 single values, "prefix" by a summed-area table, or "auto", which starts directly
                 and builds the table once that would have been cheaper.
-            smoothing: For "likelihood": "auto", or "none" for plain maximum likelihood by EM.
-            progress: For "likelihood": called with the share of the work done, from 0 to 1, while
-                a grid is decoded.
+            smoothing: For likelihood answers: "auto", or "none" for plain maximum likelihood by
+                EM.
+            progress: Called with the share of the work done, from 0 to 1, while a grid is decoded.
+                If the decoding is interrupted, by Ctrl-C or by a KeyboardInterrupt that this
+                function raises, the question is answered without bias instead, and says so.
+            saved: A file that `save` of an earlier estimate of this tally wrote: what was decoded
+                then is not decoded again.
+
+        Raises:
+            QuestionError: If `seconds` is not a positive number.
+            MismatchError: If `saved` is of another tally.
         """
         from sfumato.estimation.likelihood import estimate_of
 
         return estimate_of(
-            cast("Tally", self), method, via=via, smoothing=smoothing, progress=progress
+            cast("Tally", self),
+            method,
+            seconds=seconds,
+            via=via,
+            smoothing=smoothing,
+            progress=progress,
+            saved=saved,
         )
 
 
@@ -253,24 +274,36 @@ class WeightedTallyVerbs:
         self,
         method: str = "unbiased",
         *,
+        seconds: float = 3.0,
         via: str = "auto",
         smoothing: str = "auto",
         progress: Progress | None = None,
+        saved: str | Path | None = None,
     ) -> Weighted:
         """Estimate weighted sums: counts are sums of weights, shares are shares of the weight.
 
         Args:
             method: "unbiased", or "likelihood" for values of the most likely population of the
                 weighted reports. Errors and intervals are those of unbiased answers either way;
-                the intervals of likelihood answers are extended to contain them.
+                the intervals of likelihood answers are extended to contain them. "auto":
+                likelihood within `seconds`, as in `Tally.estimate`.
+            seconds: For "auto": the most processor seconds that a decoding may take.
             via: How unbiased sums are computed, as in `Tally.estimate`.
-            smoothing: For "likelihood": "auto", or "none" for plain maximum likelihood by EM.
-            progress: For "likelihood": called with the share of the work done, from 0 to 1.
+            smoothing: For likelihood answers: "auto", or "none" for plain maximum likelihood by
+                EM.
+            progress: Called with the share of the work done, from 0 to 1, while a grid is decoded.
+            saved: A file that `save` of an earlier estimate of this tally wrote.
         """
         from sfumato.estimation.weighted import weighted_estimate_of
 
         return weighted_estimate_of(
-            cast("WeightedTally", self), method, via=via, smoothing=smoothing, progress=progress
+            cast("WeightedTally", self),
+            method,
+            seconds=seconds,
+            via=via,
+            smoothing=smoothing,
+            progress=progress,
+            saved=saved,
         )
 
 

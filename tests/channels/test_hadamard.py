@@ -607,7 +607,7 @@ def test_many_cells_without_order_are_decoded_whole() -> None:
     axis = sf.categories("x", names, protect=sf.Blocks(2, blocks))
     counts = np.zeros(len(names), dtype=np.int64)
     counts[::50] = 100
-    estimate = sf.Study("many", [axis]).simulate_counts(counts, seed=3).estimate()
+    estimate = sf.Study("many", [axis]).simulate_counts(counts, seed=3).estimate("likelihood")
     some = np.random.default_rng(4).choice(len(names), 3_000, replace=False)
     answer = estimate.count({"x": {names[k] for k in some}})
     assert answer.low < counts[some].sum() < answer.high

@@ -124,7 +124,7 @@ def test_likelihood_answers_have_the_same_values_and_unbiased_errors(monkeypatch
     rng = np.random.default_rng(6)
     table = {"x": rng.integers(10, 40, 3000), "place": rng.choice(["a", "b"], 3000)}
     tally = study.simulate(table, seed=7)
-    est, unbiased = tally.estimate(), tally.estimate("unbiased")
+    est, unbiased = tally.estimate("likelihood"), tally.estimate("unbiased")
 
     def answers(of):
         for where in (None, {"place": "a"}, {"x": (0, 40), "place": "b"}):

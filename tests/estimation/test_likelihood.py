@@ -254,7 +254,7 @@ def clumped(seed: int) -> tuple[sf.Tally, NDArray[np.int64]]:
 
 def distance(tally: sf.Tally, counts: NDArray[np.int64], smoothing: str) -> float:
     """The total variation distance of the shares from those of the people."""
-    return sf.tv_error(sf.distribution(tally.estimate(smoothing=smoothing)), counts)
+    return sf.tv_error(sf.distribution(tally.estimate("likelihood", smoothing=smoothing)), counts)
 
 
 @pytest.mark.slow

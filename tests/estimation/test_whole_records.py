@@ -220,7 +220,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(channel: Choice) -> None:
 def test_the_default_is_likelihood_of_whole_records() -> None:
     counts = crowd(50_000)
     tally = pair().simulate_counts(counts, seed=4)
-    est, plain = tally.estimate(), tally.estimate("unbiased")
+    est, plain = tally.estimate("likelihood"), tally.estimate("unbiased")
     assert est.method == "likelihood"
     values = est.heatmap("a", "b").values
     assert (values >= 0).all()
@@ -230,13 +230,13 @@ def test_the_default_is_likelihood_of_whole_records() -> None:
     answer = est.count("a=1..3, b=0..1")
     assert answer.low < counts[1:4, :2].sum() < answer.high
     assert np.allclose(est.histogram("a").values, values.sum(axis=1), rtol=1e-6)
-    plain_em = tally.estimate(smoothing="none")
+    plain_em = tally.estimate("likelihood", smoothing="none")
     assert plain_em.count(a=(0, 5)).value == pytest.approx(50_000)
 
 
 def test_bits_of_whole_records_are_decoded_too() -> None:
     counts = crowd(3_000)
-    est = pair(sf.OUE(), eps=3).simulate_counts(counts, seed=5).estimate()
+    est = pair(sf.OUE(), eps=3).simulate_counts(counts, seed=5).estimate("likelihood")
     answer = est.count("a=0..2")
     assert answer.low < counts[:3].sum() < answer.high
 

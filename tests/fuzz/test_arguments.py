@@ -99,7 +99,9 @@ def test_axes_are_given_by_name(axis: Any) -> None:
 
 @pytest.mark.parametrize("given", [None, 7, "x", ["unbiased"], np.ones(3), {"auto"}])
 def test_ways_are_named_with_all_there_are(given: Any) -> None:
-    with pytest.raises(sf.StudyError, match="method must be 'likelihood' or 'unbiased', got"):
+    with pytest.raises(
+        sf.StudyError, match="method must be 'auto', 'likelihood' or 'unbiased', got"
+    ):
         TALLY.estimate(given)
     with pytest.raises(sf.StudyError, match="smoothing must be 'auto' or 'none', got smoothing="):
         TALLY.estimate(smoothing=given)

@@ -142,7 +142,7 @@ def small(seed: int) -> dict[tuple[str, str], float]:
     found = {}
     for method, held in plain.FEW_METHODS.items():
         tally = plain.line_study(held.choice, 1.0, 64).simulate_counts(counts, seed=seed)
-        decoded = tally.estimate()
+        decoded = tally.estimate("likelihood")
         assert isinstance(decoded, LikelihoodEstimate)
         plainly = tally.estimate("unbiased").histogram("x").values
         found[method, plain.LIKELIHOOD] = mean_square_of_ranges(

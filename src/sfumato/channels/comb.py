@@ -352,8 +352,9 @@ class CombChannel(SymbolChannel):
         own = self.information.reshape(self.moduli)[..., : self.moduli[-1] // 2 + 1]
         spectrum *= own * math.prod(self.moduli)
         back = fft.irfftn(spectrum, self.moduli, axes=axes)
-        inside = (..., *(slice(size) for size in self.shape))
-        return back[inside].reshape(values.shape)
+        inside = (slice(None),) * (grid.ndim - len(self.shape))
+        found: Floats = back[(*inside, *(slice(size) for size in self.shape))]
+        return found.reshape(values.shape)
 
     def coefficients(self, weights: Floats) -> Floats:
         """Divide by the eigenvalues at every frequency, then mix; the mean is known exactly."""

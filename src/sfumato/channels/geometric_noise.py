@@ -121,7 +121,7 @@ class NoiseLine:
         return np.array([below, own, above])
 
     def log_determinant(self, size: int) -> float:
-        """Log det of the inverse: (1 + α)/(1 − α) for two cells, and 1/(1 − α)² for each further one.
+        """Log det of the inverse: (1 + α)/(1 − α) for two cells, 1/(1 − α)² for each further one.
 
         Args:
             size: Number of cells.

@@ -51,21 +51,68 @@ Method = Annotated[
     str,
     typer.Option(
         metavar="METHOD",
-        help="likelihood: the most accurate as a rule; unbiased: assumes nothing.",
+        help="auto: likelihood if it takes at most --seconds, else unbiased; likelihood: the most "
+        "accurate as a rule; unbiased: assumes nothing.",
+    ),
+]
+Seconds = Annotated[
+    float,
+    typer.Option(
+        parser=real_number,
+        metavar="N",
+        help="With --method auto, the most processor seconds that decoding may take, as counted "
+        "beforehand.",
+    ),
+]
+Keep = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Keep what is decoded in this file, .parquet, and use what is kept there already.",
     ),
 ]
 
 
 @contextmanager
-def opened(tally: Tally | WeightedTally, method: str) -> Iterator[Estimate]:
+def opened(
+    tally: Tally | WeightedTally, method: str, seconds: float, keep: Path | None = None
+) -> Iterator[Estimate]:
     """An estimate from a tally, with a progress bar while a grid is decoded.
+
+    Ctrl-C ends the decoding, not the command: the answers are unbiased then.
 
     Args:
         tally: The tally.
-        method: How answers are found, "likelihood" or "unbiased".
+        method: How answers are found, "auto", "likelihood" or "unbiased".
+        seconds: The most that decoding may take, with "auto".
+        keep: The file in which to keep what is decoded, if any.
     """
-    with showing.progress("decoding the reports") as seen:
-        yield tally.estimate(method, progress=lambda share: seen(share, 1.0))
+    saved = keep if keep is not None and keep.exists() else None
+    with showing.progress("decoding the reports (Ctrl-C: unbiased answers)") as seen:
+        estimate = tally.estimate(
+            method, seconds=seconds, saved=saved, progress=lambda share: seen(share, 1.0)
+        )
+        before = estimate.decodings
+        yield estimate
+    if keep is not None and estimate.decodings > before:
+        estimate.save(keep)
+
+
+def check_keep(keep: Path | None, method: str, *inputs: Path) -> None:
+    """Refuse a file that nothing can be kept in, before any work is done.
+
+    Args:
+        keep: The file, if one was named.
+        method: How answers are found.
+        inputs: Files that are read, and so must not be written.
+    """
+    if keep is not None:
+        target(keep, "estimate", ".parquet", force=True, inputs=inputs)
+        if method == "unbiased":
+            raise CommandError(
+                "--keep keeps what is decoded, and --method unbiased decodes nothing; leave one of "
+                "them out"
+            )
 
 
 def ask(
@@ -88,7 +135,9 @@ def ask(
     ] = None,
     level: Level = 0.95,
     population: Population = False,
-    method: Method = "likelihood",
+    method: Method = "auto",
+    seconds: Seconds = 3.0,
+    keep: Keep = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask how many people satisfy conditions, and get answers with their error.
@@ -100,8 +149,9 @@ def ask(
         raise CommandError(
             'nothing is asked; add a question such as "age=18..30", --mean AXIS or --total AXIS'
         )
+    check_keep(keep, method, study, tally)
     common: dict[str, Any] = {"where": where, "level": level, "population": population}
-    with opened(load_tally(tally, load_study(study)), method) as estimate:
+    with opened(load_tally(tally, load_study(study)), method, seconds, keep) as estimate:
         answers = answer_all(estimate, questions or [], fraction=fraction, **common)
         answers += [estimate.mean(axis, **common) for axis in mean or []]
         answers += [estimate.total(axis, **common) for axis in total or []]
@@ -128,11 +178,14 @@ def quantile(
     where: Where = None,
     level: Level = 0.95,
     population: Population = False,
-    method: Method = "likelihood",
+    method: Method = "auto",
+    seconds: Seconds = 3.0,
+    keep: Keep = None,
     as_json: AsJson = False,
 ) -> None:
     """Show below which value given shares of people lie, in the axis' own units."""
-    with opened(load_tally(tally, load_study(study)), method) as estimate:
+    check_keep(keep, method, study, tally)
+    with opened(load_tally(tally, load_study(study)), method, seconds, keep) as estimate:
         answers = [
             estimate.quantile(axis, share, where=where, level=level, population=population)
             for share in shares or [0.25, 0.5, 0.75]
@@ -146,7 +199,10 @@ def quantile(
     for share, answer in zip(shares or [0.25, 0.5, 0.75], found, strict=True):
         made.add_row(f"{share * 100:g}%", showing.literal(str(answer)))
     showing.stdout().print(made)
-    showing.say(f"In brackets the {interval}. From {estimate.n:,} reports; {estimate.method}.")
+    method_used = ", ".join(dict.fromkeys(answer.method for answer in found))
+    showing.say(f"In brackets the {interval}. From {estimate.n:,} reports; {method_used}.")
+    for note in dict.fromkeys(note for answer in found for note in answer.notes):
+        showing.say(f"Note: {note}.")
     if where:
         showing.say(f"Among people with {where}.")
 
@@ -165,7 +221,9 @@ def histogram(
     fraction: Fraction = False,
     level: Level = 0.95,
     population: Population = False,
-    method: Method = "likelihood",
+    method: Method = "auto",
+    seconds: Seconds = 3.0,
+    keep: Keep = None,
     plot: Plot = None,
     out: Annotated[
         Path | None,
@@ -180,10 +238,11 @@ def histogram(
     --json have every cell.
     """
     check_plot(plot, force)
+    check_keep(keep, method, study, tally)
     if out is not None:
         target(out, "table", ".csv", ".parquet", force=force, inputs=(study, tally))
     asked: dict[str, Any] = {"where": where, "fraction": fraction, "level": level}
-    with opened(load_tally(tally, load_study(study)), method) as estimate:
+    with opened(load_tally(tally, load_study(study)), method, seconds, keep) as estimate:
         found = estimate.histogram(axis, bins=bins, population=population, **asked)
     drawn = draw_answers(found, plot)
     if out is not None:
@@ -218,7 +277,9 @@ def heatmap(
     fraction: Fraction = False,
     level: Level = 0.95,
     population: Population = False,
-    method: Method = "likelihood",
+    method: Method = "auto",
+    seconds: Seconds = 3.0,
+    keep: Keep = None,
     plot: Plot = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -229,6 +290,7 @@ def heatmap(
     --bins chooses the groups, --plot and --json have every cell.
     """
     check_plot(plot, force)
+    check_keep(keep, method, study, tally)
     if bins and len(bins) > 2:
         raise CommandError(f"--bins is given once or twice, got it {len(bins)} times")
     pair: tuple[int | None, int | None] = (bins[0], bins[-1]) if bins else (None, None)
@@ -244,7 +306,7 @@ def heatmap(
             population=population,
         )
 
-    with opened(load_tally(tally, load_study(study)), method) as estimate:
+    with opened(load_tally(tally, load_study(study)), method, seconds, keep) as estimate:
         whole = found(estimate, pair)
     drawn = draw_answers(whole, plot)
     if as_json:

@@ -129,6 +129,7 @@ sfumato ask commute.toml tally.parquet "age=18..30, region=north|south"
 sfumato ask commute.toml tally.parquet "age=65.." --where region=north --fraction
 sfumato ask commute.toml tally.parquet --mean income --level 0.99
 sfumato ask commute.toml tally.parquet --total income --where region=north
+sfumato ask commute.toml tally.parquet "age=18..30" --seconds 60 --keep decoded.parquet
 """,
     ),
     "quantile": Command(

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from sfumato.cli import people, showing
-from sfumato.cli.asking import Method, answer_all, answers_document, opened, show_answers
+from sfumato.cli.asking import Method, Seconds, answer_all, answers_document, opened, show_answers
 from sfumato.cli.collecting import add_up
 from sfumato.cli.commands import CommandError
 from sfumato.cli.options import AsJson, Force, StudyFile, load_study, target, whole_number
@@ -50,7 +50,8 @@ def simulate(
     ask: Annotated[
         list[str] | None, typer.Option(metavar="QUESTION", help="Ask right away; repeatable.")
     ] = None,
-    method: Method = "likelihood",
+    method: Method = "auto",
+    seconds: Seconds = 3.0,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -70,7 +71,7 @@ def simulate(
         made = _simulate_people(loaded, table, seed)
     else:
         made = loaded.simulate_counts(read_counts(loaded, cast("Path", counts)), seed=seed)
-    with opened(made, method) as estimate:
+    with opened(made, method, seconds) as estimate:
         answers = answer_all(estimate, ask or [])
     if out is not None:
         made.save(out)

@@ -20,7 +20,8 @@ from sfumato.study.reports import Reports
 VERSION = 1
 #: The most people that a tally may count: sums of counts stay exact in doubles.
 MOST_PEOPLE = 1 << 53
-_KEY = b"sfumato"
+#: Where a file's metadata are.
+KEY = b"sfumato"
 _MOST_SYMBOLS = 1 << 62
 # A file may fill this much memory, or a hundred times its size: noise cannot be squeezed further.
 _FREE_BYTES = 1 << 27
@@ -29,7 +30,7 @@ _MOST_SQUEEZED = 100
 #: What readers of Parquet raise where a file is damaged.
 READER_ERRORS = (pa.ArrowException, OSError, ValueError)
 
-Kind = Literal["reports", "tally", "weighted tally"]
+Kind = Literal["reports", "tally", "weighted tally", "estimate"]
 #: What a column holds: outputs, numbers of people, or sums of weights.
 Column = Layout | Literal["people", "weights"]
 
@@ -38,11 +39,19 @@ _CALLED: dict[str, str] = {
     "reports": "reports",
     "tally": "a tally",
     "weighted tally": "a weighted tally",
+    "estimate": "a decoded estimate",
 }
 _REMEDY: dict[str, str] = {
     "reports": "use a file that 'sfumato encode' wrote",
     "tally": "make a tally of the reports with 'sfumato tally'",
     "weighted tally": "make one of the reports with 'sfumato tally --weights'",
+    "estimate": "save one with est.save() or --keep",
+}
+_WRITERS: dict[str, str] = {
+    "reports": "'sfumato encode'",
+    "tally": "'sfumato tally'",
+    "weighted tally": "'sfumato tally'",
+    "estimate": "est.save()",
 }
 
 
@@ -84,7 +93,7 @@ def to_table(
         ],
         **more,
     }
-    metadata = {_KEY: json.dumps(head, ensure_ascii=False).encode()}
+    metadata = {KEY: json.dumps(head, ensure_ascii=False).encode()}
     return pa.table(arrays, schema=pa.schema(fields, metadata=metadata))
 
 
@@ -141,7 +150,7 @@ def read_head(schema: pa.Schema, kind: Kind, what: str) -> dict[str, Any]:
     if head is None:
         raise FormatError(
             f"{what} holds no sfumato {kind}: its metadata is missing or damaged; "
-            f"use a file that 'sfumato {'encode' if kind == 'reports' else 'tally'}' wrote"
+            f"use a file that {_WRITERS[kind]} wrote"
         )
     if head["version"] > VERSION:
         raise FormatError(
@@ -164,7 +173,7 @@ def kind_of(schema: pa.Schema) -> str | None:
 
 def _head(schema: pa.Schema) -> dict[str, Any] | None:
     """A table's metadata; None if it is missing or damaged."""
-    raw = (schema.metadata or {}).get(_KEY)
+    raw = (schema.metadata or {}).get(KEY)
     try:
         head = read_json(raw) if raw else None
         good = (

@@ -12,6 +12,7 @@ compute such sums; they differ in what they store and what a sum costs:
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -140,6 +141,12 @@ class SymbolCounts:
     def profile_cost(self, axes: Sequence[int]) -> float:
         """Memory accesses of `profile`: one pass over the combinations, and the array."""
         return len(self.people) * 3.0 + math.prod(self.layouts[axis].count for axis in axes)
+
+    def digest(self) -> str:
+        """A SHA-256 that differs for other counts."""
+        columns = [symbols.astype("<u8") for symbols in self.symbols]
+        kind = "<f8" if self.people.dtype.kind == "f" else "<i8"
+        return _digest(self.layouts, self.count, [*columns, self.people.astype(kind)])
 
     def __add__(self, other: SymbolCounts) -> SymbolCounts:
         columns = [np.concatenate(pair) for pair in zip(self.symbols, other.symbols, strict=True)]
@@ -294,6 +301,11 @@ class BitReports:
             total += float(product.sum())
         return total
 
+    def digest(self) -> str:
+        """A SHA-256 that differs for other reports, but not for another order of them."""
+        rows = np.ascontiguousarray(self._rows())
+        return _digest(self.layouts, self.count, [np.sort(rows.view(f"V{rows.shape[1]}"), axis=0)])
+
     def __add__(self, other: BitReports) -> BitReports:
         columns = [
             join_outputs(layout, pair)
@@ -319,6 +331,11 @@ class BitReports:
 
     def _sorted_rows(self) -> NDArray[np.uint8]:
         """Every report as a row of bytes, in order."""
+        rows = self._rows()
+        return rows[np.lexsort(rows.T)]
+
+    def _rows(self) -> NDArray[np.uint8]:
+        """Every report as a row of bytes."""
         parts = [
             column.to_rows()
             if isinstance(column, BitColumns)
@@ -326,8 +343,7 @@ class BitReports:
             for column in self.columns
         ]
         parts += [] if self.weights is None else [self.weights[:, None].view(np.uint8)]
-        rows = np.concatenate(parts, axis=1)
-        return rows[np.lexsort(rows.T)]
+        return np.concatenate(parts, axis=1)
 
 
 def statistic_of(
@@ -355,6 +371,14 @@ def merged(parts: Sequence[SymbolCounts | BitReports]) -> SymbolCounts | BitRepo
         added = [a + b for a, b in pairs]  # type: ignore[operator]
         found = added + ([found[-1]] if len(found) % 2 else [])
     return found[0]
+
+
+def _digest(layouts: Sequence[Layout], count: int, arrays: Sequence[NDArray[Any]]) -> str:
+    """A SHA-256 of what a statistic holds."""
+    found = hashlib.sha256(repr(([(held.kind, held.count) for held in layouts], count)).encode())
+    for array in arrays:
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
 
 
 def _distinct(

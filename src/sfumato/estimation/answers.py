@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -212,10 +212,24 @@ class Answer:
         )
 
 
+class Told(NamedTuple):
+    """How a question is answered.
+
+    Args:
+        method: The estimator, such as "unbiased" or "likelihood".
+        notes: Why it is not the one that was to be expected.
+    """
+
+    method: str
+    notes: tuple[str, ...] = ()
+
+
 class Moments(Protocol):
     """An estimate, as far as answers need it: values and variances of sums over people."""
 
-    method: ClassVar[str]
+    def told(self, terms: Terms) -> Told:
+        """How a sum of questions is answered."""
+        ...
 
     @property
     def n(self) -> int:
@@ -308,6 +322,7 @@ class Combination:
             notes: Notes for the answer.
         """
         value, variance, centre, allowance = self.moments()
+        told = self.source.told(self.terms)
         return Answer(
             value=value,
             stderr=math.sqrt(variance),
@@ -315,8 +330,8 @@ class Combination:
             centre=None if centre == value else centre,
             n=self.source.n,
             level=level,
-            method=self.source.method,
-            notes=notes,
+            method=told.method,
+            notes=tuple(dict.fromkeys(notes + told.notes)),
             combination=self,
             limits=self.limits,
         )
@@ -346,13 +361,14 @@ class Combination:
             stderr = math.sqrt(self._less(other, value).moments().variance) / abs(bottom)
             ways = [partial(self._read, other, way) for way in self.source.ways]
             bounds = ratio_ends(ways, value, stderr, normal_quantile(level))
+        told = self.source.told(self.terms + other.terms)
         return Answer(
             value=value,
             stderr=stderr,
             n=self.source.n,
             level=level,
-            method=self.source.method,
-            notes=notes,
+            method=told.method,
+            notes=notes + told.notes,
             bounds=bounds,
             limits=limits,
         )
@@ -572,4 +588,5 @@ class Answers(AnswersVerbs):
             for row in table.to_pylist()
         )
         more = f"<p>… {self.values.size - most} more</p>" if self.values.size > most else ""
-        return f"<table><tr>{head}</tr>{body}</table>{more}"
+        notes = f"<p><small>{escape('; '.join(self.notes))}</small></p>" if self.notes else ""
+        return f"<table><tr>{head}</tr>{body}</table>{more}{notes}"

@@ -157,6 +157,9 @@ class NaiveBayes:
             name: counts({estimate._place(name): Rows(weights, [], None), self._place: held})
             for name, weights in self._groups.items()
         }
+        told = [estimate.told_about({estimate._place(name), self._place}) for name in self.axes]
+        self._method = ", ".join(dict.fromkeys(one.method for one in told))
+        self._notes = tuple(dict.fromkeys(note for one in told for note in one.notes))
 
     def __repr__(self) -> str:
         return (
@@ -222,8 +225,8 @@ class NaiveBayes:
             stderr=stderr,
             n=self.estimate.n,
             level=level,
-            method=self.estimate.method,
-            notes=(TOO_FEW,) if few[best] or few[second] else (),
+            method=self._method,
+            notes=self._notes + ((TOO_FEW,) if few[best] or few[second] else ()),
             question=f"log-odds of {self.classes[best]} against {self.classes[second]}",
             bounds=(
                 -math.inf if few[best] else float(low),

@@ -29,7 +29,7 @@ from sfumato.errors import QuestionError, TooLargeError
 from sfumato.estimation.answers import UNSURE_DIVISOR, Answer
 from sfumato.estimation.intervals import Estimated, normal_quantile, ratio_ends
 from sfumato.estimation.rows import Rows
-from sfumato.estimation.source import Ask, Source, with_weights
+from sfumato.estimation.source import Ask, Source, mentioned, with_weights
 from sfumato.questions.language import Question
 
 _MOST_CELLS = 4096
@@ -84,13 +84,15 @@ class Discrimination(Source):
         sizes = [
             self.moments(((1.0, with_weights(group, place, everyone)),)) for group in (one, other)
         ]
+        told = self.told_about({place, *mentioned([one, other])}, len(table))
         text = f"AUC of {score} for {one.text}"
         answer = Answer(
             value=math.nan,
             stderr=math.inf,
             n=self.n,
             level=level,
-            method=self.method,
+            method=told.method,
+            notes=told.notes,
             question=text,
             bounds=(-math.inf, math.inf),
             limits=(0.0, 1.0),
@@ -119,7 +121,7 @@ class Discrimination(Source):
             value=area,
             stderr=stderr,
             bounds=ratio_ends([partial(less, way) for way in self.ways], area, stderr, z),
-            notes=(UNSURE_DIVISOR,) if unsure else (),
+            notes=told.notes + ((UNSURE_DIVISOR,) if unsure else ()),
         )
         return self._finish(found, replace(one, text=text))
 

@@ -62,8 +62,11 @@ def distribution(estimate: Estimate, *, population: bool = False) -> Answers:
     share = values.reshape(study.shape) / estimate.n
     square = second.reshape(study.shape) / estimate.n
     variance = np.maximum(square - (share**2 if population else share), 0.0) / estimate.n
+    axes = tuple(range(len(study.axes)))
     if isinstance(estimate, LikelihoodEstimate):
-        share = estimate.decoder(tuple(range(len(study.axes)))).counts() / estimate.n
+        decoder = estimate.decoded(axes)
+        share = share if decoder is None else decoder.counts() / estimate.n
+    told = estimate.told_about(axes)
     return Answers(
         share.reshape(study.shape),
         np.sqrt(variance),
@@ -72,7 +75,8 @@ def distribution(estimate: Estimate, *, population: bool = False) -> Answers:
         axes=tuple(axis.name for axis in study.axes),
         all_labels=tuple(axis.labels() for axis in study.axes),
         all_edges=tuple(None if axis.optional else axis.domain.edges() for axis in study.axes),
-        method=estimate.method,
+        method=told.method,
+        notes=told.notes,
         unit="fraction",
         units=tuple(axis.unit for axis in study.axes),
         limits=(0.0, 1.0),

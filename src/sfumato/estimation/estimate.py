@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.arrays import Floats
 from sfumato.checks import whole
 from sfumato.errors import QuestionError, TooLargeError
-from sfumato.estimation.answers import EITHER_SIDE, Answer, Answers, Combination
+from sfumato.estimation.answers import EITHER_SIDE, Answer, Answers, Combination, Told
 from sfumato.estimation.averages import Averages
 from sfumato.estimation.discrimination import Discrimination
 from sfumato.estimation.intervals import Estimated, normal_quantile
 from sfumato.estimation.quantiles import Quantiles
-from sfumato.estimation.rows import MOST_ROWS, Rows, group_edges, group_labels
-from sfumato.estimation.source import Ask, Source
+from sfumato.estimation.rows import MOST_ROWS, Rows, group_edges, group_labels, row_count
+from sfumato.estimation.source import Ask, Source, mentioned
 from sfumato.questions.language import Question
 from sfumato.questions.workload import Given, Workload
 
@@ -282,9 +283,31 @@ class Estimate(Averages, Quantiles, Discrimination):
         with np.errstate(invalid="ignore"):  # where the number of people is not known, 0·∞
             limits = [np.nan_to_num(end * self.most(population)) for end in (low, high)]
         names, labels = ("question",), (list(asked.labels),)
-        answers = self._answers("linear", estimated, names, labels, (None,), level)
+        told = self.told_about(range(len(shape)))
+        answers = self._answers("linear", estimated, names, labels, (None,), level, told)
         notes = answers.notes + self._cut_notes(asked.prorated)
         return replace(answers, notes=notes, limits=(limits[0], limits[1]))
+
+    @property
+    def why(self) -> str:
+        """Why some or all answers are unbiased where nothing else was asked for; else empty."""
+        return ""
+
+    @property
+    def decodings(self) -> int:
+        """Number of sets of axes that have been decoded."""
+        return 0
+
+    def save(self, path: str | Path) -> None:
+        """Write what has been decoded to a file; unbiased estimates have nothing to keep.
+
+        Args:
+            path: The file.
+        """
+        raise QuestionError(
+            f"{self.method} answers are read from the tally at once, so there is nothing to save; "
+            "save the tally instead"
+        )
 
     def _all_rows(
         self, place: int, where: Ask, bins: int | None, *, upto: bool = False
@@ -355,6 +378,7 @@ class Estimate(Averages, Quantiles, Discrimination):
             tuple(row.labels for row in rows.values()),
             tuple(row.edges for row in rows.values()),
             level,
+            self.told_about({*rows, *mentioned([asked])}, row_count(rows)),
         )
         notes = found.notes + self._cut_notes(asked.prorated)
         unit = "fraction" if fraction else self.unit
@@ -379,6 +403,7 @@ class Estimate(Averages, Quantiles, Discrimination):
         labels: tuple[list[str], ...],
         edges: tuple[NDArray[Any] | None, ...],
         level: float,
+        told: Told,
     ) -> Answers:
         """Estimates as `Answers`; NaN if there are no reports."""
         normal_quantile(level)
@@ -396,6 +421,6 @@ class Estimate(Averages, Quantiles, Discrimination):
             all_labels=labels,
             all_edges=edges,
             level=level,
-            method=self.method,
-            notes=("no reports",) if empty else (),
+            method=told.method,
+            notes=("no reports",) if empty else told.notes,
         )

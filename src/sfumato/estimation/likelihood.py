@@ -9,17 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from sfumato.arrays import Floats
 from sfumato.channels.rounding import rounding_excess
-from sfumato.checks import one_of
+from sfumato.checks import is_number, one_of
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.collect.tally import Tally
-from sfumato.errors import TooLargeError
-from sfumato.estimation.answers import Terms
+from sfumato.errors import QuestionError, TooLargeError, shown
+from sfumato.estimation.answers import Terms, Told
+from sfumato.estimation.decoding.cost import reason_against
 from sfumato.estimation.decoding.em import decode
 from sfumato.estimation.decoding.mixture import mixture_of
 from sfumato.estimation.decoding.posterior import (
@@ -28,9 +30,12 @@ from sfumato.estimation.decoding.posterior import (
     PlainDecoder,
     smoothed_decoder,
 )
+from sfumato.estimation.decoding.state import decoder_of, state_of
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.intervals import Estimated, around
-from sfumato.estimation.rows import EveryCell, Rows, outer, row_tables
+from sfumato.estimation.rows import Curve, EveryCell, Rows, outer, row_count, row_tables
+from sfumato.estimation.saved import States, read_estimate, write_estimate
+from sfumato.estimation.source import mentioned
 from sfumato.estimation.unbiased import UnbiasedEstimate
 from sfumato.questions.language import Question
 from sfumato.study.study import Study
@@ -38,10 +43,18 @@ from sfumato.study.study import Study
 Progress = Callable[[float], None]
 
 MOST_ROW_ENTRIES = 1 << 30
+#: Processor seconds that decoding may take by default, by `cost.cost_of`.
+SECONDS = 3.0
+INTERRUPTED = (
+    "unbiased, since decoding was interrupted; the tally is intact: estimate again to decode it"
+)
 
 
 class LikelihoodEstimate(Estimate):
     """Likelihood answers from one tally.
+
+    Questions whose axes are not decoded get unbiased answers, which say why: where decoding would
+    not be worth its cost, and where it was interrupted.
 
     Args:
         study: The study.
@@ -49,9 +62,10 @@ class LikelihoodEstimate(Estimate):
         via: How unbiased sums are computed, which standard errors need; see `Tally.estimate`.
         smoothing: "auto", or "none" for plain maximum likelihood by EM.
         progress: Called with the share of the work done, from 0 to 1, while a grid is decoded.
+        seconds: The most processor seconds that a decoding may take, as counted beforehand; None
+            decodes whatever it takes, and refuses what is too large.
+        saved: A file of what was decoded from these reports before.
     """
-
-    method: ClassVar[str] = "likelihood"
 
     def __init__(
         self,
@@ -61,6 +75,8 @@ class LikelihoodEstimate(Estimate):
         via: str = "auto",
         smoothing: str = "auto",
         progress: Progress | None = None,
+        seconds: float | None = None,
+        saved: str | Path | None = None,
     ) -> None:
         super().__init__(study, statistic)
         one_of(smoothing, "smoothing", ("auto", "none"))
@@ -68,15 +84,110 @@ class LikelihoodEstimate(Estimate):
         self.smoothing = smoothing
         self._progress = progress
         self._reports = statistic
+        self._seconds = seconds
         self._decoders: dict[tuple[int, ...], Decoder | PlainDecoder] = {}
+        self._against: dict[tuple[int, ...], str | None] = {}
+        self._saved: States = {}
+        if saved is not None:
+            self._saved = read_estimate(saved, study, statistic.digest(), smoothing)
+
+    @property
+    def decodings(self) -> int:
+        """Number of sets of axes that have been decoded, now or before they were saved."""
+        return len({*self._decoders, *self._saved})
+
+    def save(self, path: str | Path) -> None:
+        """Write what has been decoded to a Parquet file, for `tally.estimate(saved=path)`.
+
+        Args:
+            path: The file. It holds estimates, which are protected like the tally.
+        """
+        states = {axes: state_of(decoder) for axes, decoder in self._decoders.items()}
+        known = {**self._saved, **states}
+        write_estimate(path, self.study, self.statistic.digest(), self.smoothing, known)
+
+    @property
+    def method(self) -> str:
+        """The estimator: both, if some questions would not be worth decoding for."""
+        return ", ".join(dict.fromkeys(told.method for told in self._all_told()))
+
+    @property
+    def why(self) -> str:
+        """Why some or all answers are unbiased; empty if none are."""
+        return next((told.notes[0] for told in self._all_told() if told.notes), "")
+
+    def _all_told(self) -> list[Told]:
+        """How questions about single blocks, and about all axes together, are answered."""
+        blocks = [block.axes for block in self.study.blocks]
+        return [self.told_about(axes) for axes in (*blocks, range(len(self.study.axes)))]
+
+    def __repr__(self) -> str:
+        plain = super().__repr__()
+        return f"{plain[:-1]}: {self.why}>" if self.why else plain
+
+    def told_about(self, axes: Iterable[int], answers: int = 1) -> Told:
+        """How questions about some axes are answered, and why if that is unbiased.
+
+        Args:
+            axes: Positions of the axes that they mention.
+            answers: How many sums with errors are asked for at once.
+        """
+        decoded = self._decoded(axes)
+        why = self._reason(decoded) if self.n and decoded else None
+        if why is None and self._seconds is not None and self._are_many(answers, decoded):
+            why = f"unbiased, since {self._many(answers, decoded)}"
+        return Told("likelihood") if why is None else Told("unbiased", (why,))
+
+    def _reason(self, axes: tuple[int, ...]) -> str | None:
+        """Why some axes are not decoded; None if they are, or will be."""
+        if axes in self._decoders or axes in self._saved:
+            return None
+        if axes not in self._against:
+            against = None
+            if self._seconds is not None:
+                against = reason_against(
+                    self._reports,
+                    [block for block in self.study.blocks if set(block.axes) & set(axes)],
+                    [self._ordered(axis) for axis in axes],
+                    smoothing=self.smoothing,
+                    seconds=self._seconds,
+                )
+            self._against[axes] = against
+        return self._against[axes]
+
+    def decoded(self, axes: tuple[int, ...], answers: int = 1) -> AnyDecoder | None:
+        """The decoded population on some axes; None if answers are to be unbiased.
+
+        Args:
+            axes: Positions of the axes, all of those of their blocks.
+            answers: How many sums with errors are asked for at once.
+        """
+        if self.told_about(axes, answers).method == "unbiased":
+            return None
+        if self._are_many(answers, axes):
+            raise TooLargeError(
+                f"{self._many(answers, axes)}; ask for fewer groups with bins=..., or use "
+                'method="unbiased"'
+            )
+        try:
+            return self.decoder(axes)
+        except KeyboardInterrupt:
+            self._against[axes] = INTERRUPTED
+        except TooLargeError as error:
+            if self._seconds is None:
+                raise
+            self._against[axes] = f"unbiased, since {error}"
+        return None
 
     def decoder(self, axes: tuple[int, ...]) -> AnyDecoder:
-        """The decoded population on some axes; it is decoded at the first call."""
+        """The decoded population on some axes, whatever it takes; it is decoded only once."""
         if axes not in self._decoders:
             blocks = self.study.blocks
             chosen = [place for place, block in enumerate(blocks) if set(block.axes) & set(axes)]
             mixture = mixture_of(self._reports, blocks, chosen)
-            if self.smoothing == "none":
+            if axes in self._saved:
+                self._decoders[axes] = decoder_of(mixture, self._saved[axes])
+            elif self.smoothing == "none":
                 plain = decode(mixture, progress=self._progress)
                 self._decoders[axes] = PlainDecoder(mixture, plain)
             else:
@@ -105,7 +216,10 @@ class LikelihoodEstimate(Estimate):
             population: Add the variance of sampling people from a population.
             beside: Questions that must be answered from the same decoding, but are not added.
         """
-        own, extra = self._sum(terms, beside, population)
+        summed = self._sum(terms, beside, population)
+        if summed is None:
+            return self.unbiased.moments(terms, population=population)
+        own, extra = summed
         if not self.n:
             return own
         found = narrower(own.value, own.variance, self.unbiased.moments(terms))
@@ -119,19 +233,28 @@ class LikelihoodEstimate(Estimate):
 
     def _own_moments(self, terms: Terms, *, population: bool = False) -> Estimated[float]:
         """As `moments`, with the variance of the decoding whether or not it is the smaller one."""
-        own, extra = self._sum(terms, (), population)
+        summed = self._sum(terms, (), population)
+        if summed is None:
+            return self.unbiased.moments(terms, population=population)
+        own, extra = summed
         return own._replace(variance=own.variance + extra)
 
-    def _sum(self, terms: Terms, beside: Terms, population: bool) -> tuple[Estimated[float], float]:
-        """Σ factor·question by one decoding, and the variance that sampling people adds."""
+    def _sum(
+        self, terms: Terms, beside: Terms, population: bool
+    ) -> tuple[Estimated[float], float] | None:
+        """Σ factor·question by one decoding, and the variance that sampling people adds.
+
+        None if its axes are not decoded.
+        """
         if not self.n:
             return Estimated.symmetric(math.nan, math.nan), 0.0
-        mentioned = _mentioned([question for _, question in (*terms, *beside)])
-        if not mentioned:
+        axes = self._decoded(mentioned([question for _, question in (*terms, *beside)]))
+        if not axes:
             whole = float(sum(factor for factor, _ in terms)) * self.whole
             return Estimated.symmetric(whole, 0.0), 0.0
-        axes = self._decoded(mentioned)
-        decoder = self.decoder(axes)
+        decoder = self.decoded(axes)
+        if decoder is None:
+            return None
         row = np.zeros(tuple(self.study.shape[axis] for axis in axes))
         for factor, question in terms:
             row += factor * outer(question, axes, self.study.shape)
@@ -153,11 +276,14 @@ class LikelihoodEstimate(Estimate):
         shape = tuple(len(row.weights) for row in rows.values())
         if not self.n:
             return Estimated.symmetric(np.full(shape, np.nan), np.full(shape, np.nan))
-        axes = self._decoded({*rows, *_mentioned([asked])})
+        axes = self._decoded({*rows, *mentioned([asked])})
+        decoder = self.decoded(axes, row_count(rows))
+        if decoder is None:
+            return self.unbiased.row_moments(
+                asked, rows, population=population, conditional=conditional
+            )
         if any(isinstance(row.weights, EveryCell) for row in rows.values()):
-            return self._all_rows_moments(asked, rows, axes, population, conditional)
-        self._refuse_many(math.prod(shape), axes)
-        decoder = self.decoder(axes)
+            return self._all_rows_moments(decoder, asked, rows, axes, population, conditional)
         base = outer(asked, axes, self.study.shape)
         total = float(np.sum(base * decoder.counts()))
         found = []
@@ -178,6 +304,7 @@ class LikelihoodEstimate(Estimate):
 
     def _all_rows_moments(
         self,
+        decoder: AnyDecoder,
         asked: Question,
         rows: dict[int, Rows],
         axes: tuple[int, ...],
@@ -191,7 +318,7 @@ class LikelihoodEstimate(Estimate):
             raise TypeError("only all cells of an axis are read at once")
         weights = tuple(None if d == place else w for d, w in enumerate(asked.weights))
         others = replace(asked, weights=weights)
-        grid = outer(others, axes, self.study.shape) * self.decoder(axes).counts()
+        grid = outer(others, axes, self.study.shape) * decoder.counts()
         kept = axes.index(place)
         by_cell = grid.sum(axis=tuple(d for d in range(grid.ndim) if d != kept))
         values = every.read(by_cell)
@@ -221,6 +348,8 @@ class LikelihoodEstimate(Estimate):
             z: Standard errors each way.
             population: Add the variance of sampling people from a population.
         """
+        if self._is_unbiased(asked, rows):
+            return self.unbiased.share_ends(found, asked, rows, z, population=population)
         own = around(found.value, None, z * np.sqrt(np.maximum(found.variance, 0.0)))
         middle = found._replace(value=found.centre)
         low, high = self.unbiased.share_ends(middle, asked, rows, z, population=population)
@@ -230,15 +359,58 @@ class LikelihoodEstimate(Estimate):
             np.where(taken, np.maximum(high, found.value), own[1]),
         )
 
-    def _refuse_many(self, count: int, axes: tuple[int, ...]) -> None:
-        """Refuse too many answers before anything is decoded."""
+    def share_moments(self, asked: Question, rows: dict[int, Rows], *, population: bool) -> Curve:
+        """Rows of cumulative counts with their errors, as shares of those asked about.
+
+        Args:
+            asked: The condition on people.
+            rows: Rows of weights by axis, for the axes asked about.
+            population: Add the variance of sampling people from a population.
+        """
+        if not self._is_unbiased(asked, rows):
+            found = super().share_moments(asked, rows, population=population)
+            if not self._is_unbiased(asked, rows):  # as it is after an interrupt
+                return found
+        return self.unbiased.share_moments(asked, rows, population=population)
+
+    def row_covariance(
+        self, asked: Question, rows: dict[int, Rows], *, population: bool, conditional: bool
+    ) -> Floats | None:
+        """Covariance matrix of rows on one axis where they are unbiased; None otherwise.
+
+        Args:
+            asked: The condition on people.
+            rows: Rows of weights by axis, for the axes asked about.
+            population: Add the variance of sampling people from a population.
+            conditional: Return shares of the people who satisfy the condition, not counts.
+        """
+        if not self._is_unbiased(asked, rows):
+            return None
+        return self.unbiased.row_covariance(
+            asked, rows, population=population, conditional=conditional
+        )
+
+    def has_curves(self, axes: Iterable[int]) -> bool:
+        """Whether the errors of cumulative counts are those of unbiased ones."""
+        return self.told_about(axes).method == "unbiased"
+
+    def _is_unbiased(self, asked: Question, rows: dict[int, Rows]) -> bool:
+        """Whether rows are answered without a decoding."""
+        told = self.told_about({*rows, *mentioned([asked])}, row_count(rows))
+        return told.method == "unbiased"
+
+    def _are_many(self, answers: int, axes: tuple[int, ...]) -> bool:
+        """Whether there are too many answers to compute errors for."""
         cells = math.prod(self.study.shape[axis] for axis in axes)
-        if count * cells > MOST_ROW_ENTRIES:
-            raise TooLargeError(
-                f"{count:,} answers about {cells:,} cells are too many to compute errors for "
-                f"(the limit is {MOST_ROW_ENTRIES:,} pairs); ask for fewer groups with bins=..., "
-                'or use method="unbiased"'
-            )
+        return answers > 1 and answers * cells > MOST_ROW_ENTRIES
+
+    def _many(self, answers: int, axes: tuple[int, ...]) -> str:
+        """That there are too many answers, in words."""
+        cells = math.prod(self.study.shape[axis] for axis in axes)
+        return (
+            f"{answers:,} answers about {cells:,} cells are too many to compute errors for "
+            f"(the limit is {MOST_ROW_ENTRIES:,} pairs)"
+        )
 
     def grid_moments(self, grids: Floats, *, population: bool) -> Estimated[Floats]:
         """Estimate questions given as arrays over all cells.
@@ -250,7 +422,9 @@ class LikelihoodEstimate(Estimate):
         if not self.n:
             return Estimated.symmetric(np.full(len(grids), np.nan), np.full(len(grids), np.nan))
         axes = tuple(range(len(self.study.axes)))
-        decoder = self.decoder(axes)
+        decoder = self.decoded(axes)
+        if decoder is None:
+            return self.unbiased.grid_moments(grids, population=population)
         values, wide = decoder.moments(grids)
         wide, extra = self._with_people(decoder, axes, grids, values, wide, population)
         found = narrower(values, wide, self.unbiased.grid_moments(grids, population=False))
@@ -296,25 +470,58 @@ def narrower(values: Any, wide: Any, unbiased: Estimated[Any]) -> Estimated[Any]
     return Estimated(values, variance, np.where(own, values, unbiased.value), allowance)
 
 
-def _mentioned(questions: Sequence[Question]) -> tuple[int, ...]:
-    """The axes on which any of the questions has a condition."""
-    return tuple(sorted({d for q in questions for d, w in enumerate(q.weights) if w is not None}))
-
-
 def estimate_of(
-    tally: Tally, method: str, *, via: str, smoothing: str, progress: Progress | None
+    tally: Tally,
+    method: str,
+    *,
+    seconds: float,
+    via: str,
+    smoothing: str,
+    progress: Progress | None,
+    saved: str | Path | None,
 ) -> Estimate:
     """Estimate the population of a tally; see `Tally.estimate`.
 
     Args:
         tally: The reports.
-        method: "likelihood" or "unbiased".
+        method: "auto", "likelihood" or "unbiased".
+        seconds: The most processor seconds that a decoding may take, for "auto".
         via: How unbiased sums are computed.
-        smoothing: "auto" or "none", for "likelihood".
-        progress: Called with the share of the work done, for "likelihood".
+        smoothing: "auto" or "none", for likelihood answers.
+        progress: Called with the share of the work done, for likelihood answers.
+        saved: A file of what was decoded from this tally before.
     """
-    if one_of(method, "method", ("likelihood", "unbiased")) == "unbiased":
+    allowed = allowed_seconds(method, seconds, saved)
+    if method == "unbiased":
         return UnbiasedEstimate(tally.study, tally.statistic, via=via)
     return LikelihoodEstimate(
-        tally.study, tally.statistic, via=via, smoothing=smoothing, progress=progress
+        tally.study,
+        tally.statistic,
+        via=via,
+        smoothing=smoothing,
+        progress=progress,
+        seconds=allowed,
+        saved=saved,
     )
+
+
+def allowed_seconds(method: str, seconds: float, saved: str | Path | None) -> float | None:
+    """The most processor seconds that a decoding may take; None for no limit.
+
+    Args:
+        method: "auto", "likelihood" or "unbiased".
+        seconds: The limit for "auto".
+        saved: A file of what was decoded before, if there is one.
+    """
+    one_of(method, "method", ("auto", "likelihood", "unbiased"))
+    if not is_number(seconds) or seconds <= 0:
+        raise QuestionError(
+            "seconds must be a positive number, the most that decoding may take, got "
+            f'seconds={shown(seconds)}; for no decoding use method="unbiased"'
+        )
+    if method == "unbiased" and saved is not None:
+        raise QuestionError(
+            'method="unbiased" decodes nothing, so it has no use for saved=...; leave one of them '
+            "out"
+        )
+    return float(seconds) if method == "auto" else None

@@ -35,10 +35,10 @@ from sfumato.arrays import Floats
 from sfumato.checks import is_number
 from sfumato.domains.base import Domain
 from sfumato.errors import QuestionError, TooLargeError, shown
-from sfumato.estimation.answers import NO_REPORTS, UNSURE_DIVISOR, Answer, Answers
+from sfumato.estimation.answers import NO_REPORTS, UNSURE_DIVISOR, Answer, Answers, Told
 from sfumato.estimation.intervals import around, normal_quantile
 from sfumato.estimation.rows import Curve, Rows, Ruler
-from sfumato.estimation.source import Ask, Source
+from sfumato.estimation.source import Ask, Source, mentioned
 from sfumato.questions.language import Question
 from sfumato.study.axis import Axis
 
@@ -118,7 +118,7 @@ class Line:
     def whole_curve(self) -> Curve | None:
         """All cumulative counts of a large axis by formula; None where there is none."""
         every = self.estimate._every_cell(self.place, self.weights, True)
-        if every is None or not self.estimate.has_curves:
+        if every is None or not self.estimate.has_curves(self.axes):
             return None
         rows = {self.place: Rows(every, [], None)}
         with contextlib.suppress(TooLargeError):
@@ -149,6 +149,16 @@ class Line:
             return known[number]
 
         return at
+
+    @property
+    def axes(self) -> set[int]:
+        """Positions of the axis and of those in the condition."""
+        return {self.place, *mentioned([self.base])}
+
+    def told(self) -> Told:
+        """How it is answered: all cumulative counts at once, or one after another."""
+        cells = len(self.cells)
+        return self.estimate.told_about(self.axes, cells if cells <= MOST_CELLS else 1)
 
     def base_value(self) -> float:
         """The estimated number of people that the condition leaves."""
@@ -243,11 +253,13 @@ def _find(line: Line, shares: list[float], level: float) -> tuple[list[_Found], 
     if len(line.cells) > MOST_CELLS:
         z, whole = normal_quantile(level), line.whole_curve()
         base = line.base_value() if whole is None else whole.base
-        return [
+        found = [
             _bisect(line, q, base, line.gap(q, z) if whole is None else _gap(whole, q, z))
             for q in shares
-        ], (*notes, BISECTED)
+        ]
+        return found, (*line.told().notes, *notes, BISECTED)
     curve = line.curve()
+    notes = line.told().notes + notes
     if not curve.base > 4 * math.sqrt(max(curve.spread, 0.0)):
         notes = (*notes, UNSURE_DIVISOR)
     rising = curve.monotone() if curve.base > 0 else None
@@ -337,7 +349,7 @@ def _single(line: Line, q: float, found: _Found, level: float, notes: tuple[str,
         stderr=math.nan,
         n=line.estimate.n,
         level=level,
-        method=line.estimate.method,
+        method=line.told().method,
         notes=notes,
         question=f"{_percent(q)} quantile of {line.text}",
         bounds=(found.low, found.high),
@@ -364,7 +376,7 @@ def _several(
         all_labels=(names,),
         all_edges=(None,),
         level=level,
-        method=line.estimate.method,
+        method=line.told().method,
         notes=notes,
         unit=axis.unit or axis.name,
         question=f"quantiles of {line.text}",

@@ -133,6 +133,12 @@ class BlockRows:
         return np.transpose(found.reshape(self.counts), self.order)
 
 
+def row_count(rows: Mapping[int, Rows]) -> int:
+    """How many answers rows of weights ask for; all cells of a large axis are read as one."""
+    tables = [row.weights for row in rows.values()]
+    return math.prod(1 if isinstance(table, EveryCell) else len(table) for table in tables)
+
+
 def outer(question: Question, axes: Sequence[int], shape: Sequence[int]) -> Floats:
     """A question's weights over the grid of some axes.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ import numpy as np
 from sfumato.arrays import Floats
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.errors import QuestionError, near, shown
-from sfumato.estimation.answers import PRORATED, ROUNDED, Answer, Combination, Terms
+from sfumato.estimation.answers import PRORATED, ROUNDED, Answer, Combination, Terms, Told
 from sfumato.estimation.intervals import Estimated, normal_quantile
 from sfumato.estimation.rows import MOST_ROWS, Curve, EveryCell, Rows
 from sfumato.questions.language import Question, quoted, weights
@@ -35,14 +35,37 @@ class Source(ABC):
         statistic: Its reports.
     """
 
-    method: ClassVar[str]
     unit: ClassVar[str] = "people"
-    #: Whether the errors of `share_moments` on large axes are those of `moments`.
-    has_curves: ClassVar[bool] = False
 
     def __init__(self, study: Study, statistic: SymbolCounts | BitReports) -> None:
         self.study = study
         self.statistic = statistic
+
+    @property
+    @abstractmethod
+    def method(self) -> str:
+        """The estimator: "unbiased", "likelihood", or both where it depends on the question."""
+
+    def told(self, terms: Terms) -> Told:
+        """How a sum of questions is answered.
+
+        Args:
+            terms: Pairs of a factor and a question.
+        """
+        return self.told_about(mentioned([question for _, question in terms]))
+
+    def told_about(self, axes: Iterable[int], answers: int = 1) -> Told:
+        """How questions about some axes are answered.
+
+        Args:
+            axes: Positions of the axes that they mention.
+            answers: How many sums with errors are asked for at once.
+        """
+        return Told(self.method)
+
+    def has_curves(self, axes: Iterable[int]) -> bool:
+        """Whether the errors of `share_moments` on large axes are those of `moments`."""
+        return False
 
     @abstractmethod
     def moments(
@@ -243,6 +266,11 @@ class Source(ABC):
             if w is not None:
                 least[place], most[place] = (w >= 1 - 1e-9).astype(float), (w > 0).astype(float)
         return replace(asked, weights=tuple(least)), replace(asked, weights=tuple(most))
+
+
+def mentioned(questions: Iterable[Question]) -> tuple[int, ...]:
+    """The axes on which any of the questions has a condition."""
+    return tuple(sorted({d for q in questions for d, w in enumerate(q.weights) if w is not None}))
 
 
 def _both(a: Question, b: Question) -> Question:

@@ -9,8 +9,7 @@ estimated from the same tally, without a grid, and is itself unbiased.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -51,9 +50,6 @@ class UnbiasedEstimate(Estimate):
         heaviest: The largest weight of a report.
     """
 
-    method: ClassVar[str] = "unbiased"
-    has_curves: ClassVar[bool] = True
-
     def __init__(
         self,
         study: Study,
@@ -69,6 +65,15 @@ class UnbiasedEstimate(Estimate):
         self._squared = squared
         self._sums = Sums(statistic, via)
         self._squares = self._sums if squared is None else Sums(squared, via)
+
+    @property
+    def method(self) -> str:
+        """Unbiased, whatever the question."""
+        return "unbiased"
+
+    def has_curves(self, axes: Iterable[int]) -> bool:
+        """Cumulative counts have the errors of single ones."""
+        return True
 
     def moments(
         self, terms: Terms, *, population: bool = False, beside: Terms = ()

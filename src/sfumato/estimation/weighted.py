@@ -10,19 +10,19 @@ the unbiased ones, extended to contain the values.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.checks import one_of
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.collect.weighted import WeightedTally
 from sfumato.estimation.answers import Answer, Answers, Terms
 from sfumato.estimation.decoding.posterior import ScaledDecoder
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.intervals import Estimated
-from sfumato.estimation.likelihood import LikelihoodEstimate, Progress
+from sfumato.estimation.likelihood import LikelihoodEstimate, Progress, allowed_seconds
 from sfumato.estimation.readings import row_covariance
 from sfumato.estimation.rows import BlockRows, EveryCell, Rows
 from sfumato.estimation.unbiased import UnbiasedEstimate
@@ -103,6 +103,8 @@ class WeightedLikelihoodEstimate(Weighted, LikelihoodEstimate):
         via: How unbiased sums are computed; see `Tally.estimate`.
         smoothing: "auto", or "none" for plain maximum likelihood by EM.
         progress: Called with the share of the work done, from 0 to 1, while a grid is decoded.
+        seconds: The most processor seconds that a decoding may take; None for no limit.
+        saved: A file of what was decoded from these reports before.
     """
 
     unbiased: WeightedEstimate
@@ -114,9 +116,17 @@ class WeightedLikelihoodEstimate(Weighted, LikelihoodEstimate):
         via: str = "auto",
         smoothing: str = "auto",
         progress: Progress | None = None,
+        seconds: float | None = None,
+        saved: str | Path | None = None,
     ) -> None:
         super().__init__(
-            tally.study, tally.statistic, via=via, smoothing=smoothing, progress=progress
+            tally.study,
+            tally.statistic,
+            via=via,
+            smoothing=smoothing,
+            progress=progress,
+            seconds=seconds,
+            saved=saved,
         )
         self.unbiased = unbiased_of(tally, via)
         squares = tally.squared.sum([None] * len(tally.study.blocks))
@@ -196,17 +206,29 @@ def unbiased_of(tally: WeightedTally, via: str) -> WeightedEstimate:
 
 
 def weighted_estimate_of(
-    tally: WeightedTally, method: str, *, via: str, smoothing: str, progress: Progress | None
+    tally: WeightedTally,
+    method: str,
+    *,
+    seconds: float,
+    via: str,
+    smoothing: str,
+    progress: Progress | None,
+    saved: str | Path | None,
 ) -> Weighted:
     """Weighted answers from a tally; see `WeightedTally.estimate`.
 
     Args:
         tally: The reports and their weights.
-        method: "unbiased" or "likelihood".
+        method: "unbiased", "auto" or "likelihood".
+        seconds: The most processor seconds that a decoding may take, for "auto".
         via: How unbiased sums are computed.
-        smoothing: "auto" or "none", for "likelihood".
-        progress: Called with the share of the work done, for "likelihood".
+        smoothing: "auto" or "none", for likelihood answers.
+        progress: Called with the share of the work done, for likelihood answers.
+        saved: A file of what was decoded from this tally before.
     """
-    if one_of(method, "method", ("unbiased", "likelihood")) == "unbiased":
+    allowed = allowed_seconds(method, seconds, saved)
+    if method == "unbiased":
         return unbiased_of(tally, via)
-    return WeightedLikelihoodEstimate(tally, via=via, smoothing=smoothing, progress=progress)
+    return WeightedLikelihoodEstimate(
+        tally, via=via, smoothing=smoothing, progress=progress, seconds=allowed, saved=saved
+    )

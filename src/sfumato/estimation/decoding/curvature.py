@@ -1,7 +1,7 @@
 """The curvature of the posterior of θ at a point: H = Λ + F, by the structure of the problem.
 
 F = J·Q·diag(w)·Qᵀ·J is the information of the reports about θ, where Q is the channel, w are the
-weights of `Mixture.information` and J = diag(p) − ppᵀ is ∂p/∂θ. Constants added to θ change nothing:
+weights of `Mixture.weight` and J = diag(p) − ppᵀ is ∂p/∂θ. Constants added to θ change nothing:
 J·1 = 0. All forms solve with the *completed* curvature H' = H + n·ppᵀ, which is never singular:
 1ᵀH' = λ₀·1ᵀ + n·pᵀ turns its solutions into those of H (`_Completed`).
 
@@ -140,8 +140,8 @@ class _Completed:
 class BandedCurvature(_Completed):
     """H for geometric noise on a line: a banded system of two unknowns per cell.
 
-    A capped channel is the noise with a fixed chance s: q = s·pQ + fixed, and J·Q is s times that of
-    the noise. Then D·Q·diag(w)·Qᵀ·p is no longer n·p, and H' has a correction of rank two.
+    A capped channel is the noise with a fixed chance s: q = s·pQ + fixed, and J·Q is s times that
+    of the noise. Then D·Q·diag(w)·Qᵀ·p is no longer n·p, and H' has a correction of rank two.
 
     Args:
         at: Where it is taken.
@@ -183,10 +183,11 @@ class BandedCurvature(_Completed):
         own = self._mixture.weight(at.mixed) * (at.mixed - line.fixed)
         beside = at.law * (self._mixture.backward(own) - float(own @ line.fixed))
         total = float(beside.sum()) + at.people
-        columns = np.array([at.law, beside])
+        columns: Floats = np.array([at.law, beside])
         solved = self._banded(columns)
         core = np.array([[0.0, -1.0], [-1.0, -total]]) + columns @ solved.T
-        self._sides = columns, solved, np.linalg.inv(core)
+        inverse: Floats = np.linalg.inv(core).astype(np.float64, copy=False)
+        self._sides = columns, solved, inverse
         self._whole += math.log(abs(float(np.linalg.det(core))))
 
     def _banded(self, h: Floats) -> Floats:
@@ -214,7 +215,7 @@ def _squared_bands(inverse: Floats, weight: Floats) -> Floats:
     """The bands of Tᵀ·diag(v)·T for a tridiagonal T, shape (3, cells).
 
     Args:
-        inverse: T by bands: below the diagonal, on it, and above it, each starting at its first row.
+        inverse: T by bands: below the diagonal, on it and above it, each from its first entry on.
         weight: v.
     """
     below, own, above = inverse
@@ -315,7 +316,8 @@ class ProductCurvature:
 
     def draw(self, rng: np.random.Generator) -> Floats:
         """A sample of θ − mean from its posterior, Gaussian with covariance H⁻¹."""
-        # With R = Bᵀ·J·Q·diag(√w), z + R·z' has covariance I + K; (I + K)⁻¹ times that has covariance (I + K)⁻¹.
+        # With R = Bᵀ·J·Q·diag(√w), z + R·z' has covariance I + K, and (I + K)⁻¹ times that has
+        # covariance (I + K)⁻¹.
         at = self._at
         mixture = cast("Mixture", at.mixture)
         values = np.sqrt(mixture.weight(at.mixed)) * rng.standard_normal(at.mixed.shape)

@@ -18,13 +18,9 @@ from threadpoolctl import threadpool_limits
 from sfumato.arrays import Floats
 from sfumato.estimation.decoding.field import Field, Strengths
 from sfumato.estimation.decoding.fitting import DENSE_CELLS, SEARCH, Fit, fit, unexplained
-from sfumato.estimation.decoding.mixture import (
-    Likelihood,
-    Mixture,
-    Quadratic,
-    SymbolMixture,
-    coarse_shape,
-)
+from sfumato.estimation.decoding.joining import coarse_shape
+from sfumato.estimation.decoding.mixture import Likelihood, Mixture, SymbolMixture
+from sfumato.estimation.decoding.quadratic import Quadratic
 
 Progress = Callable[[float], None]
 
@@ -41,6 +37,7 @@ _MOST_EXPANDED = 1 << 33  # cells² × outputs up to which its matrix is made
 _MOST_EXPANSIONS = 2
 COARSE_CELLS = 1 << 10  # strengths are chosen on at most so many groups of cells …
 _FEW_CELLS = 1 << 8  # … or on so few, along one axis of many outputs
+_USUAL_FITS = 26  # of a search, by which its progress is shown
 _SHORT_LINE = 1 << 12  # a line of geometric noise up to which rough fits are always made
 
 
@@ -75,16 +72,33 @@ def fit_by_evidence(
         progress: Called with the share of the work done, from 0 to 1.
     """
     # Products of small matrices are faster with one thread than with many.
+    done = _Done(progress)
     with threadpool_limits(1):
-        smooth = _smooth_fit(mixture, ordered) if any(ordered) else None
-        if progress is not None:
-            progress(0.5)
+        smooth = _smooth_fit(mixture, ordered, done) if any(ordered) else None
         rough: list[Fit] = []
         if smooth is None or _wants_rough(mixture, smooth):
-            rough = _rough_fits(mixture, len(ordered), _DOUBT if any(ordered) else _ENOUGH)
-        if progress is not None:
-            progress(1.0)
-        return _pick(mixture, rough, smooth)
+            rough = _rough_fits(mixture, len(ordered), _DOUBT if any(ordered) else _ENOUGH, done)
+    if progress is not None:
+        progress(1.0)
+    return _pick(mixture, rough, smooth)
+
+
+class _Done:
+    """Counts fits and tells their share; how many there will be is known only roughly.
+
+    Args:
+        progress: Called with the share of the work done, from 0 to 1.
+    """
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress, self._fits = progress, 0
+
+    def one(self, found: Fit) -> Fit:
+        """Count a fit."""
+        self._fits += 1
+        if self._progress is not None:
+            self._progress(1 - math.exp(-2 * self._fits / _USUAL_FITS))
+        return found
 
 
 def _pick(mixture: Mixture, rough: list[Fit], smooth: Fit | None) -> Posterior:
@@ -113,21 +127,21 @@ def _is_line(mixture: Mixture) -> bool:
 
 
 def _wants_rough(mixture: Mixture, smooth: Fit) -> bool:
-    """Whether rough fits are worth making: where they are cheap, or smoothness does not explain all."""
+    """Whether rough fits are worth making: they are cheap, or smoothness does not explain all."""
     return _is_cheap(mixture) or unexplained(mixture, smooth) > _SEEN_ROUGH
 
 
-def _smooth_fit(mixture: Mixture, ordered: Sequence[bool]) -> Fit:
+def _smooth_fit(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Fit:
     """The fit with the best smooth prior.
 
     Its strengths are chosen with cells joined in groups where the grid is large.
     """
     groups = _group_sizes(mixture, ordered)
     if groups is None:
-        found = _best_smooth(mixture, ordered)
+        found = _best_smooth(mixture, ordered, done)
         return fit(mixture, found.field, found.theta)
     assert isinstance(mixture, SymbolMixture)  # noqa: S101 - only symbols are joined
-    found = _best_smooth(mixture.coarsened(groups), ordered)
+    found = _best_smooth(mixture.coarsened(groups), ordered, done)
     start = found.theta
     for axis, (size, group) in enumerate(zip(mixture.shape, groups, strict=True)):
         start = _between(start, axis, size, group)
@@ -135,7 +149,7 @@ def _smooth_fit(mixture: Mixture, ordered: Sequence[bool]) -> Fit:
 
 
 def _between(theta: Floats, axis: int, size: int, group: int) -> Floats:
-    """θ of single cells from that of groups of neighbours along an axis, by linear interpolation."""
+    """θ of single cells from that of groups along an axis, by linear interpolation."""
     if group == 1:
         return theta
     middles = np.minimum(np.arange(0, size, group) + group, size) - (group + 1) / 2
@@ -146,15 +160,15 @@ def _between(theta: Floats, axis: int, size: int, group: int) -> Floats:
     return found
 
 
-def _best_smooth(mixture: Mixture, ordered: Sequence[bool]) -> Fit:
+def _best_smooth(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Fit:
     """The smooth prior of largest evidence, fitted as exactly as the comparison needs."""
     space = _SmoothSpace(mixture.shape, ordered)
     starts = list(space.starts())
     if not _has_many_outputs(mixture):
-        return max(_climb(mixture, starts, space), key=lambda f: f.evidence)
+        return max(_climb(mixture, starts, space, done), key=lambda f: f.evidence)
     best = fit(mixture, Field(mixture.shape, space.strengths(starts[0])), effort=SEARCH)
     for _ in range(_MOST_EXPANSIONS):
-        seen = _climb(Quadratic.of(mixture, best.law), starts, space)
+        seen = _climb(Quadratic.of(mixture, best.law), starts, space, done)
         found = max(seen, key=lambda f: f.evidence)
         held, best = best, fit(mixture, found.field, found.theta, effort=SEARCH)
         if best.field.strengths == held.field.strengths:
@@ -170,13 +184,14 @@ def _has_many_outputs(mixture: Mixture) -> bool:
     return fits and outputs >= _MANY_OUTPUTS * cells
 
 
-def _rough_fits(mixture: Mixture, axes: int, doubt: float) -> list[Fit]:
+def _rough_fits(mixture: Mixture, axes: int, doubt: float, done: _Done) -> list[Fit]:
     """Fits with rough priors: λ₀ outwards from 0.1 until the evidence rules out the rest.
 
     Args:
         mixture: The counts of outputs, and the channels.
         axes: Number of axes.
         doubt: Nats below the best fit at which others are ruled out.
+        done: Where fits are counted.
     """
     seen: dict[int, Fit] = {}
     model: Likelihood = mixture
@@ -185,7 +200,7 @@ def _rough_fits(mixture: Mixture, axes: int, doubt: float) -> list[Fit]:
         if level not in seen:
             strengths = Strengths(_CELLS[level], ((0.0, 0.0),) * axes)
             start = None if near is None else seen[near].theta
-            seen[level] = fit(model, Field(mixture.shape, strengths), start)
+            seen[level] = done.one(fit(model, Field(mixture.shape, strengths), start))
         return seen[level].evidence
 
     middle = _CELLS.index(10.0**-1)
@@ -270,7 +285,9 @@ class _SmoothSpace:
         )
 
 
-def _climb(mixture: Likelihood, starts: list[tuple[int, ...]], space: _SmoothSpace) -> list[Fit]:
+def _climb(
+    mixture: Likelihood, starts: list[tuple[int, ...]], space: _SmoothSpace, done: _Done
+) -> list[Fit]:
     """Coordinate ascent in evidence from each start, one step at a time; all fits are kept."""
     seen: dict[tuple[int, ...], Fit] = {}
 
@@ -278,7 +295,7 @@ def _climb(mixture: Likelihood, starts: list[tuple[int, ...]], space: _SmoothSpa
         if place not in seen:
             field = Field(mixture.shape, space.strengths(place))
             start = None if near is None else near.theta
-            seen[place] = fit(mixture, field, start, effort=SEARCH)
+            seen[place] = done.one(fit(mixture, field, start, effort=SEARCH))
         return seen[place].evidence
 
     for start in starts:

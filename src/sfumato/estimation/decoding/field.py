@@ -4,9 +4,9 @@ Model (docs/likelihood.md): the distribution over cells is p ∝ e^θ, and θ ha
 precision Λ = λ₀·I + Σ_axes (λ₁·D₁ᵀD₁ + λ₂·D₂ᵀD₂), with D₁ and D₂ first and second differences along
 an ordered axis. A *rough* prior has λ₀ only: all cells vary independently.
 
-Differences are banded, so Λ·θ takes a few operations per cell. Two coordinate systems make Λ simple.
-In the eigenvectors of every axis it is diagonal (`Field.standardised`); in the cosines of every axis
-it is diagonal but for four numbers at the ends (`cosine_precision`).
+Differences are banded, so Λ·θ takes a few operations per cell. Two coordinate systems make Λ
+simple. In the eigenvectors of every axis it is diagonal (`Field.standardised`); in the cosines of
+every axis it is diagonal but for a correction at the two ends (`cosine_precision`).
 """
 
 from __future__ import annotations

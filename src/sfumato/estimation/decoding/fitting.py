@@ -1,8 +1,8 @@
 """The posterior mode of θ for given strengths, by Newton's method, and its evidence.
 
-With N(y) the counts of outputs, Q the channel and q = pQ, `fit` maximises Σ_y N(y)·log q(y) − ½θᵀΛθ.
-The gradient of the first part is p·(Q·(N/q) − n); the curvature H is that of
-`sfumato.estimation.decoding.curvature`.
+With N(y) the counts of outputs, Q the channel and q = pQ, `fit` maximises
+Σ_y N(y)·log q(y) − ½θᵀΛθ. The gradient of the first part is p·(Q·(N/q) − n); the curvature H is
+that of `sfumato.estimation.decoding.curvature`.
 
 Evidence: the likelihood of the strengths (λ₀, λ₁, λ₂) with θ integrated out by Laplace's method
 (Tierney1986; MacKay1992): log-likelihood − ½θᵀΛθ − ½·(log det H − log det Λ), at the mode.
@@ -184,6 +184,21 @@ def fit(
     return Fit(field, here.theta, here.law, here.mixed, evidence, curvature, steps, is_converged)
 
 
+def fit_at(mixture: Likelihood, field: Field, law: Floats) -> Fit:
+    """The fit whose mode is known; its evidence is not computed.
+
+    Args:
+        mixture: The counts of outputs, and the channels.
+        field: The prior.
+        law: The distribution over cells at the mode.
+    """
+    mixed = mixture.forward(law)
+    waves = _waves_for(mixture, field, FULL, mixed.size)
+    curvature = curvature_at(Point(mixture, field, law, mixed), waves)
+    theta = np.log(np.maximum(law, np.finfo(np.float64).tiny))
+    return Fit(field, theta, law, mixed, math.nan, curvature, 0)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Point:
     """A point of the search: θ, its value, and the distributions of cells and outputs."""
@@ -219,10 +234,10 @@ def _line_search(
 def unexplained(mixture: Likelihood, fitted: Fit) -> float:
     """How many standard errors the reports are rougher than a smooth fit explains.
 
-    If cells vary around the prior independently, with variance τ², the evidence changes with τ² at 0
-    by ½·(|g|² − tr M), where g is the derivative of the log-likelihood by θ at the mode and
-    M = F − F·H⁻¹·F its covariance. Under the prior, |g|² has the mean tr M and the variance 2·tr M².
-    Traces are estimated with random signs.
+    If cells vary around the prior independently, with variance τ², the evidence changes with τ² at
+    0 by ½·(|g|² − tr M), where g is the derivative of the log-likelihood by θ at the mode and
+    M = F − F·H⁻¹·F its covariance. Under the prior, |g|² has the mean tr M and the variance
+    2·tr M². Traces are estimated with random signs.
 
     Args:
         mixture: The log-likelihood.

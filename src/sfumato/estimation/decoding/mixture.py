@@ -17,7 +17,6 @@ from functools import cached_property
 from typing import Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.arrays import (
     DENSE_CELLS,
@@ -31,6 +30,7 @@ from sfumato.channels.base import Channel, SymbolChannel
 from sfumato.channels.geometric_noise import NoiseLine
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.errors import TooLargeError
+from sfumato.estimation.decoding.joining import Grouped, Runs, coarse_shape
 from sfumato.estimation.decoding.waves import measured_transfer
 from sfumato.study.blocks import Block
 
@@ -110,7 +110,7 @@ class Mixture(Likelihood, Protocol):
         ...
 
     def weight(self, mixed: Floats) -> Floats:
-        """The information about every output's probability: n/q(y) expected, N(y)/q(y)² observed."""
+        """Information about every output's probability: n/q(y) expected, N(y)/q(y)² observed."""
         ...
 
     @property
@@ -153,13 +153,13 @@ class _Counted:
     def bend(self: Mixture, changes: Floats, mixed: Floats) -> Floats:
         """Σ_y w(y)·s(y)·t(y), with s and t the changes of q."""
         if self.even_second is not None:
-            return _paired(changes, self.even_second(changes))
+            return paired(changes, self.even_second(changes))
         root = np.sqrt(self.weight(mixed))
         return _squared((self.forward(changes) * root).reshape(len(changes), -1))
 
     def information(self: Mixture, law: Floats, mixed: Floats) -> Floats:
         """J·A·J with A = Q·diag(w)·Qᵀ."""
-        return _around(self.second(mixed), law)
+        return around(self.second(mixed), law)
 
     def diagonal(self: Mixture, law: Floats, mixed: Floats) -> Floats:
         """From a few probes: with F = R·Rᵀ and random signs s, (R·s)² has the mean diag F.
@@ -180,14 +180,24 @@ def _squared(rows: Floats) -> Floats:
     return product
 
 
-def _paired(one: Floats, other: Floats) -> Floats:
-    """Inner products of all pairs of rows."""
+def paired(one: Floats, other: Floats) -> Floats:
+    """Inner products of all pairs of rows.
+
+    Args:
+        one: Rows over the cells.
+        other: Other rows.
+    """
     product: Floats = one.reshape(len(one), -1) @ other.reshape(len(other), -1).T
     return product
 
 
-def _around(matrix: Floats, law: Floats) -> Floats:
-    """J·A·J with J = diag(p) − ppᵀ, in a few operations per entry."""
+def around(matrix: Floats, law: Floats) -> Floats:
+    """J·A·J with J = diag(p) − ppᵀ, in a few operations per entry.
+
+    Args:
+        matrix: A, over all cells.
+        law: p.
+    """
     flat = law.ravel()
     beside = matrix @ flat
     centred = matrix - beside - beside[:, None] + float(flat @ beside)
@@ -212,208 +222,7 @@ class _Second:
         return matrix
 
 
-@dataclass(frozen=True, eq=False)
-class Quadratic:
-    """A log-likelihood to second order in p, around a distribution near its maximum.
-
-    It needs no pass through the outputs, of which there may be many more than cells.
-
-    Args:
-        shape: Number of cells of every axis.
-        people: Number of people.
-        centre: The distribution around which it is expanded.
-        top: The log-likelihood there.
-        climb: Its derivative by every cell's share there.
-        times: v → A·v for one v or several along leading axes, with −A the second derivative.
-        own: The diagonal of A.
-        transfer: How much information about every wave passes, as in `Likelihood`.
-        matrix: A as a matrix over all cells, on small grids.
-    """
-
-    shape: tuple[int, ...]
-    people: float
-    centre: Floats
-    top: float
-    climb: Floats
-    times: Callable[[Floats], Floats]
-    own: Floats | float
-    transfer: Callable[[tuple[bool, ...]], Floats]
-    matrix: Floats | None = None
-
-    @classmethod
-    def of(cls, mixture: Mixture, law: Floats) -> Quadratic:
-        """The expansion of a mixture, on a small grid or for a channel that knows `even_second`.
-
-        Args:
-            mixture: The counts of outputs, and the channels.
-            law: The distribution around which it is expanded.
-        """
-        mixed = mixture.forward(law)
-        held = (mixture.shape, mixture.people, law, mixture.value(mixed), mixture.slope(mixed))
-        even = mixture.even_second
-        if even is not None:
-            unit = np.zeros(law.shape)
-            unit.flat[0] = 1.0
-            return cls(*held, even, float(even(unit).flat[0]), mixture.transfer)
-        matrix = mixture.second(mixed)
-
-        def times(v: Floats) -> Floats:
-            return (v.reshape(-1, law.size) @ matrix).reshape(v.shape)
-
-        own = np.diag(matrix).reshape(law.shape)
-        return cls(*held, times, own, mixture.transfer, matrix)
-
-    def forward(self, law: Floats) -> Floats:
-        """The distribution itself."""
-        return law
-
-    def value(self, mixed: Floats) -> float:
-        """To second order."""
-        off = mixed - self.centre
-        return self.top + float(np.sum(off * (self.climb - self.times(off) / 2)))
-
-    def slope(self, mixed: Floats) -> Floats:
-        """To first order."""
-        result: Floats = self.climb - self.times(mixed - self.centre)
-        return result
-
-    def curve(self, changes: Floats, mixed: Floats) -> Floats:
-        """A·s."""
-        return self.times(changes)
-
-    def bend(self, changes: Floats, mixed: Floats) -> Floats:
-        """sᵀ·A·t."""
-        return _paired(changes, self.times(changes))
-
-    def information(self, law: Floats, mixed: Floats) -> Floats:
-        """J·A·J."""
-        assert self.matrix is not None  # noqa: S101 - only small grids have a matrix over all cells
-        return _around(self.matrix, law)
-
-    def diagonal(self, law: Floats, mixed: Floats) -> Floats:
-        """That of J·A·J."""
-        beside = self.times(law)
-        result: Floats = law**2 * (self.own - 2 * beside + float(np.sum(law * beside)))
-        return result
-
-
-@dataclass(frozen=True, eq=False)
-class Runs:
-    """A channel with runs of neighbouring symbols joined into one output.
-
-    Args:
-        channel: The channel.
-        starts: The first symbol of every run.
-    """
-
-    channel: SymbolChannel
-    starts: NDArray[np.intp]
-
-    @classmethod
-    def of(cls, channel: Channel) -> Runs | None:
-        """The runs that a channel joins for decoding; None if it joins none."""
-        starts = channel.joined() if isinstance(channel, SymbolChannel) else None
-        return None if starts is None else cls(channel, starts)  # type: ignore[arg-type]
-
-    @property
-    def size(self) -> int:
-        """Number of cells."""
-        return self.channel.size
-
-    @cached_property
-    def lengths(self) -> NDArray[np.intp]:
-        """Number of symbols in every run."""
-        return np.diff(np.append(self.starts, self.channel.outputs))
-
-    def mix(self, law: Floats) -> Floats:
-        """Probabilities of runs for a distribution over cells, along the last axis."""
-        result: Floats = np.add.reduceat(self.channel.mix(law), self.starts, axis=-1)
-        return result
-
-    def expect(self, table: Floats) -> Floats:
-        """The mean of a function of the run for every cell, along the last axis."""
-        return self.channel.expect(np.repeat(table, self.lengths, axis=-1))
-
-    def transfer(self) -> Floats | None:
-        """How much of every cosine passes, where the channel knows it."""
-        return self.channel.transfer()
-
-    def likelihood(self) -> Floats:
-        """P(run | cell)."""
-        return self.channel.joined_likelihood(self.starts)
-
-
-def coarse_shape(shape: Sequence[int], groups: Sequence[int]) -> tuple[int, ...]:
-    """Number of groups along every axis.
-
-    Args:
-        shape: Number of cells of every axis.
-        groups: Number of neighbouring cells in a group, for every axis.
-    """
-    return tuple(-(-size // group) for size, group in zip(shape, groups, strict=True))
-
-
-@dataclass(frozen=True, eq=False)
-class Grouped:
-    """A channel with neighbouring cells joined into groups, equally likely within a group.
-
-    Args:
-        channel: The channel.
-        shape: Number of cells of every axis that it covers.
-        groups: Number of neighbouring cells in a group, for every axis.
-    """
-
-    channel: Channel | Runs
-    shape: tuple[int, ...]
-    groups: tuple[int, ...]
-
-    @property
-    def coarse(self) -> tuple[int, ...]:
-        """Number of groups along every axis."""
-        return coarse_shape(self.shape, self.groups)
-
-    @property
-    def size(self) -> int:
-        """Number of groups."""
-        return math.prod(self.coarse)
-
-    @cached_property
-    def _people(self) -> Floats:
-        """Number of cells in every group, flat."""
-        total: Floats = np.ones(())
-        for size, group in zip(self.shape, self.groups, strict=True):
-            total = np.multiply.outer(total, np.diff(np.append(np.arange(0, size, group), size)))
-        return total.ravel()
-
-    def mix(self, law: Floats) -> Floats:
-        """Probabilities of outputs for a distribution over groups, along the last axis."""
-        grid = (law / self._people).reshape(*law.shape[:-1], *self.coarse)
-        for axis, (size, group) in enumerate(zip(self.shape, self.groups, strict=True)):
-            place = axis - len(self.shape)
-            grid = np.repeat(grid, group, axis=place)
-            grid = np.take(grid, np.arange(size), axis=place)
-        return self.channel.mix(grid.reshape(*law.shape[:-1], -1))
-
-    def expect(self, table: Floats) -> Floats:
-        """The mean of a function of the output for every group, along the last axis."""
-        cells = self.channel.expect(table)
-        grid = cells.reshape(*cells.shape[:-1], *self.shape)
-        for axis, (size, group) in enumerate(zip(self.shape, self.groups, strict=True)):
-            place = axis - len(self.shape)
-            grid = np.add.reduceat(grid, np.arange(0, size, group), axis=place)
-        result: Floats = grid.reshape(*cells.shape[:-1], -1) / self._people
-        return result
-
-    def transfer(self) -> None:
-        """Not known for groups."""
-        return
-
-    def likelihood(self) -> Floats:
-        """P(output | group)."""
-        return self.mix(np.eye(self.size))
-
-
-Factor: TypeAlias = "Floats | SymbolChannel | Runs | Grouped"
+Factor: TypeAlias = "Floats | SymbolChannel | Runs | Grouped"  # of blocks that send symbols
 
 
 @dataclass(frozen=True, eq=False)
@@ -454,6 +263,7 @@ class SymbolMixture(_Counted):
             runs = Runs.of(channel)
             if runs is not None:
                 counts = np.add.reduceat(counts, runs.starts, axis=place)
+            assert isinstance(channel, SymbolChannel)  # noqa: S101 - bits are kept as rows
             held = channel if runs is None else runs
             entries = channel.size * counts.shape[place]
             dense = channel.size <= _DENSE_AXIS and entries <= _DENSE_ENTRIES
@@ -461,8 +271,8 @@ class SymbolMixture(_Counted):
                 runs is not None and entries <= _MOST_ENTRIES
             )  # cheaper than mixing single symbols
             factors.append(held.likelihood() if dense and len(shape) == 1 else held)
-        (channel, *others) = channels
-        line = channel.noise_line() if isinstance(channel, SymbolChannel) and not others else None
+        (first, *others) = channels
+        line = first.noise_line() if isinstance(first, SymbolChannel) and not others else None
         return cls(tuple(factors), counts, held_shapes, line)
 
     @property

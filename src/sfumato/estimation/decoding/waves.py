@@ -178,7 +178,7 @@ def measured_transfer(
     rows: Floats = np.ones((1, 1))
     for size, modes, o in zip(shape, measured, ordered, strict=True):
         one = cosines(size, int(modes[-1]) + 1)[:, modes].T if o else np.eye(size)
-        rows = np.kron(rows, one)
+        rows = np.kron(rows, one).astype(np.float64, copy=False)
     flat = np.full((1, *shape), 1 / cells)
     seen = weight(forward(flat)[0]).ravel()
     passed = forward(rows.reshape(-1, *shape)).reshape(len(rows), -1)
@@ -186,10 +186,9 @@ def measured_transfer(
     for axis, (size, modes) in enumerate(zip(shape, measured, strict=True)):
         if len(modes) < size:
             logs = np.log(np.maximum(np.moveaxis(found, axis, -1), 1e-300))
-            every = np.apply_along_axis(
-                lambda one: np.interp(np.arange(size), modes, one), -1, logs
-            )
-            found = np.moveaxis(np.exp(every), -1, axis)
+            every = [np.interp(np.arange(size), modes, one) for one in logs.reshape(-1, len(modes))]
+            full = np.exp(every).reshape(*logs.shape[:-1], size)
+            found = np.moveaxis(full, -1, axis)
     return found
 
 

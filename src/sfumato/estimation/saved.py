@@ -1,0 +1,158 @@
+"""Decoded estimates as files: what was decoded from a tally need not be decoded again.
+
+The file is Parquet with one column of shares: for every decoded set of axes the distribution over
+its cells, and those of the rough fits that widen intervals. Its metadata name the study, the tally
+by a digest, and the strengths of every fit. It is of use with that tally only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.arrays import Floats
+from sfumato.checks import is_number
+from sfumato.collect.parquet import (
+    KEY,
+    VERSION,
+    open_parquet,
+    read_columns,
+    read_head,
+    read_sums,
+    write_parquet,
+)
+from sfumato.errors import FormatError, MismatchError
+from sfumato.estimation.decoding.field import Strengths
+from sfumato.estimation.decoding.state import State
+from sfumato.study.study import Study
+
+_COLUMN = "share"
+_MOST_FITS = 100
+
+States = dict[tuple[int, ...], State]
+
+
+def write_estimate(
+    path: str | Path, study: Study, digest: str, smoothing: str, states: Mapping[Any, State]
+) -> None:
+    """Write decoded populations as a Parquet file.
+
+    Args:
+        path: The file.
+        study: The study.
+        digest: The digest of the tally that they were decoded from.
+        smoothing: "auto" or "none".
+        states: The populations by the axes that were decoded together.
+    """
+    head = {
+        "version": VERSION,
+        "kind": "estimate",
+        "study": study.fingerprint,
+        "axes": [axis.name for axis in study.axes],
+        "tally": digest,
+        "smoothing": smoothing,
+        "decoded": [
+            {
+                "axes": list(axes),
+                "strengths": [{"cells": s.cells, "along": s.along} for s in state.strengths],
+            }
+            for axes, state in states.items()
+        ],
+    }
+    laws = [law.ravel() for state in states.values() for law in state.laws]
+    shares = np.concatenate([np.zeros(0), *laws])
+    field = pa.field(_COLUMN, pa.float64(), nullable=False)
+    metadata = {KEY: json.dumps(head, ensure_ascii=False).encode()}
+    write_parquet(pa.table([pa.array(shares)], schema=pa.schema([field], metadata=metadata)), path)
+
+
+def read_estimate(path: str | Path, study: Study, digest: str, smoothing: str) -> States:
+    """Read decoded populations; those of another tally are refused.
+
+    Args:
+        path: A file that `write_estimate` wrote.
+        study: The study.
+        digest: The digest of the tally that answers are about.
+        smoothing: "auto" or "none", which must be what they were decoded with.
+
+    Raises:
+        MismatchError: If they belong to another study or tally, or were decoded otherwise.
+        FormatError: If the file is damaged.
+    """
+    what = repr(str(path))
+    with open_parquet(path) as file:
+        head = read_head(file.schema_arrow, "estimate", what)
+        study.refuse_other(head["study"], what)
+        if head.get("tally") != digest:
+            raise MismatchError(
+                f"{what} was decoded from another tally of study {study.name!r}; use it with that "
+                "tally, or decode this one and save it in another file"
+            )
+        if head.get("smoothing") != smoothing:
+            raise MismatchError(
+                f"{what} was not decoded with smoothing={smoothing!r}; use the smoothing that it "
+                "was decoded with, or save another estimate"
+            )
+        shapes = _read_shapes(head, study, what)
+        table = read_columns(file, path, {_COLUMN: "weights"})
+    shares = read_sums(table, _COLUMN, what)
+    return _split(shares, shapes, what)
+
+
+def _read_shapes(
+    head: dict[str, Any], study: Study, what: str
+) -> list[tuple[tuple[int, ...], tuple[int, ...], tuple[Strengths, ...]]]:
+    """The axes, the number of cells of each, and the strengths of every decoded population."""
+    sets = {block.axes for block in study.blocks}
+    found = []
+    try:
+        for part in head["decoded"]:
+            axes = tuple(part["axes"])
+            if not axes or set(axes) != {a for held in sets if set(held) & set(axes) for a in held}:
+                raise ValueError
+            strengths = tuple(_read_strengths(one, len(axes)) for one in part["strengths"])
+            if len(strengths) > _MOST_FITS or axes != tuple(sorted(axes)):
+                raise ValueError
+            found.append((axes, tuple(study.shape[axis] for axis in axes), strengths))
+        if len({axes for axes, _, _ in found}) < len(found):
+            raise ValueError
+    except (KeyError, TypeError, ValueError):
+        raise FormatError(f"{what} has damaged metadata; save it again") from None
+    return found
+
+
+def _read_strengths(held: Any, axes: int) -> Strengths:
+    """Strengths from metadata."""
+    along = tuple((first, second) for first, second in held["along"])
+    numbers = [held["cells"], *(number for pair in along for number in pair)]
+    if len(along) != axes or not all(is_number(number) and number >= 0 for number in numbers):
+        raise ValueError
+    return Strengths(float(held["cells"]), tuple((float(a), float(b)) for a, b in along))
+
+
+def _split(
+    shares: Floats,
+    shapes: list[tuple[tuple[int, ...], tuple[int, ...], tuple[Strengths, ...]]],
+    what: str,
+) -> States:
+    """The column of shares as distributions, each of which must sum to one."""
+    states: States = {}
+    start = 0
+    for axes, shape, strengths in shapes:
+        laws = []
+        for _ in range(max(1, len(strengths))):
+            law = shares[start : start + math.prod(shape)]
+            start += math.prod(shape)
+            if len(law) < math.prod(shape) or not abs(float(law.sum()) - 1) < 1e-6:
+                raise FormatError(f"{what} is damaged: its shares do not add up; save it again")
+            laws.append(law.reshape(shape))
+        states[axes] = State(tuple(laws), strengths)
+    if start != len(shares):
+        raise FormatError(f"{what} is damaged: it has more shares than cells; save it again")
+    return states
