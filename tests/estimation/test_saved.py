@@ -14,6 +14,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import FormatError, MismatchError, QuestionError, TooLargeError
 from sfumato.estimation import likelihood as module
+from sfumato.estimation import saved
 
 
 def tally_of(seed: int = 1, n: int = 2_000, **options: Any) -> sf.Tally:
@@ -206,7 +207,10 @@ def rewritten(path: Path, change: Any = None, shares: Any = None) -> None:
     if change is not None:
         change(head)
     column = table["share"] if shares is None else shares(table["share"].to_numpy())
-    made = pa.table({"share": pa.array(np.asarray(column))})
+    numbers = np.asarray(column)
+    if numbers.dtype.kind == "f":  # so that what is wrong with them is found, not the digest
+        head["digest"] = saved._digest(numbers, head.get("decoded"))
+    made = pa.table({"share": pa.array(numbers)})
     pq.write_table(made.replace_schema_metadata({b"sfumato": json.dumps(head)}), path)
 
 
@@ -259,6 +263,27 @@ def test_damaged_shares_are_refused(kept: tuple[sf.Tally, Path], shares: Any) ->
         tally.estimate(saved=path)
 
 
+def test_a_changed_strength_is_noticed(kept: tuple[sf.Tally, Path]) -> None:
+    tally, path = kept
+    table = pq.read_table(path)
+    head = json.loads(table.schema.metadata[b"sfumato"])
+    head["decoded"][0]["strengths"][0]["cells"] += 1
+    pq.write_table(table.replace_schema_metadata({b"sfumato": json.dumps(head)}), path)
+    with pytest.raises(FormatError, match="its numbers were changed"):
+        tally.estimate(saved=path)
+
+
+def test_a_single_changed_bit_is_noticed(kept: tuple[sf.Tally, Path]) -> None:
+    tally, path = kept
+    table = pq.read_table(path)
+    shares = table["share"].to_numpy().copy()
+    shares[3] = np.nextafter(shares[3], 1)
+    changed = pa.table({"share": shares}).replace_schema_metadata(table.schema.metadata)
+    pq.write_table(changed, path)
+    with pytest.raises(FormatError, match="its numbers were changed"):
+        tally.estimate(saved=path)
+
+
 def test_files_that_are_none_are_refused(kept: tuple[sf.Tally, Path], tmp_path: Path) -> None:
     tally, path = kept
     rewritten(path, lambda head: head.update(version=2))
@@ -286,5 +311,6 @@ def test_a_saved_estimate_shows_no_reports(kept: tuple[sf.Tally, Path]) -> None:
     """It holds shares and strengths, the study's fingerprint and a digest, and nothing else."""
     _, path = kept
     head = json.loads(pq.read_schema(path).metadata[b"sfumato"])
-    assert set(head) == {"version", "kind", "study", "axes", "tally", "smoothing", "decoded"}
+    own = {"version", "kind", "study", "axes", "tally", "smoothing", "decoded", "digest"}
+    assert set(head) == own
     assert pq.read_schema(path).names == ["share"]

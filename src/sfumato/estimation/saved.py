@@ -7,6 +7,7 @@ by a digest, and the strengths of every fit. It is of use with that tally only.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -50,6 +51,15 @@ def write_estimate(
         smoothing: "auto" or "none".
         states: The populations by the axes that were decoded together.
     """
+    laws = [law.ravel() for state in states.values() for law in state.laws]
+    shares = np.concatenate([np.zeros(0), *laws])
+    decoded = [
+        {
+            "axes": list(axes),
+            "strengths": [{"cells": s.cells, "along": s.along} for s in state.strengths],
+        }
+        for axes, state in states.items()
+    ]
     head = {
         "version": VERSION,
         "kind": "estimate",
@@ -57,16 +67,9 @@ def write_estimate(
         "axes": [axis.name for axis in study.axes],
         "tally": digest,
         "smoothing": smoothing,
-        "decoded": [
-            {
-                "axes": list(axes),
-                "strengths": [{"cells": s.cells, "along": s.along} for s in state.strengths],
-            }
-            for axes, state in states.items()
-        ],
+        "decoded": decoded,
+        "digest": _digest(shares, decoded),
     }
-    laws = [law.ravel() for state in states.values() for law in state.laws]
-    shares = np.concatenate([np.zeros(0), *laws])
     field = pa.field(_COLUMN, pa.float64(), nullable=False)
     metadata = {KEY: json.dumps(head, ensure_ascii=False).encode()}
     write_parquet(pa.table([pa.array(shares)], schema=pa.schema([field], metadata=metadata)), path)
@@ -102,7 +105,16 @@ def read_estimate(path: str | Path, study: Study, digest: str, smoothing: str) -
         shapes = _read_shapes(head, study, what)
         table = read_columns(file, path, {_COLUMN: "weights"})
     shares = read_sums(table, _COLUMN, what)
+    if head.get("digest") != _digest(shares, head["decoded"]):
+        raise FormatError(f"{what} is damaged: its numbers were changed; save it again")
     return _split(shares, shapes, what)
+
+
+def _digest(shares: Floats, decoded: Any) -> str:
+    """A SHA-256 of all numbers, by which damage is noticed."""
+    found = hashlib.sha256(json.dumps(decoded, sort_keys=True).encode())
+    found.update(shares.astype("<f8").tobytes())
+    return found.hexdigest()
 
 
 def _read_shapes(
