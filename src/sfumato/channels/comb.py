@@ -328,11 +328,16 @@ class CombChannel(SymbolChannel):
         return (grid + mirrored).ravel()
 
     def transfer(self) -> Floats:
-        """A cosine of k half turns lies between the Fourier frequencies below and above k/2."""
+        """A cosine of k half turns lies between the Fourier frequencies below and above k/2.
+
+        It has nothing of the constants: one half turn lies at the first frequency.
+        """
         found = self.information.reshape(self.moduli)
         for axis, (size, modulus) in enumerate(zip(self.shape, self.moduli, strict=True)):
-            half = np.arange(size) * modulus / (2 * size)
-            below, above = np.floor(half).astype(int), np.ceil(half).astype(int)
+            waves = np.arange(size)
+            half = waves * modulus / (2 * size)
+            below = np.maximum(np.floor(half), waves > 0).astype(int)
+            above = np.ceil(half).astype(int)
             found = (np.take(found, below, axis) + np.take(found, above, axis)) / 2
         return found
 
