@@ -5,7 +5,7 @@ products of cosines along ordered axes (single cells along others) for which the
 reports is more than a small share of the prior's precision. With people spread evenly, the
 information about a wave c of unit length is (n/m)·h(c), with h(c) = Σ_y (Qᵀc)(y)²/q̄(y)/m and q̄ the
 mean law of outputs; h is the product of its values along the blocks. Waves that are left out enter
-the evidence as if they were independent: ½·log(1 + information/precision) each.
+the evidence as if they were independent, with the information at the density of people around.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sfumato.estimation.decoding.field import (
 )
 
 _FEW_MODES = 32  # up to this many waves along an axis are all measured; of more, as many
-_TOLD = 0.2  # information over precision of waves that must not be left out
+_PLACES = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,14 +38,14 @@ class Waves:
         ordered: For each axis, whether its waves are cosines; along others they are single cells.
         modes: For each axis, the waves along it that occur, counted from the longest.
         places: One row per wave: its number along every axis.
-        left_out: Log-determinant of the waves that are left out.
+        rest: Information over precision of the waves that are left out, for people spread evenly.
     """
 
     shape: tuple[int, ...]
     ordered: tuple[bool, ...]
     modes: tuple[int, ...]
     places: NDArray[np.intp]
-    left_out: float
+    rest: Floats
 
     def __len__(self) -> int:
         return len(self.places)
@@ -60,16 +60,18 @@ class Waves:
         *,
         least: float,
         most: int,
+        needed: float,
     ) -> Waves | None:
         """The waves that reports can tell under a prior; None if there are too many for a matrix.
 
         Args:
             strengths: The prior.
             transfer: h of every wave, of the shape of the grid.
-            people: Number of people.
+            people: Number of people, times how much denser they are than if spread evenly.
             ordered: For each axis, whether its waves are cosines.
-            least: Information over precision, for people spread evenly, of the waves that are kept.
-            most: Most waves; those with less information are left out.
+            least: Information over precision from which waves are kept.
+            most: Most waves; those with less information are left out …
+            needed: … unless their information over precision is this.
         """
         shape = transfer.shape
         precision = np.full(shape, strengths.cells)
@@ -80,7 +82,7 @@ class Waves:
         ratio = people / transfer.size * transfer / np.maximum(precision, 1e-12)
         if int(np.sum(ratio > least)) > most:
             least = float(np.partition(ratio, -most, axis=None)[-most])
-            if least > _TOLD:
+            if least > needed:
                 return None
         kept = ratio > least
         # The constants, which along unordered axes are sums over their cells.
@@ -90,8 +92,23 @@ class Waves:
             int(column.max()) + 1 if o else size
             for column, size, o in zip(places.T, shape, ordered, strict=True)
         )
-        left_out = float(np.log1p(ratio[~kept]).sum())
-        return cls(shape, tuple(ordered), modes, places, left_out)
+        return cls(shape, tuple(ordered), modes, places, ratio[~kept])
+
+    def left_out(self, law: Floats) -> float:
+        """What the waves that are left out add to the log-determinant, for people spread by p.
+
+        Where people are m·p(x) times as dense as if they were spread evenly, reports tell that much
+        more of a wave: Σ_waves mean_x log(1 + m·p(x)·ratio), by `_PLACES` quantiles of p.
+
+        Args:
+            law: p.
+        """
+        dense = np.sort(law, axis=None) * law.size
+        groups = np.array_split(dense, min(_PLACES, len(dense)))
+        total = 0.0
+        for group in groups:
+            total += len(group) * float(np.log1p(group.mean() * self.rest).sum())
+        return total / law.size
 
     def read(self, values: Floats) -> Floats:
         """The inner products with all waves, shape (rows, waves).
