@@ -284,18 +284,3 @@ def test_the_even_information_is_near_that_of_uneven_people() -> None:
         values * (values @ exact), axis=1
     )
     assert np.all((math.exp(-1) < ratio) & (ratio < math.e))
-
-
-def test_smooth_people_are_told_by_few_waves() -> None:
-    """A thousand cells, and what is left out of the exact evidence is small."""
-    size = 400
-    mixture = reports([line(size, 0.05)], hump(size), 20_000, seed=4)
-    field = Field((size,), Strengths(0.0, ((1.0, 1e5),)))
-    waves = Waves.told(
-        field.strengths, mixture.transfer((True,)), 20_000, (True,), least=2.5e-3, most=200
-    )
-    assert waves is not None
-    assert len(waves) < 60
-    at = point(mixture, field, hump(size))
-    off = ReducedCurvature(at, waves).log_determinant() - DenseCurvature(at).log_determinant()
-    assert abs(off) < 0.1
