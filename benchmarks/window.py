@@ -222,8 +222,7 @@ def _decoded(reports: Floats, w: Floats) -> tuple[Floats, Floats]:
         reports, joined = np.unique(reports, axis=0, return_counts=True)
         counts = joined.astype(np.float64)
     mixture = RowMixture((reports.shape[1],), counts, reports)
-    value, variance, _ = Decoder(fit_by_evidence(mixture, [True])).moments(w)
-    return value, variance
+    return Decoder(fit_by_evidence(mixture, [True])).moments(w)
 
 
 def _row(kind: str, size: int, epsilon: float, found: dict[str, float]) -> dict[str, Any]:

@@ -141,7 +141,9 @@ def test_bands_are_the_matrix(epsilon: float, size: int, name: str, cap: float |
         h = sides(field)
         scale = np.abs(dense.solve(h)).max()
         np.testing.assert_allclose(banded.solve(h), dense.solve(h), atol=1e-6 * scale)
-        assert banded.log_determinant() == pytest.approx(dense.log_determinant(), rel=1e-6, abs=1e-6)
+        assert banded.log_determinant() == pytest.approx(
+            dense.log_determinant(), rel=1e-6, abs=1e-6
+        )
 
 
 def test_bands_are_right_for_people_in_one_place() -> None:

@@ -15,7 +15,6 @@ from sfumato.estimation.decoding import field as field_module
 from sfumato.estimation.decoding.field import (
     Field,
     Strengths,
-    cosine_precision,
     cosine_roughness,
     cosines,
     precision_bands,
@@ -138,17 +137,12 @@ def test_eigenvectors_take_the_roughness_apart(size: int, first: float, second: 
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 7, 50])
-@pytest.mark.parametrize("modes", [1, 2, 5, 50])
-@pytest.mark.parametrize(("first", "second"), [(2.0, 0.0), (0.0, 3.0), (0.7, 40.0)])
-def test_the_precision_between_cosines_is_exact(
-    size: int, modes: int, first: float, second: float
-) -> None:
-    modes = min(modes, size)
-    waves = cosines(size, modes)
-    np.testing.assert_allclose(waves, dct(np.eye(size), norm="ortho")[:, :modes], atol=1e-14)
-    exact = waves.T @ explicit_precision((size,), Strengths(0.0, ((first, second),))) @ waves
-    found = cosine_precision(size, modes, first, second)
-    np.testing.assert_allclose(found, exact, atol=1e-12 * (first + 16 * second))
+def test_cosines_take_first_differences_apart(size: int) -> None:
+    waves = cosines(size, size)
+    np.testing.assert_allclose(waves, dct(np.eye(size), norm="ortho"), atol=1e-14)
+    np.testing.assert_array_equal(cosines(size, size - 1), waves[:, :-1])
+    exact = waves.T @ explicit_precision((size,), Strengths(0.0, ((2.0, 0.0),))) @ waves
+    np.testing.assert_allclose(np.diag(cosine_roughness(size, 2.0, 0.0)), exact, atol=1e-13)
 
 
 def test_mirrored_second_differences_are_those_of_the_line_and_two_more() -> None:

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.estimation import likelihood as likelihood_module
-from sfumato.estimation.decoding import field as field_module
+from sfumato.estimation.decoding import curvature as curvature_module
+from sfumato.estimation.decoding import fitting as fitting_module
 from sfumato.estimation.decoding.em import decode
 from sfumato.estimation.decoding.mixture import mixture_of
 from sfumato.estimation.decoding.posterior import PlainDecoder
@@ -268,7 +269,7 @@ def test_smoothing_does_no_harm_to_spiky_people_in_blocks(
     that few products could not see the whole of it was 1.20 on average, with a spread of 0.11.
     """
     if large:
-        monkeypatch.setattr(field_module, "_LARGE", 1_000)
+        monkeypatch.setattr(curvature_module, "LARGE", 1_000)
     ratios = []
     for seed in (0, 1):
         tally, counts = clumped(seed)
@@ -281,14 +282,16 @@ def test_the_ratio_would_catch_a_fit_that_has_not_reached_its_top(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The twin: few products for every step, and no fallback to plain EM."""
-    few = field_module._Effort(steps=8, products=5, tolerance=0.1)
-    monkeypatch.setattr(field_module, "_effort_for", lambda _: few)
+    few = curvature_module.Work(steps=8, products=5, tolerance=0.1)
+    for module in (curvature_module, fitting_module):
+        monkeypatch.setattr(module, "work_for", lambda _: few)
     tally, counts = clumped(0)
     plain = distance(tally, counts, "none")
-    monkeypatch.setattr(field_module, "_CONVERGED_SHARE", math.inf)
+    monkeypatch.setattr(fitting_module, "_CONVERGED_SHARE", math.inf)
     assert distance(tally, counts, "auto") > 1.1 * plain
     monkeypatch.undo()
-    monkeypatch.setattr(field_module, "_effort_for", lambda _: few)
+    for module in (curvature_module, fitting_module):
+        monkeypatch.setattr(module, "work_for", lambda _: few)
     estimate = likelihood(tally)
     assert isinstance(estimate.decoder((0,)), PlainDecoder)
     assert distance(tally, counts, "auto") == plain

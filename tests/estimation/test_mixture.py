@@ -205,7 +205,9 @@ def test_forward_and_backward_are_the_matrix_and_its_transpose(name: str) -> Non
     matrix = mixture.matrix
     assert matrix.shape == (law.size, values.size)
     np.testing.assert_allclose(mixture.forward(law).ravel(), law.ravel() @ matrix, rtol=1e-12)
-    np.testing.assert_allclose(mixture.backward(values).ravel(), matrix @ values.ravel(), rtol=1e-12)
+    np.testing.assert_allclose(
+        mixture.backward(values).ravel(), matrix @ values.ravel(), rtol=1e-12
+    )
 
 
 # Derivatives by p
@@ -231,7 +233,9 @@ def test_slope_and_curve_are_derivatives_of_the_value(name: str) -> None:
     assert np.sum(mixture.slope(mixed) * one) == pytest.approx(slope, rel=1e-4, abs=1e-9)
     assert -np.sum(mixture.curve(one, mixed) * two) == pytest.approx(bend, rel=1e-4, abs=1e-9)
     changes = np.array([one, two])
-    exact = np.einsum("axy,bxy->ab" if law.ndim == 2 else "ax,bx->ab", changes, mixture.curve(changes, mixed))
+    exact = np.einsum(
+        "axy,bxy->ab" if law.ndim == 2 else "ax,bx->ab", changes, mixture.curve(changes, mixed)
+    )
     np.testing.assert_allclose(mixture.bend(changes, mixed), exact, rtol=1e-10)
 
 

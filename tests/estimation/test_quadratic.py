@@ -16,6 +16,7 @@ from helpers_decoding import (
 from numpy.typing import NDArray
 
 import sfumato as sf
+from sfumato.estimation.decoding import quadratic as quadratic_module
 from sfumato.estimation.decoding.mixture import Mixture, SymbolMixture, mixture_of
 from sfumato.estimation.decoding.quadratic import Quadratic
 
@@ -70,21 +71,30 @@ def test_errors_away_from_the_centre_are_of_the_next_order(name: str) -> None:
     assert slopes[1] / slopes[2] == pytest.approx(4, rel=0.05)
 
 
-def test_channels_that_know_their_even_information_need_no_matrix() -> None:
-    axes = [sf.integers(d, 0, size - 1) for d, size in (("a", 5), ("b", 4))]
+@pytest.mark.parametrize("small", [True, False])
+def test_channels_that_know_their_even_information_need_no_matrix_of_outputs(
+    small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Axes of a prime number of cells, where even people turn all combs evenly."""
+    monkeypatch.setattr(quadratic_module, "_SMALL_CELLS", 600 if small else 0)
+    axes = [sf.integers(d, 0, 4) for d in "ab"]
     study = sf.Study("combs", axes, protect=sf.Uniform(1.0), channel=sf.Comb())
     (channel,) = study.channels
-    law = np.full((5, 4), 1 / 20)
-    matrix = channel.likelihood()
-    mixture = SymbolMixture.of([channel], 700 * law.ravel() @ matrix, [(5, 4)])
+    law = np.full((5, 5), 1 / 25)
+    flat, matrix = law.ravel(), channel.likelihood()
+    mixture = SymbolMixture.of([channel], 700 * flat @ matrix, [(5, 5)])
     found = Quadratic.of(mixture, law)
-    assert found.matrix is None
-    exact = 700 * matrix / (law.ravel() @ matrix) @ matrix.T
-    changes = np.random.default_rng(3).standard_normal((3, 5, 4))
-    flat = changes.reshape(3, -1)
-    bent = flat @ exact @ flat.T
-    # Turns are joined into runs for decoding, but the information is that of all turns.
+    exact = 700 * matrix / (flat @ matrix) @ matrix.T
+    changes = np.random.default_rng(3).standard_normal((3, 5, 5))
+    rows = changes.reshape(3, -1)
+    bent = rows @ exact @ rows.T
     np.testing.assert_allclose(found.bend(changes, law), bent, atol=1e-9 * np.abs(bent).max())
-    np.testing.assert_allclose(found.own, np.diag(exact).reshape(5, 4), rtol=1e-9)
-    own = law.ravel() ** 2 * (np.diag(exact) - 2 * exact @ law.ravel() + law.ravel() @ exact @ law.ravel())
+    np.testing.assert_allclose(np.full(25, found.own), np.diag(exact), rtol=1e-9)
+    own = flat**2 * (np.diag(exact) - 2 * exact @ flat + flat @ exact @ flat)
     np.testing.assert_allclose(found.diagonal(law, law).ravel(), own, rtol=1e-9)
+    if small:
+        information = found.information(law, law)
+        wanted = explicit_information(mixture, law)
+        np.testing.assert_allclose(information, wanted, atol=1e-9 * np.abs(wanted).max())
+    else:
+        assert found.matrix is None

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 from helpers_decoding import (
     explicit_precision,
-    hump,
     humps,
     line,
     point,
-    reports,
     thermometer_tally,
 )
 from numpy.typing import NDArray
@@ -22,9 +21,9 @@ import sfumato as sf
 from sfumato.channels.base import SymbolChannel
 from sfumato.channels.comb import CombChannel
 from sfumato.estimation.decoding.curvature import DenseCurvature, ReducedCurvature
-from sfumato.estimation.decoding.field import Field, Strengths
+from sfumato.estimation.decoding.field import Field, Strengths, cosines
 from sfumato.estimation.decoding.mixture import SymbolMixture, mixture_of
-from sfumato.estimation.decoding.waves import Waves, _spread
+from sfumato.estimation.decoding.waves import Waves, _spread, line_waves
 
 Floats = NDArray[np.float64]
 
@@ -60,9 +59,7 @@ def some(
     transfer = np.ones(())
     for size, o in zip(shape, ordered, strict=True):
         transfer = np.multiply.outer(transfer, 0.5 ** np.arange(size) if o else np.ones(size))
-    found = Waves.told(
-        strengths, transfer, 100.0, ordered, least=least, most=math.prod(shape)
-    )
+    found = Waves.told(strengths, transfer, 100.0, ordered, least=least, most=math.prod(shape))
     assert found is not None
     return found, strengths
 
@@ -84,8 +81,6 @@ def test_reading_and_writing_are_transposes(
     assert 1 < len(waves) < math.prod(shape)
     rows = waves.all().reshape(len(waves), -1)
     np.testing.assert_allclose(rows @ rows.T, np.eye(len(waves)), atol=1e-13)
-    full = basis(shape, ordered)
-    np.testing.assert_allclose(rows, full[tuple(waves.places.T)], atol=1e-13)
     rng = np.random.default_rng(1)
     values, coefficients = rng.random((4, *shape)), rng.random((4, len(waves)))
     np.testing.assert_allclose(waves.read(values), values.reshape(4, -1) @ rows.T, rtol=1e-12)
@@ -101,7 +96,35 @@ def test_the_precision_between_waves_is_that_of_the_prior(
     waves, strengths = some(shape, ordered)
     rows = waves.all().reshape(len(waves), -1)
     exact = rows @ explicit_precision(shape, strengths) @ rows.T
-    np.testing.assert_allclose(waves.precision(strengths), exact, atol=1e-12 * np.abs(exact).max())
+    np.testing.assert_allclose(np.diag(waves.precision), exact, atol=1e-12 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize(("first", "second"), [(0.5, 0.0), (1e-3, 10.0), (2.0, 1e4)])
+@pytest.mark.parametrize(("size", "modes"), [(2, 2), (3, 3), (12, 4), (12, 12), (60, 5), (200, 20)])
+def test_waves_of_a_line_are_its_smoothest_eigenvectors(
+    size: int, modes: int, first: float, second: float
+) -> None:
+    """Among few cosines, precisions are those of the line or a little more (Rayleigh and Ritz)."""
+    exact = explicit_precision((size,), Strengths(0.0, ((first, second),)))
+    values, waves = line_waves(size, modes, first, second)
+    np.testing.assert_allclose(waves.T @ waves, np.eye(modes), atol=1e-9)
+    scale = np.abs(exact).max()
+    np.testing.assert_allclose(waves.T @ exact @ waves, np.diag(values), atol=1e-12 * scale)
+    wanted = np.linalg.eigvalsh(exact)[:modes]
+    assert np.all(values >= wanted - 1e-13 * scale)
+    np.testing.assert_allclose(values, wanted, rtol=1e-3, atol=1e-12 * scale)
+
+
+def test_a_straight_line_is_a_wave_under_second_differences() -> None:
+    """Three waves follow it within 1e-4; as many cosines leave an eighth of its length."""
+    line_ = np.linspace(-1.0, 1.0, 100)
+    _, waves = line_waves(100, 3, 1e-3, 1e5)
+    left, before = (
+        np.linalg.norm(line_ - held @ (held.T @ line_)) / np.linalg.norm(line_)
+        for held in (waves, cosines(100, 3))
+    )
+    assert left < 1e-4
+    assert before > 0.1
 
 
 @pytest.mark.parametrize(("shape", "ordered"), GRIDS)
@@ -129,7 +152,7 @@ def test_waves_are_kept_by_their_information_and_the_others_are_accounted_for() 
     for count, (least, waves) in enumerate(kept.items(), start=2):
         assert waves is not None
         assert waves.places.ravel().tolist() == list(range(count))
-        assert waves.modes == (count,)
+        np.testing.assert_allclose(waves.precision, precision[:count], rtol=1e-12)
         assert waves.left_out == pytest.approx(np.log1p(ratio[count - 1 :]).sum()), least
     # With too few allowed, those of least information go, unless they tell much.
     capped = told(0.0, 3)
@@ -198,7 +221,7 @@ def test_the_transfer_of_a_long_axis_is_exact_where_it_is_measured(size: int) ->
     assert measured[-1] == size - 1
     assert 15 < len(measured) < size
     np.testing.assert_allclose(found[measured], exact[measured], rtol=1e-6)
-    for low, high in zip(measured, measured[1:], strict=False):
+    for low, high in itertools.pairwise(measured):
         between = found[low : high + 1]
         assert np.all(between <= max(found[low], found[high]) * (1 + 1e-9))
         assert np.all(between >= min(found[low], found[high]) * (1 - 1e-9))
@@ -284,18 +307,3 @@ def test_the_even_information_is_near_that_of_uneven_people() -> None:
         values * (values @ exact), axis=1
     )
     assert np.all((math.exp(-1) < ratio) & (ratio < math.e))
-
-
-def test_smooth_people_are_told_by_few_waves() -> None:
-    """A thousand cells, and what is left out of the exact evidence is small."""
-    size = 400
-    mixture = reports([line(size, 0.05)], hump(size), 20_000, seed=4)
-    field = Field((size,), Strengths(0.0, ((1.0, 1e5),)))
-    waves = Waves.told(
-        field.strengths, mixture.transfer((True,)), 20_000, (True,), least=2.5e-3, most=200
-    )
-    assert waves is not None
-    assert len(waves) < 60
-    at = point(mixture, field, hump(size))
-    off = ReducedCurvature(at, waves).log_determinant() - DenseCurvature(at).log_determinant()
-    assert abs(off) < 0.1

@@ -9,7 +9,7 @@ J·1 = 0. All forms solve with the *completed* curvature H' = H + n·ppᵀ, whic
   and M = Tᵀ·diag(q/n)·T, H' = Λ + D·M⁻¹·D is the Schur complement of [[Λ, D], [D, −M]], which has
   nine bands if the two halves are interleaved: everything is exact in O(cells).
 - `DenseCurvature`: a matrix over all cells; for small grids.
-- `ReducedCurvature`: a matrix over the cosines of low frequency that the reports can tell; for
+- `ReducedCurvature`: a matrix over the waves of low frequency that the reports can tell; for
   smooth priors on grids of any size (`Waves`).
 - `ProductCurvature`: products only; for rough priors on large grids. Few directions have F large
   relative to Λ, so conjugate gradients converge fast. Under a rough prior it is large in as many
@@ -354,8 +354,7 @@ class ReducedCurvature(_Completed):
     def __init__(self, at: Point, waves: Waves) -> None:
         super().__init__(at)
         self._waves = waves
-        self._precision = waves.precision(at.field.strengths)
-        matrix = at.mixture.bend(at.centred(waves.all()), at.mixed) + self._precision
+        matrix = at.mixture.bend(at.centred(waves.all()), at.mixed) + np.diag(waves.precision)
         shares = waves.read(at.law[None])
         matrix += at.people * (shares.T @ shares)
         self._factor = _factorised(matrix)
@@ -372,8 +371,6 @@ class ReducedCurvature(_Completed):
         return whole + self._waves.left_out(self._at.law)
 
     def _prior_log_determinant(self) -> float:
-        """Log det of the precision between waves; the first wave is the constant."""
-        held = self._precision if self._ridge else self._precision[1:, 1:]
-        if not len(held):
-            return 0.0
-        return 2.0 * float(np.log(np.diag(_factorised(held)[0])).sum())
+        """Log det of the precision of waves; the first wave is the constant."""
+        held = self._waves.precision if self._ridge else self._waves.precision[1:]
+        return float(np.log(held).sum())

@@ -4,9 +4,8 @@ Model (docs/likelihood.md): the distribution over cells is p ∝ e^θ, and θ ha
 precision Λ = λ₀·I + Σ_axes (λ₁·D₁ᵀD₁ + λ₂·D₂ᵀD₂), with D₁ and D₂ first and second differences along
 an ordered axis. A *rough* prior has λ₀ only: all cells vary independently.
 
-Differences are banded, so Λ·θ takes a few operations per cell. Two coordinate systems make Λ
-simple. In the eigenvectors of every axis it is diagonal (`Field.standardised`); in the cosines of
-every axis it is diagonal but for a correction at the two ends (`cosine_precision`).
+Differences are banded, so Λ·θ takes a few operations per cell. In the eigenvectors of every axis Λ
+is diagonal (`Field.standardised`).
 """
 
 from __future__ import annotations
@@ -119,27 +118,6 @@ def cosine_roughness(size: int, first: float, second: float) -> Floats:
     return first * steps + second * steps**2
 
 
-def cosine_precision(size: int, modes: int, first: float, second: float) -> Floats:
-    """λ₁·D₁ᵀD₁ + λ₂·D₂ᵀD₂ between the first cosines of a line, shape (modes, modes); exact.
-
-    Squared second differences of the line mirrored at its ends are diagonal. They have two terms
-    more than those of the line itself: the squared differences of the first and the last two cells.
-
-    Args:
-        size: Number of cells.
-        modes: Number of cosines.
-        first: λ₁.
-        second: λ₂.
-    """
-    found = np.diag(cosine_roughness(size, first, second)[:modes])
-    if second:
-        waves = cosines(size, modes)
-        for step in (waves[0] - waves[1], waves[-1] - waves[-2]):
-            found -= second * np.multiply.outer(step, step)
-    return found
-
-
-@lru_cache(maxsize=32)
 def cosines(size: int, modes: int) -> Floats:
     """The first cosines of a line as orthonormal columns (DCT-II), shape (size, modes).
 

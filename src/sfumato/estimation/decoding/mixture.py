@@ -78,19 +78,39 @@ class Likelihood(Protocol):
         ...
 
     def curve(self, changes: Floats, mixed: Floats) -> Floats:
-        """A·s for one change s of p or several, with A the negative second derivative by p."""
+        """A·s, with A the negative second derivative by p.
+
+        Args:
+            changes: One change s of p, or several along leading axes.
+            mixed: Where, as `forward` gives it.
+        """
         ...
 
     def bend(self, changes: Floats, mixed: Floats) -> Floats:
-        """sᵀ·A·t for all pairs of changes s and t of p, shape (changes, changes)."""
+        """sᵀ·A·t for all pairs of changes s and t of p, shape (changes, changes).
+
+        Args:
+            changes: Changes of p.
+            mixed: Where, as `forward` gives it.
+        """
         ...
 
     def information(self, law: Floats, mixed: Floats) -> Floats:
-        """J·A·J with J = diag(p) − ppᵀ: the information about θ, as a matrix over all cells."""
+        """J·A·J with J = diag(p) − ppᵀ: the information about θ, as a matrix over all cells.
+
+        Args:
+            law: p.
+            mixed: `forward` of p.
+        """
         ...
 
     def diagonal(self, law: Floats, mixed: Floats) -> Floats:
-        """The diagonal of `information`, at least roughly."""
+        """The diagonal of `information`, at least roughly.
+
+        Args:
+            law: p.
+            mixed: `forward` of p.
+        """
         ...
 
     def transfer(self, ordered: tuple[bool, ...]) -> Floats:

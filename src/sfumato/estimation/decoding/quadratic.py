@@ -10,6 +10,8 @@ import numpy as np
 from sfumato.arrays import Floats
 from sfumato.estimation.decoding.mixture import Mixture, around, paired
 
+_SMALL_CELLS = 600  # up to this many cells the curvature may be a matrix over all of them
+
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
@@ -53,7 +55,9 @@ class Quadratic:
         if even is not None:
             unit = np.zeros(law.shape)
             unit.flat[0] = 1.0
-            return cls(*held, even, float(even(unit).flat[0]), mixture.transfer)
+            units = np.eye(law.size).reshape(law.size, *law.shape)
+            whole = even(units).reshape(law.size, -1) if law.size <= _SMALL_CELLS else None
+            return cls(*held, even, float(even(unit).flat[0]), mixture.transfer, whole)
         matrix = mixture.second(mixed)
 
         def times(v: Floats) -> Floats:
@@ -82,20 +86,40 @@ class Quadratic:
         return result
 
     def curve(self, changes: Floats, mixed: Floats) -> Floats:
-        """A·s."""
+        """A·s.
+
+        Args:
+            changes: One change s of p, or several.
+            mixed: Where, as `forward` gives it.
+        """
         return self.times(changes)
 
     def bend(self, changes: Floats, mixed: Floats) -> Floats:
-        """sᵀ·A·t."""
+        """sᵀ·A·t.
+
+        Args:
+            changes: Changes s and t of p.
+            mixed: Where, as `forward` gives it.
+        """
         return paired(changes, self.times(changes))
 
     def information(self, law: Floats, mixed: Floats) -> Floats:
-        """J·A·J."""
+        """J·A·J.
+
+        Args:
+            law: p.
+            mixed: `forward` of p.
+        """
         assert self.matrix is not None  # noqa: S101 - only small grids have a matrix over all cells
         return around(self.matrix, law)
 
     def diagonal(self, law: Floats, mixed: Floats) -> Floats:
-        """That of J·A·J."""
+        """That of J·A·J.
+
+        Args:
+            law: p.
+            mixed: `forward` of p.
+        """
         beside = self.times(law)
         result: Floats = law**2 * (self.own - 2 * beside + float(np.sum(law * beside)))
         return result

@@ -1,11 +1,16 @@
-"""The cosines that reports can tell: a small basis for smooth priors on grids of any size.
+"""The waves that reports can tell: a small basis for smooth priors on grids of any size.
 
 A channel attenuates fine detail, and a smooth prior expects little of it. So θ is confined to the
-products of cosines along ordered axes (single cells along others) for which the information of the
-reports is more than a small share of the prior's precision. With people spread evenly, the
-information about a wave c of unit length is (n/m)·h(c), with h(c) = Σ_y (Qᵀc)(y)²/q̄(y)/m and q̄ the
-mean law of outputs; h is the product of its values along the blocks. Waves that are left out enter
-the evidence as if they were independent, with the information at the density of people around.
+products of waves along ordered axes (single cells along others) for which the information of the
+reports is more than a small share of the prior's precision. The waves of an axis are the
+eigenvectors of its prior: cosines under first differences alone; under second differences the ends
+are free, and the first wave is nearly a straight line, which no few cosines can follow.
+
+With people spread evenly, the information about a cosine c of unit length is (n/m)·h(c), with
+h(c) = Σ_y (Qᵀc)(y)²/q̄(y)/m and q̄ the mean law of outputs; h is the product of its values along the
+blocks. That of wave k is taken to be that of cosine k, which has as many changes of sign. Waves
+that are left out enter the evidence as if they were independent, with the information at the
+density of people around.
 """
 
 from __future__ import annotations
@@ -18,33 +23,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Floats
-from sfumato.estimation.decoding.field import (
-    Strengths,
-    cosine_precision,
-    cosine_roughness,
-    cosines,
-)
+from sfumato.estimation.decoding.field import Strengths, cosine_roughness, cosines
 
 _FEW_MODES = 32  # up to this many waves along an axis are all measured; of more, as many
+_MORE_COSINES = 8  # than waves of a line with free ends, which they are sums of
 _PLACES = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waves:
-    """Products of cosines along the axes of a grid.
+    """Products of waves along the axes of a grid.
 
     Args:
         shape: Number of cells of every axis.
-        ordered: For each axis, whether its waves are cosines; along others they are single cells.
-        modes: For each axis, the waves along it that occur, counted from the longest.
+        bases: For each axis, its waves as columns; None where they are single cells.
         places: One row per wave: its number along every axis.
+        precision: The prior's precision of every wave; between two waves it is 0.
         rest: Information over precision of the waves that are left out, for people spread evenly.
     """
 
     shape: tuple[int, ...]
-    ordered: tuple[bool, ...]
-    modes: tuple[int, ...]
+    bases: tuple[Floats | None, ...]
     places: NDArray[np.intp]
+    precision: Floats
     rest: Floats
 
     def __len__(self) -> int:
@@ -66,20 +67,35 @@ class Waves:
 
         Args:
             strengths: The prior.
-            transfer: h of every wave, of the shape of the grid.
-            people: Number of people, times how much denser they are than if spread evenly.
-            ordered: For each axis, whether its waves are cosines.
-            least: Information over precision from which waves are kept.
+            transfer: h of every cosine, of the shape of the grid.
+            people: Number of people.
+            ordered: For each axis, whether it has waves.
+            least: Information over precision, for people spread evenly, of the waves that are kept.
             most: Most waves; those with less information are left out …
             needed: … unless their information over precision is this.
         """
         shape = transfer.shape
-        precision = np.full(shape, strengths.cells)
+        information = people / transfer.size * transfer
+        steps = [
+            cosine_roughness(size, *along)
+            for size, along in zip(shape, strengths.along, strict=True)
+        ]
+        # Free ends take away two squared differences: wave k has at least the precision of cosine
+        # k − 2.
+        lowest = [one[np.maximum(np.arange(len(one)) - 2, 0)] for one in steps]
+        likely = information > least * _summed(strengths.cells, lowest)
+        bases: list[Floats | None] = []
         for axis, (size, along) in enumerate(zip(shape, strengths.along, strict=True)):
-            if any(along):
-                steps = cosine_roughness(size, *along)
-                precision = precision + steps.reshape(_along(axis, len(shape)))
-        ratio = people / transfer.size * transfer / np.maximum(precision, 1e-12)
+            if not ordered[axis]:
+                bases.append(None)
+                continue
+            others = tuple(a for a in range(len(shape)) if a != axis)
+            modes = max(1, int(np.sum(likely.any(axis=others))))
+            values, vectors = line_waves(size, min(modes, most), *along)
+            steps[axis][: len(values)] = values
+            bases.append(vectors)
+        precision = _summed(strengths.cells, steps)
+        ratio = information / np.maximum(precision, 1e-12)
         if int(np.sum(ratio > least)) > most:
             least = float(np.partition(ratio, -most, axis=None)[-most])
             if least > needed:
@@ -87,12 +103,15 @@ class Waves:
         kept = ratio > least
         # The constants, which along unordered axes are sums over their cells.
         kept[tuple(0 if o else slice(None) for o in ordered)] = True
+        for axis, basis in enumerate(bases):
+            if basis is not None:
+                np.moveaxis(kept, axis, 0)[basis.shape[1] :] = False
         places = np.argwhere(kept)
-        modes = tuple(
-            int(column.max()) + 1 if o else size
-            for column, size, o in zip(places.T, shape, ordered, strict=True)
+        used = tuple(
+            None if basis is None else basis[:, : int(column.max()) + 1]
+            for basis, column in zip(bases, places.T, strict=True)
         )
-        return cls(shape, tuple(ordered), modes, places, ratio[~kept])
+        return cls(shape, used, places, precision[kept], ratio[~kept])
 
     def left_out(self, law: Floats) -> float:
         """What the waves that are left out add to the log-determinant, for people spread by p.
@@ -103,12 +122,9 @@ class Waves:
         Args:
             law: p.
         """
-        dense = np.sort(law, axis=None) * law.size
-        groups = np.array_split(dense, min(_PLACES, len(dense)))
-        total = 0.0
-        for group in groups:
-            total += len(group) * float(np.log1p(group.mean() * self.rest).sum())
-        return total / law.size
+        groups = np.array_split(np.sort(law, axis=None) * law.size, min(_PLACES, law.size))
+        parts = [len(one) * float(np.log1p(one.mean() * self.rest).sum()) for one in groups]
+        return sum(parts) / law.size
 
     def read(self, values: Floats) -> Floats:
         """The inner products with all waves, shape (rows, waves).
@@ -116,12 +132,9 @@ class Waves:
         Args:
             values: Functions of the cells, shape (rows, *cells).
         """
-        for axis, (size, modes, o) in enumerate(
-            zip(self.shape, self.modes, self.ordered, strict=True)
-        ):
-            if o:
-                last = np.moveaxis(values, axis + 1, -1) @ cosines(size, modes)
-                values = np.moveaxis(last, -1, axis + 1)
+        for axis, basis in enumerate(self.bases, start=1):
+            if basis is not None:
+                values = np.moveaxis(np.moveaxis(values, axis, -1) @ basis, -1, axis)
         found: Floats = values[(slice(None), *self.places.T)]
         return found
 
@@ -131,39 +144,64 @@ class Waves:
         Args:
             coefficients: One per wave, shape (rows, waves).
         """
-        values = np.zeros((len(coefficients), *self.modes))
+        modes = [
+            size if basis is None else basis.shape[1]
+            for size, basis in zip(self.shape, self.bases, strict=True)
+        ]
+        values = np.zeros((len(coefficients), *modes))
         values[(slice(None), *self.places.T)] = coefficients
-        for axis, (size, modes, o) in enumerate(
-            zip(self.shape, self.modes, self.ordered, strict=True)
-        ):
-            if o:
-                last = np.moveaxis(values, axis + 1, -1) @ cosines(size, modes).T
-                values = np.moveaxis(last, -1, axis + 1)
+        for axis, basis in enumerate(self.bases, start=1):
+            if basis is not None:
+                values = np.moveaxis(np.moveaxis(values, axis, -1) @ basis.T, -1, axis)
         return values
 
     def all(self) -> Floats:
         """All waves as functions of the cells, shape (waves, *cells)."""
         return self.write(np.eye(len(self)))
 
-    def precision(self, strengths: Strengths) -> Floats:
-        """The prior's precision between waves, shape (waves, waves)."""
-        found: Floats = strengths.cells * np.eye(len(self))
-        for axis, (size, along) in enumerate(zip(self.shape, strengths.along, strict=True)):
-            if any(along):
-                own = self.places[:, axis]
-                one = cosine_precision(size, self.modes[axis], *along)[np.ix_(own, own)]
-                others = np.delete(self.places, axis, axis=1)
-                if others.shape[1]:
-                    _, group = np.unique(others, axis=0, return_inverse=True)
-                    group = group.reshape(-1)
-                    one = np.where(group[:, None] == group, one, 0.0)
-                found += one
-        return found
+
+def line_waves(size: int, modes: int, first: float, second: float) -> tuple[Floats, Floats]:
+    """The smoothest waves of a line, and the precision λ₁·D₁ᵀD₁ + λ₂·D₂ᵀD₂ of each.
+
+    Under second differences they are sums of cosines, a straight line and a parabola, which take
+    care of the ends (Rayleigh and Ritz): orthonormal, and with no precision between two of them.
+
+    Args:
+        size: Number of cells.
+        modes: Number of waves.
+        first: λ₁.
+        second: λ₂.
+
+    Returns:
+        Precisions, shape (modes,), and waves as columns, shape (size, modes).
+    """
+    if not second:
+        return cosine_roughness(size, first, second)[:modes], cosines(size, modes)
+    span = cosines(size, min(size, modes + _MORE_COSINES))
+    if size > span.shape[1] + 2:
+        place = np.linspace(-1.0, 1.0, size)
+        ends = np.array([place, place**2]).T
+        for _ in range(2):  # twice, since most of them lies among the cosines
+            ends = np.linalg.qr(ends - span @ (span.T @ ends))[0]
+        span = np.hstack([span, ends])
+    elif size > span.shape[1]:
+        span = cosines(size, size)
+    step = np.diff(span, axis=0)
+    bend = np.diff(step, axis=0)
+    values, turned = np.linalg.eigh(first * step.T @ step + second * bend.T @ bend)
+    # The constants come first, exactly.
+    vectors: Floats = span @ turned[:, :modes]
+    vectors[:, 0] = math.sqrt(1 / size)
+    values[0] = 0.0
+    return np.maximum(values[:modes], 0.0), vectors
 
 
-def _along(axis: int, axes: int) -> list[int]:
-    """The shape of a vector that is broadcast along one axis of a grid."""
-    return [-1 if d == axis else 1 for d in range(axes)]
+def _summed(cells: float, steps: Sequence[Floats]) -> Floats:
+    """λ₀ and one term per axis, for all combinations."""
+    total: Floats = np.full((), cells)
+    for one in steps:
+        total = np.add.outer(total, one)
+    return total
 
 
 def measured_transfer(

@@ -1,0 +1,234 @@
+"""The choice of strengths: the search grid, joined cells, and what evidence prefers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from helpers_decoding import hump, humps, line, reports, thermometer_tally
+from numpy.typing import NDArray
+
+import sfumato as sf
+from sfumato.estimation.decoding import evidence as evidence_module
+from sfumato.estimation.decoding.evidence import (
+    _between,
+    _finer,
+    _group_sizes,
+    _SmoothSpace,
+    fit_by_evidence,
+)
+from sfumato.estimation.decoding.field import Field, Strengths
+from sfumato.estimation.decoding.mixture import Mixture, SymbolMixture, mixture_of
+from sfumato.estimation.decoding.posterior import CountPosterior
+
+Floats = NDArray[np.float64]
+
+
+def spikes(size: int) -> Floats:
+    """Everybody in four cells."""
+    law = np.zeros(size)
+    law[[3, size // 2, size // 2 + 1, size - 9]] = 0.25
+    return law
+
+
+# What evidence prefers
+
+
+def test_smooth_people_get_smoothing_and_spiky_ones_none() -> None:
+    smooth = fit_by_evidence(reports([line(40, 0.5)], hump(40), 50_000, seed=27), [True])
+    spiky = fit_by_evidence(reports([line(40, 0.5)], spikes(40), 50_000, seed=28), [True])
+    assert smooth.best.field.strengths.along != ((0.0, 0.0),)
+    assert spiky.best.field.strengths.along == ((0.0, 0.0),)
+    assert spiky.is_rough
+    for chosen in (smooth, spiky):
+        assert chosen.rough
+        assert all(f.field.strengths.along == ((0.0, 0.0),) for f in chosen.rough)
+
+
+def test_unordered_axes_are_never_smoothed() -> None:
+    mixture = reports([line(12, 0.5)], hump(12), 20_000, seed=29)
+    chosen = fit_by_evidence(mixture, [False])
+    assert chosen.best.field.strengths.along == ((0.0, 0.0),)
+    rough = fit_by_evidence(mixture, [True]).rough
+    assert chosen.best.evidence == pytest.approx(max(f.evidence for f in rough))
+
+
+def test_large_grids_have_rough_fits_only_where_smoothness_leaves_something() -> None:
+    """More cells than a matrix over all of them: rough fits are expensive.
+
+    Spikes here and there in a smooth place are what a smooth fit does not explain.
+    """
+    shape = (26, 25)
+    channels = [line(size, 0.7) for size in shape]
+    hills = [np.exp(-(((np.arange(size) - 12) / 6) ** 2)) for size in shape]
+    gentle = np.multiply.outer(*hills) / np.multiply.outer(*hills).sum()
+    smooth = fit_by_evidence(reports(channels, gentle, 30_000, seed=32), [True, True])
+    assert not smooth.is_rough
+    assert smooth.rough == ()
+    law = 0.7 * gentle
+    law.flat[np.random.default_rng(1).choice(law.size, 10, replace=False)] += 0.03
+    doubtful = fit_by_evidence(reports(channels, law, 30_000, seed=33), [True, True])
+    assert 1 <= len(doubtful.rough) <= 2
+    assert all(f.field.is_rough for f in doubtful.rough)
+
+
+def test_many_outputs_are_searched_by_expansion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The strengths found are those found with all outputs, or as good within 2 nats."""
+    tally = thermometer_tally(10, 3_000)
+    mixture = mixture_of(tally.statistic, tally.study.blocks, [0])
+    assert mixture.counts.size >= 2 * 10
+    assert evidence_module._has_many_outputs(mixture)
+    fast = fit_by_evidence(mixture, [True])
+    monkeypatch.setattr(evidence_module, "_has_many_outputs", lambda _: False)
+    exact = fit_by_evidence(mixture, [True])
+    assert fast.is_rough == exact.is_rough
+    assert fast.best.evidence == pytest.approx(exact.best.evidence, abs=2.0)
+    rows = np.tri(10)[:-1]
+    one, two = (CountPosterior.of(mixture, f.best).moments(rows) for f in (fast, exact))
+    assert np.all(np.abs(one[0] - two[0]) < 0.5 * np.sqrt(two[1]))
+
+
+def test_progress_goes_up_to_one() -> None:
+    told: list[float] = []
+    mixture = reports([line(30, 0.5)], hump(30), 5_000, seed=30)
+    fit_by_evidence(mixture, [True], progress=told.append)
+    assert told == sorted(told)
+    assert len(told) > 10
+    assert told[-1] == 1.0
+
+
+# Joined cells
+
+
+def k_ary(size: int) -> Mixture:
+    """Reports of a channel on one axis that is not geometric noise."""
+    axis = sf.integers("x", 0, size - 1, protect=sf.Uniform(1.0), channel=sf.KaryResponse())
+    tally = sf.Study("labels", [axis]).simulate_counts(np.full(size, 3), seed=1)
+    return mixture_of(tally.statistic, tally.study.blocks, [0])
+
+
+def test_large_grids_choose_strengths_on_joined_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = (22, 20)
+    mixture = reports([line(size, 0.5) for size in shape], humps(shape), 50_000, seed=30)
+    whole = fit_by_evidence(mixture, [True, True])
+    monkeypatch.setattr(evidence_module, "COARSE_CELLS", 120)
+    joined = [1, 1]
+    coarsened = SymbolMixture.coarsened
+
+    def watched(self: SymbolMixture, groups: tuple[int, ...]) -> SymbolMixture:
+        joined[:] = groups
+        return coarsened(self, groups)
+
+    monkeypatch.setattr(SymbolMixture, "coarsened", watched)
+    chosen = fit_by_evidence(mixture, [True, True])
+    assert joined == [2, 2]
+    assert chosen.best.law.shape == shape
+    rows = np.tri(22)[:-1, :, None] * np.ones(20)
+    value, variance = CountPosterior.of(mixture, whole.best).moments(rows)
+    off = CountPosterior.of(mixture, chosen.best).moments(rows)[0] - value
+    assert np.abs(off).max() < np.sqrt(variance).max()
+
+
+def test_cells_are_joined_along_the_longest_ordered_axis() -> None:
+    def groups(shape: tuple[int, ...], ordered: tuple[bool, ...]) -> tuple[int, ...] | None:
+        channels = [line(size, 1.0) for size in shape]
+        return _group_sizes(SymbolMixture.of(channels, np.zeros(shape)), ordered)
+
+    assert groups((32, 32), (True, True)) is None
+    assert groups((33, 32), (True, True)) == (2, 1)
+    assert groups((64, 64), (True, True)) == (2, 2)
+    assert groups((64, 64), (False, True)) == (1, 4)
+    # An unordered axis is never joined, and an ordered one keeps 4 groups.
+    assert groups((300, 16), (False, True)) == (1, 4)
+    # A line of geometric noise is searched whole, whatever its length.
+    assert groups((5_000,), (True,)) is None
+    assert _group_sizes(k_ary(600), (True,)) is None
+    assert _group_sizes(k_ary(601), (True,)) == (4,)
+
+
+@pytest.mark.parametrize(("size", "group"), [(12, 1), (12, 3), (13, 3), (14, 4), (9, 8)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_cells_between_the_middles_of_groups_are_interpolated(
+    size: int, group: int, axis: int
+) -> None:
+    """A straight line over groups is the same line over cells, level beyond the outer middles."""
+    starts = np.arange(0, size, group)
+    middles = (starts + np.minimum(starts + group, size) - 1) / 2
+    others = np.array([1.0, -2.0])
+    given, wanted = (
+        np.multiply.outer(others, 0.5 * place - 3)
+        for place in (middles, np.clip(np.arange(size), middles[0], middles[-1]))
+    )
+    if axis == 0:
+        given, wanted = given.T, wanted.T
+    np.testing.assert_allclose(_between(given, axis, size, group), wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("groups", [(4, 1), (2, 3), (1, 5)])
+def test_finer_strengths_penalise_the_same_shape_as_much(groups: tuple[int, int]) -> None:
+    """Straight lines and parabolas, whose penalties are equal but for the ends, which are counted.
+
+    Over M groups of g cells, a line has M − 1 steps of g, and gM − 1 of one cell.
+    """
+    coarse = Strengths(0.3, ((0.7, 0.0), (0.2, 0.0)))
+    sizes = (20, 30)
+    shape = tuple(m * g for m, g in zip(sizes, groups, strict=True))
+    fine = _finer(coarse, groups)
+    for axis, (size, group) in enumerate(zip(sizes, groups, strict=True)):
+        for power, strengths in ((1, (0.7, 0.0)), (2, (0.0, 0.9))):
+            along = tuple(strengths if a == axis else (0.0, 0.0) for a in range(2))
+            there = _finer(Strengths(0.0, along), groups)
+            places = [group * np.arange(size), np.arange(size * group)]
+            grids = []
+            for place, grid in zip(places, (sizes, shape), strict=True):
+                ones = [np.ones(n) for n in grid]
+                ones[axis] = place.astype(np.float64) ** power
+                grids.append(np.multiply.outer(*ones))
+            one = Field(sizes, Strengths(0.0, along)).penalty(grids[0])
+            other = Field(shape, there).penalty(grids[1])
+            if power == 1:
+                assert other / one == pytest.approx((size - 1 / group) / (size - 1), rel=1e-9)
+            else:
+                assert other / one == pytest.approx((size - 2 / group) / (size - 2), rel=1e-9)
+    level = [
+        Field(grid, Strengths(held.cells, ((0.0, 0.0),) * 2)).penalty(np.ones(grid))
+        for grid, held in ((sizes, coarse), (shape, fine))
+    ]
+    assert level[0] == pytest.approx(level[1])
+
+
+# The search grid
+
+
+@pytest.mark.parametrize(
+    ("shape", "ordered"),
+    [((40,), (True,)), ((5_000,), (True,)), ((12, 2_000), (True, True)), ((9, 4), (True, False))],
+)
+def test_places_and_strengths_belong_together(
+    shape: tuple[int, ...], ordered: tuple[bool, ...]
+) -> None:
+    space = _SmoothSpace(shape, ordered)
+    places = list(itertools.product(*(range(n) for n in space.sizes)))
+    found = [space.strengths(place) for place in places]
+    assert len(set(found)) == len(places)
+    assert [space.place(strengths) for strengths in found] == places
+    for strengths in found:
+        assert strengths.cells == (0.0 if all(ordered) else 1e-3)
+        assert [any(along) for along in strengths.along] == list(ordered)
+    starts = list(space.starts())
+    assert set(starts) <= set(places)
+    assert len(starts) == (1 if sum(ordered) > 1 else 2)
+
+
+def test_longer_axes_are_searched_among_stronger_smoothing() -> None:
+    """A shape on ten times the cells has first differences a tenth, and ten times as many."""
+    usual, longer = _SmoothSpace((1_000,), (True,)), _SmoothSpace((10_000,), (True,))
+    tops = [space.strengths(tuple(n - 1 for n in space.sizes)) for space in (usual, longer)]
+    assert tops[1].along[0][0] == pytest.approx(10 * tops[0].along[0][0])
+    assert tops[1].along[0][1] == pytest.approx(1_000 * tops[0].along[0][1])
+    for one, other in zip(usual.starts(), longer.starts(), strict=True):
+        (a, b), (c, d) = usual.strengths(one).along[0], longer.strengths(other).along[0]
+        assert (c, d) == pytest.approx((10 * a, 1_000 * b))
+    assert math.isclose(usual.strengths((0, 0)).along[0][0], 1e-3)

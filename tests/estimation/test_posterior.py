@@ -1,0 +1,245 @@
+"""People behind the reports: against enumerated people, quadrature and other forms."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from helpers_decoding import FIELDS, hump, humps, line, noiseless, problem, reports
+from helpers_statistics import LIMIT
+from numpy.typing import NDArray
+
+from sfumato.estimation.decoding import fitting as fitting_module
+from sfumato.estimation.decoding.curvature import ProductCurvature
+from sfumato.estimation.decoding.evidence import Posterior, fit_by_evidence
+from sfumato.estimation.decoding.field import Field, Strengths
+from sfumato.estimation.decoding.fitting import Fit, fit
+from sfumato.estimation.decoding.mixture import Mixture, SymbolMixture
+from sfumato.estimation.decoding.posterior import CountPosterior, Decoder
+from sfumato.estimation.decoding.state import decoder_of, state_of
+from sfumato.estimation.intervals import Estimated, around
+from sfumato.estimation.likelihood import narrower
+
+Floats = NDArray[np.float64]
+
+
+class Certain:
+    """The curvature if θ were known; it keeps what it is asked to solve for."""
+
+    reusable: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self.asked: list[Floats] = []
+
+    def solve(self, h: Floats) -> Floats:
+        self.asked.append(h)
+        return np.zeros_like(h)
+
+    def log_determinant(self) -> float:
+        return math.inf
+
+
+def few_people() -> tuple[SymbolMixture, Floats, list[int]]:
+    """Six reports on three cells, a law that is not their maximum, and the outputs."""
+    sent = [0, 0, 1, 2, 2, 2]
+    counts = np.bincount(sent, minlength=3).astype(np.float64)
+    return SymbolMixture.of([line(3, 0.9)], counts), np.array([0.2, 0.5, 0.3]), sent
+
+
+def posterior_at(mixture: Mixture, law: Floats, curvature: Any) -> CountPosterior:
+    """The posterior of the counts if this distribution, however scaled, were the fit."""
+    law = law / law.sum()
+    field = Field(law.shape, Strengths(0.8, ((0.0, 0.0),)))
+    mixed = mixture.forward(law)
+    return CountPosterior.of(mixture, Fit(field, np.log(law), law, mixed, 0.0, curvature, 0))
+
+
+def test_counts_given_the_law_are_those_of_all_ways_people_may_sit() -> None:
+    """Mean and variance of Σ w·c over all 3⁶ ways, each with its posterior chance."""
+    mixture, law, sent = few_people()
+    chance = law[:, None] * mixture.matrix
+    chance /= chance.sum(axis=0)
+    weights = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.3, -2.0, 1.7]])
+    known = Certain()
+    values, variances = posterior_at(mixture, law, known).moments(weights)
+    (slopes,) = known.asked
+    for w, value, found, slope in zip(weights, values, variances, slopes, strict=True):
+        ways = list(itertools.product(range(3), repeat=len(sent)))
+        share = np.array(
+            [math.prod(chance[x, y] for x, y in zip(way, sent, strict=True)) for way in ways]
+        )
+        total = np.array([sum(w[x] for x in way) for way in ways])
+        mean = float(share @ total)
+        variance = float(share @ (total - mean) ** 2)
+        assert share.sum() == pytest.approx(1.0)
+        assert value == pytest.approx(mean, rel=1e-12)
+        assert found == pytest.approx(variance, rel=1e-12)
+        for place in range(3):
+            up, down = (
+                posterior_at(mixture, law * np.exp(e * np.eye(3)[place]), known).counts @ w
+                for e in (1e-6, -1e-6)
+            )
+            assert slope[place] == pytest.approx((up - down) / 2e-6, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_the_uncertainty_of_the_law_adds_its_part(name: str) -> None:
+    """hᵀ·H⁻¹·h, with h as asked of the curvature."""
+    mixture, field = problem(name)
+    found = fit(mixture, field)
+    rows = np.random.default_rng(2).random((4, *field.shape))
+    _, whole = CountPosterior.of(mixture, found).moments(rows)
+    known = Certain()
+    _, within = posterior_at(mixture, found.law, known).moments(rows)
+    (h,) = known.asked
+    between = np.sum((h * found.curvature.solve(h)).reshape(4, -1), axis=1)
+    np.testing.assert_allclose(whole, within + between, rtol=1e-9)
+    assert np.all(between > 0)
+
+
+def test_the_whole_variance_is_that_of_the_posterior_by_quadrature() -> None:
+    """Two cells, θ integrated out by brute force.
+
+    Laplace puts the mean where the top is: off by the skewness, a share of a standard deviation
+    that falls as 1/√n, so a quarter is left with sixteen times the people; the variance's relative
+    error falls as 1/n.
+    """
+    off, ratio = [], []
+    for people in (400, 6_400):
+        mixture = noiseless([line(2, 1.0)], np.array([0.7, 0.3]), people)
+        found = fit(mixture, Field((2,), Strengths(0.5, ((0.0, 0.0),))))
+        value, variance = CountPosterior.of(mixture, found).moments(np.array([[1.0, 0.0]]))
+        mean, spread = _count_of_two_cells(mixture, 0.5)
+        off.append(abs(value[0] - mean) / math.sqrt(spread))
+        ratio.append(abs(variance[0] / spread - 1))
+    assert off[0] < 0.25
+    assert off[1] < 0.4 * off[0]
+    assert ratio[1] < 0.02
+
+
+def _count_of_two_cells(mixture: SymbolMixture, strength: float) -> tuple[float, float]:
+    """Mean and variance of the first cell's count over its whole posterior."""
+    # θ₀ − θ₁ is normal with variance 2/λ₀; the level does not matter.
+    d = np.linspace(-12, 12, 20_001)
+    p = 1 / (1 + np.exp(-d))
+    mixed = np.stack([p, 1 - p], axis=1) @ mixture.matrix
+    height = np.log(mixed) @ mixture.counts - d**2 * strength / 4
+    weight = np.exp(height - height.max())
+    weight /= weight.sum()
+    chance = p[:, None] * mixture.matrix[0] / mixed
+    mean, within = chance @ mixture.counts, (chance * (1 - chance)) @ mixture.counts
+    exact = float(weight @ mean)
+    return exact, float(weight @ (within + (mean - exact) ** 2))
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_people_are_conserved(name: str) -> None:
+    mixture, field = problem(name)
+    opened = CountPosterior.of(mixture, fit(mixture, field))
+    assert opened.counts.sum() == pytest.approx(2_000, rel=1e-12)
+    value, variance = opened.moments(np.ones((1, *field.shape)))
+    assert value[0] == pytest.approx(2_000, rel=1e-12)
+    assert variance[0] == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["plane", "rough"])
+def test_large_grids_find_the_same_variances(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few questions by products; many from 64 draws, each to √(2/64) of the part sampled."""
+    shape = (7, 6)
+    rough = Strengths(0.7, ((0.0, 0.0), (0.0, 0.0)))
+    strengths = FIELDS["plane"][1] if name == "plane" else rough
+    mixture = reports([line(size, 0.6) for size in shape], humps(shape), 5_000, seed=24)
+    found = fit(mixture, Field(shape, strengths))
+    rows = np.random.default_rng(25).random((30, *shape)).round()
+    values, exact = CountPosterior.of(mixture, found).moments(rows)
+    _, within = posterior_at(mixture, found.law, Certain()).moments(rows)
+    monkeypatch.setattr(fitting_module, "curvature_at", lambda at, _: ProductCurvature(at))
+    implicit = fitting_module.fit_at(mixture, found.field, found.law)
+    opened = CountPosterior.of(mixture, implicit)
+    few_values, few = opened.moments(rows[:5])
+    np.testing.assert_allclose(few_values, values[:5], rtol=1e-9)
+    # Conjugate gradients stop at 1e-3; the matrix may be that of outputs within 3 %.
+    np.testing.assert_allclose(few, exact[:5], rtol=0.03)
+    many_values, many = opened.moments(rows)
+    np.testing.assert_allclose(many_values, values, rtol=1e-9)
+    between = exact - within
+    assert np.all(np.abs(many - exact) < (LIMIT + 1) * math.sqrt(2 / 64) * between)
+    assert np.any(np.abs(many - exact) > 0.01 * exact)
+
+
+def test_rows_in_batches_are_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    mixture, field = problem("plane")
+    opened = CountPosterior.of(mixture, fit(mixture, field))
+    rows = np.random.default_rng(3).random((7, *field.shape))
+    values, variances = opened.moments(rows)
+    monkeypatch.setattr("sfumato.estimation.decoding.posterior._ENTRIES_AT_ONCE", 24)
+    assert len(opened._batches(rows)) == 4
+    again = opened.moments(rows)
+    np.testing.assert_allclose(again[0], values, rtol=1e-12)
+    np.testing.assert_allclose(again[1], variances, rtol=1e-9)
+
+
+# Intervals
+
+
+def test_intervals_are_widened_by_the_rough_fits() -> None:
+    mixture = reports([line(8, 0.7)], hump(8), 3_000, seed=26)
+    best = fit(mixture, Field((8,), Strengths(0.0, ((10.0, 0.0),))))
+    rough = tuple(
+        fit(mixture, Field((8,), Strengths(level, ((0.0, 0.0),)))) for level in (0.01, 1.0)
+    )
+    rows = np.tri(8)[:-1]
+    value, wide = Decoder(Posterior(mixture, best, rough)).moments(rows)
+    alone, variance = CountPosterior.of(mixture, best).moments(rows)
+    np.testing.assert_array_equal(value, alone)
+    reach = [variance]
+    for other in rough:
+        theirs, spread = CountPosterior.of(mixture, other).moments(rows)
+        reach.append(spread + (theirs - value) ** 2)
+    np.testing.assert_array_equal(wide, np.max(reach, axis=0))
+    assert np.any(wide > 1.1 * variance)
+
+
+def test_the_narrower_interval_is_taken_and_the_unbiased_one_keeps_its_middle() -> None:
+    values, wide = np.array([10.0, 20.0, 30.0]), np.array([1.0, 9.0, math.inf])
+    unbiased = Estimated.symmetric(np.array([11.0, 22.0, 36.0]), np.array([4.0, 4.0, 4.0]))
+    found = narrower(values, wide, unbiased)
+    np.testing.assert_array_equal(found.value, values)
+    np.testing.assert_array_equal(found.variance, [1.0, 4.0, 4.0])
+    np.testing.assert_array_equal(found.centre, [10.0, 22.0, 36.0])
+
+
+def test_an_interval_is_extended_to_contain_the_value() -> None:
+    low, high = around(np.array([30.0, 20.0]), np.array([36.0, 20.0]), np.array([4.0, 4.0]))
+    np.testing.assert_array_equal([low, high], [[30.0, 16.0], [40.0, 24.0]])
+
+
+def test_without_order_intervals_are_unbiased_ones() -> None:
+    mixture = reports([line(8, 0.7)], hump(8), 3_000, seed=26)
+    posterior = fit_by_evidence(mixture, [False])
+    assert posterior.rough == ()
+    assert fit_by_evidence(mixture, [True]).rough
+    assert np.all(np.isinf(Decoder(posterior).moments(np.eye(8))[1]))
+
+
+def test_few_people_and_rough_planes_have_unbiased_intervals() -> None:
+    few = reports([line(8, 0.7)], hump(8), 99, seed=26)
+    assert np.all(np.isinf(Decoder(fit_by_evidence(few, [True])).moments(np.eye(8))[1]))
+    more = reports([line(8, 0.7)], hump(8), 100, seed=26)
+    assert np.all(np.isfinite(Decoder(fit_by_evidence(more, [True])).moments(np.eye(8))[1]))
+
+
+def test_what_is_kept_gives_the_same_moments() -> None:
+    """On a line, where every curvature is exact."""
+    mixture = reports([line(30, 0.4)], hump(30), 5_000, seed=27)
+    before = Decoder(fit_by_evidence(mixture, [True]))
+    state = state_of(before)
+    assert len(state.laws) == len(state.strengths) > 1
+    fresh = SymbolMixture.of([line(30, 0.4)], mixture.counts)
+    after = decoder_of(fresh, state)
+    rows = np.tri(30)[:-1]
+    for one, other in zip(before.moments(rows), after.moments(rows), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-9)
