@@ -31,6 +31,7 @@ _FIRST, _SECOND = (-3, 4), (0, 6)  # powers of ten of λ₁ and λ₂, on axes o
 _USUAL_CELLS = 1024  # … this many cells; ten times as many shift them by one and by three
 _UNORDERED = 1e-3  # λ₀ where some axes are smooth and others unordered
 _AGAINST_ROUGH = 5.0  # nats of evidence by which a rough prior must win
+_RULED_OUT = 10.0  # nats by which a rough prior must lose, or its answers widen intervals
 _ENOUGH = 5.0  # nats below the best at which the search for a rough prior ends
 _SEEN_ROUGH = 2.0  # standard errors of unexplained roughness from which rough priors are tried
 _MANY_OUTPUTS = 2  # outputs per cell from which searches use an expansion of the log-likelihood
@@ -50,11 +51,13 @@ class Posterior:
         mixture: The counts of outputs, and the channels.
         best: The fit with the largest evidence.
         doubt: What smoothness may leave out; None if the best prior is a rough one.
+        rival: A rough fit that the evidence does not rule out.
     """
 
     mixture: Mixture
     best: Fit
     doubt: Doubt | None
+    rival: Fit | None = None
 
 
 def fit_by_evidence(
@@ -91,6 +94,8 @@ def _best_of(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Posterio
         rough = _rough_fit(mixture, len(ordered), done)
         if rough.evidence - _AGAINST_ROUGH > smooth.evidence:
             return Posterior(mixture, rough, None)
+        if rough.evidence + _RULED_OUT > smooth.evidence:
+            return Posterior(mixture, smooth, doubt, rough)
     return Posterior(mixture, smooth, doubt)
 
 

@@ -99,13 +99,15 @@ class Decoder:
     def __init__(self, posterior: Posterior) -> None:
         self.posterior = posterior
         self._best = CountPosterior.of(posterior.mixture, posterior.best)
+        rival = posterior.rival
+        self._rival = None if rival is None else CountPosterior.of(posterior.mixture, rival)
 
     def counts(self) -> Floats:
         """Mean counts of every cell."""
         return self._best.counts
 
     def moments(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Values and their variances.
+        """Values and their variances, widened to reach those of a rival.
 
         Under a rough prior and for few people only unbiased intervals have the coverage they
         state: variances are infinite then.
@@ -113,7 +115,11 @@ class Decoder:
         doubt = self.posterior.doubt
         if doubt is None or self.posterior.mixture.counts.sum() < _FEW_PEOPLE:
             return without_errors(self.counts(), rows)
-        return self._best.moments(rows, doubt)
+        values, wide = self._best.moments(rows, doubt)
+        if self._rival is not None:
+            theirs, spread = self._rival.moments(rows)
+            wide = np.maximum(wide, spread + (theirs - values) ** 2)
+        return values, wide
 
 
 class PlainDecoder:

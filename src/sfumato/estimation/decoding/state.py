@@ -25,7 +25,7 @@ class State:
     """A decoded population as plain numbers.
 
     Args:
-        laws: The distribution over cells of the best fit, then those of rough fits.
+        laws: The distribution over cells of the best fit, then that of a rival.
         strengths: The strengths of each fit; none for plain maximum likelihood.
     """
 
@@ -37,8 +37,9 @@ def state_of(decoder: Decoder | PlainDecoder) -> State:
     """The numbers to keep of a decoded population."""
     if isinstance(decoder, PlainDecoder):
         return State((decoder.decoded.law,), ())
-    best = decoder.posterior.best
-    return State((best.law,), (best.field.strengths,))
+    best, rival = decoder.posterior.best, decoder.posterior.rival
+    fits = (best,) if rival is None else (best, rival)
+    return State(tuple(fit.law for fit in fits), tuple(fit.field.strengths for fit in fits))
 
 
 def decoder_of(mixture: Mixture, state: State) -> Decoder | PlainDecoder:
@@ -51,6 +52,9 @@ def decoder_of(mixture: Mixture, state: State) -> Decoder | PlainDecoder:
     if not state.strengths:
         (law,) = state.laws
         return PlainDecoder(mixture, Decoded(law, math.nan, 0, True, math.nan))
-    (law,), (strengths,) = state.laws, state.strengths
-    best = fit_at(mixture, Field(mixture.shape, strengths), law)
-    return Decoder(Posterior(mixture, best, None if strengths.is_rough else Doubt(mixture, best)))
+    best, *rivals = (
+        fit_at(mixture, Field(mixture.shape, strengths), law)
+        for law, strengths in zip(state.laws, state.strengths, strict=True)
+    )
+    doubt = None if best.field.is_rough else Doubt(mixture, best)
+    return Decoder(Posterior(mixture, best, doubt, next(iter(rivals), None)))
