@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import ClassVar, NamedTuple, Protocol, cast
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, lapack
@@ -29,7 +29,7 @@ from scipy.linalg import cho_factor, cho_solve, lapack
 from sfumato.arrays import Floats
 from sfumato.channels.geometric_noise import NoiseLine
 from sfumato.estimation.decoding.field import Field
-from sfumato.estimation.decoding.mixture import Likelihood, Mixture, SymbolMixture
+from sfumato.estimation.decoding.mixture import Likelihood, SymbolMixture
 from sfumato.estimation.decoding.solvers import conjugate_gradients, log_determinant
 from sfumato.estimation.decoding.waves import Waves
 
@@ -37,7 +37,6 @@ _BAND = 4  # diagonals on each side of the interleaved system
 _CG_TOLERANCE = 1e-2
 _ROUGH_TOLERANCE = 1e-1
 _ANSWER_TOLERANCE = 1e-3
-_EXACT_TOLERANCE = 1e-4
 LARGE, LARGEST = 1 << 14, 1 << 18
 _MOST_CG = 200
 
@@ -314,17 +313,6 @@ class ProductCurvature:
             return np.ones(at.law.shape)
         return 1 + at.mixture.diagonal(at.law, at.mixed) / at.field.strengths.cells
 
-    def draw(self, rng: np.random.Generator) -> Floats:
-        """A sample of θ − mean from its posterior, Gaussian with covariance H⁻¹."""
-        # With R = Bᵀ·J·Q·diag(√w), z + R·z' has covariance I + K, and (I + K)⁻¹ times that has
-        # covariance (I + K)⁻¹.
-        at = self._at
-        mixture = cast("Mixture", at.mixture)
-        values = np.sqrt(mixture.weight(at.mixed)) * rng.standard_normal(at.mixed.shape)
-        drawn = self._map.coordinates(at.centred(mixture.backward(values)))
-        source = rng.standard_normal(at.law.shape) + drawn
-        return self._map.theta(self._solve(source, _EXACT_TOLERANCE))
-
     def log_determinant(self) -> float:
         """Log det(I + K) by stochastic Lanczos quadrature."""
         probes = max(2, min(8, (1 << 14) // self._at.law.size))
@@ -380,7 +368,7 @@ class ReducedCurvature(_Completed):
     def _log_determinant(self) -> float:
         """Log det H' over the waves, and that of the waves that are left out."""
         whole = 2.0 * float(np.log(np.diag(self._factor[0])).sum())
-        return whole + self._waves.left_out
+        return whole + self._waves.left_out(self._at.law)
 
     def _prior_log_determinant(self) -> float:
         """Log det of the precision of waves; the first wave is the constant."""

@@ -1,9 +1,9 @@
 """Choosing the strength of smoothing by evidence (marginal likelihood; MacKay1992).
 
-Two families of priors are tried (`sfumato.estimation.decoding.field`). In *rough* ones (λ₀ only)
-cells vary independently, which suits spiky populations; all are tried, in half decades of λ₀. In
-*smooth* ones (λ₁, λ₂ on ordered axes) first or second differences of neighbours are small, which
-suits smooth populations; they are searched by coordinate ascent in decades from fixed starts.
+Two families of priors compete (`sfumato.estimation.decoding.field`). In *smooth* ones (λ₁, λ₂ on
+ordered axes) first or second differences of neighbours are small, which suits smooth populations;
+they are searched by coordinate ascent in decades from fixed starts. In *rough* ones (λ₀ only) cells
+vary independently, which suits spiky populations; they are searched in half decades of λ₀.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sfumato.arrays import Floats
+from sfumato.estimation.decoding.doubt import Doubt
 from sfumato.estimation.decoding.field import Field, Strengths
-from sfumato.estimation.decoding.fitting import DENSE_CELLS, SEARCH, Fit, fit, unexplained
+from sfumato.estimation.decoding.fitting import DENSE_CELLS, SEARCH, SEARCH_ALL, Fit, fit, is_weak
 from sfumato.estimation.decoding.joining import coarse_shape
 from sfumato.estimation.decoding.mixture import Likelihood, Mixture, SymbolMixture
 from sfumato.estimation.decoding.quadratic import Quadratic
@@ -25,40 +26,35 @@ from sfumato.estimation.decoding.quadratic import Quadratic
 Progress = Callable[[float], None]
 
 _CELLS = tuple(10.0 ** (k / 2) for k in range(-6, 5))
+_MIDDLE = 10.0**-1
 _FIRST, _SECOND = (-3, 4), (0, 6)  # powers of ten of λ₁ and λ₂, on axes of up to …
 _USUAL_CELLS = 1024  # … this many cells; ten times as many shift them by one and by three
 _UNORDERED = 1e-3  # λ₀ where some axes are smooth and others unordered
 _AGAINST_ROUGH = 5.0  # nats of evidence by which a rough prior must win
-_DOUBT = 40.0  # nats: rough fits up to this far below the best rough one widen intervals
-_ENOUGH = 5.0  # nats below the best at which the search ends where rough fits widen nothing
-_SEEN_ROUGH = 2.0  # standard errors from which large grids are worth rough fits
+_ENOUGH = 5.0  # nats below the best at which the search for a rough prior ends
+_SEEN_ROUGH = 2.0  # standard errors of unexplained roughness from which rough priors are tried
 _MANY_OUTPUTS = 2  # outputs per cell from which searches use an expansion of the log-likelihood
 _MOST_EXPANDED = 1 << 33  # cells² × outputs up to which its matrix is made
 _MOST_EXPANSIONS = 2
-COARSE_CELLS = 1 << 10  # strengths are chosen on at most so many groups of cells …
+_SHORT_LINE = 1 << 12  # a line of geometric noise up to which a rough prior is always tried
+COARSE_CELLS = 1 << 12  # strengths are chosen on at most so many groups of cells …
 _FEW_CELLS = 1 << 8  # … or on so few, along one axis of many outputs
 _USUAL_FITS = 26  # of a search, by which its progress is shown
-_SHORT_LINE = 1 << 12  # a line of geometric noise up to which rough fits are always made
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Posterior:
-    """The fit that gives the answers, and the rough fits that widen their intervals.
+    """The fit that gives the answers, and how much rougher the population may be.
 
     Args:
         mixture: The counts of outputs, and the channels.
         best: The fit with the largest evidence.
-        rough: The rough fits that the evidence does not rule out; none where no axis is ordered.
+        doubt: What smoothness may leave out; None if the best prior is a rough one.
     """
 
     mixture: Mixture
     best: Fit
-    rough: tuple[Fit, ...]
-
-    @property
-    def is_rough(self) -> bool:
-        """Whether the best prior is a rough one: no smoothness along any axis."""
-        return self.best.field.is_rough
+    doubt: Doubt | None
 
 
 def fit_by_evidence(
@@ -66,21 +62,36 @@ def fit_by_evidence(
 ) -> Posterior:
     """Fit the population at the strengths with the largest evidence.
 
+    Rough priors are tried where no axis is ordered, and where a smooth prior leaves the reports
+    rougher than it explains.
+
     Args:
         mixture: The counts of outputs, and the channels.
         ordered: For each axis, whether it may be smoothed.
         progress: Called with the share of the work done, from 0 to 1.
     """
-    # Products of small matrices are faster with one thread than with many.
     done = _Done(progress)
+    # Products of small matrices are faster with one thread than with many.
     with threadpool_limits(1):
-        smooth = _smooth_fit(mixture, ordered, done) if any(ordered) else None
-        rough: list[Fit] = []
-        if smooth is None or _wants_rough(mixture, smooth):
-            rough = _rough_fits(mixture, len(ordered), _DOUBT if any(ordered) else _ENOUGH, done)
+        best = _best_of(mixture, ordered, done)
     if progress is not None:
         progress(1.0)
-    return _pick(mixture, rough, smooth)
+    return best
+
+
+def _best_of(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Posterior:
+    """The smooth fit, unless a rough one is clearly better."""
+    if not any(ordered):
+        return Posterior(mixture, _rough_fit(mixture, len(ordered), done), None)
+    smooth = _smooth_fit(mixture, ordered, done)
+    doubt = Doubt(mixture, smooth)
+    cells = math.prod(mixture.shape)
+    cheap = cells <= (_SHORT_LINE if _is_line(mixture) else DENSE_CELLS)
+    if cheap or doubt.is_rough > _SEEN_ROUGH:
+        rough = _rough_fit(mixture, len(ordered), done)
+        if rough.evidence - _AGAINST_ROUGH > smooth.evidence:
+            return Posterior(mixture, rough, None)
+    return Posterior(mixture, smooth, doubt)
 
 
 class _Done:
@@ -101,34 +112,9 @@ class _Done:
         return found
 
 
-def _pick(mixture: Mixture, rough: list[Fit], smooth: Fit | None) -> Posterior:
-    """The fit of largest evidence, and the rough ones that evidence does not rule out."""
-    if smooth is None:
-        return Posterior(mixture, max(rough, key=lambda f: f.evidence), ())
-    if not rough:
-        return Posterior(mixture, smooth, ())
-    roughest = max(rough, key=lambda f: f.evidence)
-    best = roughest if roughest.evidence - _AGAINST_ROUGH > smooth.evidence else smooth
-    doubtful = [f for f in rough if f.evidence >= roughest.evidence - _DOUBT]
-    if not _is_cheap(mixture) and len(doubtful) > 1:
-        doubtful = [doubtful[0], doubtful[-1]]  # where each is expensive, the two extremes
-    return Posterior(mixture, best, tuple(doubtful))
-
-
-def _is_cheap(mixture: Mixture) -> bool:
-    """Whether a fit takes milliseconds, whatever the prior."""
-    cells = math.prod(mixture.shape)
-    return cells <= DENSE_CELLS or (_is_line(mixture) and cells <= _SHORT_LINE)
-
-
-def _is_line(mixture: Mixture) -> bool:
+def _is_line(mixture: Likelihood) -> bool:
     """Whether the channel is geometric noise on a line, for which every fit takes O(cells)."""
     return isinstance(mixture, SymbolMixture) and mixture.line is not None
-
-
-def _wants_rough(mixture: Mixture, smooth: Fit) -> bool:
-    """Whether rough fits are worth making: they are cheap, or smoothness does not explain all."""
-    return _is_cheap(mixture) or unexplained(mixture, smooth) > _SEEN_ROUGH
 
 
 def _smooth_fit(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Fit:
@@ -184,13 +170,12 @@ def _has_many_outputs(mixture: Mixture) -> bool:
     return fits and outputs >= _MANY_OUTPUTS * cells
 
 
-def _rough_fits(mixture: Mixture, axes: int, doubt: float, done: _Done) -> list[Fit]:
-    """Fits with rough priors: λ₀ outwards from 0.1 until the evidence rules out the rest.
+def _rough_fit(mixture: Mixture, axes: int, done: _Done) -> Fit:
+    """The fit with the best rough prior: λ₀ outwards from 0.1 until the evidence falls.
 
     Args:
         mixture: The counts of outputs, and the channels.
         axes: Number of axes.
-        doubt: Nats below the best fit at which others are ruled out.
         done: Where fits are counted.
     """
     seen: dict[int, Fit] = {}
@@ -203,7 +188,7 @@ def _rough_fits(mixture: Mixture, axes: int, doubt: float, done: _Done) -> list[
             seen[level] = done.one(fit(model, Field(mixture.shape, strengths), start))
         return seen[level].evidence
 
-    middle = _CELLS.index(10.0**-1)
+    middle = _CELLS.index(_MIDDLE)
     top = visit(middle, None)
     if _has_many_outputs(mixture):
         model = Quadratic.of(mixture, seen[middle].law)
@@ -214,13 +199,10 @@ def _rough_fits(mixture: Mixture, axes: int, doubt: float, done: _Done) -> list[
             value = visit(level + step, level)
             level += step
             top = max(top, value)
-            if value < top - doubt:
+            if value < top - _ENOUGH:
                 break
-    found = [seen[level] for level in sorted(seen)]
-    if model is mixture:
-        return found
-    # Only what will be used is worth an exact fit.
-    return [fit(mixture, f.field, f.theta) for f in found if f.evidence >= top - doubt]
+    best = max(seen.values(), key=lambda f: f.evidence)
+    return best if model is mixture else fit(mixture, best.field, best.theta)
 
 
 class _SmoothSpace:
@@ -288,14 +270,27 @@ class _SmoothSpace:
 def _climb(
     mixture: Likelihood, starts: list[tuple[int, ...]], space: _SmoothSpace, done: _Done
 ) -> list[Fit]:
-    """Coordinate ascent in evidence from each start, one step at a time; all fits are kept."""
+    """Coordinate ascent in evidence from each start, one step at a time; all fits are kept.
+
+    Where a rough prior is better than the start, priors that smooth too little for the grid are
+    left to the rough family.
+    """
     seen: dict[tuple[int, ...], Fit] = {}
+    rival, effort = -math.inf, SEARCH
+    if math.prod(mixture.shape) > DENSE_CELLS and not _is_line(mixture):
+        rough = Strengths(_MIDDLE, ((0.0, 0.0),) * len(mixture.shape))
+        found = done.one(fit(mixture, Field(mixture.shape, rough), effort=SEARCH))
+        rival = found.evidence
+        if is_weak(mixture, found, Field(mixture.shape, space.strengths(starts[0]))):
+            effort = SEARCH_ALL  # evidence with and without waves would not be comparable
 
     def visit(place: tuple[int, ...], near: Fit | None) -> float:
         if place not in seen:
             field = Field(mixture.shape, space.strengths(place))
+            if near is not None and near.evidence < rival and is_weak(mixture, near, field):
+                return -math.inf
             start = None if near is None else near.theta
-            seen[place] = done.one(fit(mixture, field, start, effort=SEARCH))
+            seen[place] = done.one(fit(mixture, field, start, effort=effort))
         return seen[place].evidence
 
     for start in starts:

@@ -33,12 +33,14 @@ from sfumato.estimation.decoding.waves import Waves
 DENSE_CELLS = 600
 _SMALL_CELLS = 256  # up to this many cells a matrix over all of them is as fast as one over waves
 _MOST_WAVES = 900
+_CROWDED = 4.0  # how much denser people are than if spread evenly, at least
+_LARGE = 1 << 13  # cells beyond which waves are left out rather than used by products …
+_NEEDED = 1.0  # … unless reports have this much information about them
 _MOST_WORK = 1 << 30  # waves² × outputs
 _LONGEST_STEP = 4.0
 _GAIN_SHARE = 1e-8  # nats per person, where that is more
 _FRESH = 0.05  # nats gained since the curvature was computed: it is still accurate
 _STALE = 2.0  # nats gained since the curvature was computed: compute it again
-_PROBES = 8
 _CONVERGED_SHARE = 1e-5  # nats per person: a step that promises more is not near the maximum
 
 
@@ -47,17 +49,18 @@ class Effort(NamedTuple):
 
     Args:
         gain: In nats; a step that gains less ends the fit, if the curvature is up to date.
-        waves: Waves about which reports have less information, relative to the prior's precision
-            and for people spread evenly, are left out.
+        waves: Waves about which reports have less information, relative to the prior's precision,
+            are left out; None: nothing is left out.
     """
 
     gain: float
-    waves: float
+    waves: float | None
 
 
-FULL = Effort(gain=1e-3, waves=2.5e-3)
+FULL = Effort(gain=1e-3, waves=0.02)
 #: For comparing strengths: evidence is off by a nat or two, the same for all of them.
-SEARCH = Effort(gain=2e-2, waves=0.1)
+SEARCH = Effort(gain=2e-2, waves=0.2)
+SEARCH_ALL = SEARCH._replace(waves=None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,27 +105,35 @@ def curvature_at(at: Point, waves: Waves | None) -> Curvature:
     return ProductCurvature(at)
 
 
-def _waves_for(mixture: Likelihood, field: Field, effort: Effort, seen: int) -> Waves | None:
+def _waves_for(mixture: Likelihood, field: Field, effort: Effort, law: Floats) -> Waves | None:
     """The basis of a smooth prior on a large grid, if the reports can tell few enough waves.
 
     Args:
         mixture: The log-likelihood.
         field: The prior.
         effort: How exact the fit is.
-        seen: Number of outputs.
+        law: A distribution over cells; where people are dense, reports tell more.
     """
     cells = math.prod(field.shape)
-    is_line = isinstance(mixture, SymbolMixture) and mixture.line is not None
-    if field.is_rough or cells <= _SMALL_CELLS or is_line:
+    if effort.waves is None or field.is_rough or cells <= _SMALL_CELLS or _is_line(mixture):
         return None
     ordered = tuple(any(along) for along in field.strengths.along)
-    most = min(_MOST_WAVES, cells // 2, math.isqrt(_MOST_WORK // max(cells, seen)))
-    transfer = mixture.transfer(ordered)
-    found = Waves.told(
-        field.strengths, transfer, mixture.people, ordered, least=effort.waves, most=most
+    most = min(_MOST_WAVES, cells // 2, math.isqrt(_MOST_WORK // max(cells, mixture.outputs)))
+    crowd = max(_CROWDED, cells * float(np.sum(law**2)))
+    return Waves.told(
+        field.strengths,
+        mixture.transfer(ordered),
+        mixture.people,
+        ordered,
+        least=effort.waves / crowd,
+        most=most,
+        needed=_NEEDED / crowd if cells > _LARGE else effort.waves / crowd,
     )
-    # On small grids all cells are affordable where as many waves would have to be left out.
-    return None if cells <= DENSE_CELLS and found is not None and len(found) >= most else found
+
+
+def _is_line(mixture: Likelihood) -> bool:
+    """Whether the channel is geometric noise on a line, for which every fit takes O(cells)."""
+    return isinstance(mixture, SymbolMixture) and mixture.line is not None
 
 
 def fit(
@@ -147,7 +158,7 @@ def fit(
     people = mixture.people
     enough = max(effort.gain, people * _GAIN_SHARE)
     here = _Point.at(mixture, field, np.zeros(field.shape) if start is None else start)
-    waves = _waves_for(mixture, field, effort, here.mixed.size)
+    waves = _waves_for(mixture, field, effort, here.law)
     if waves is not None and start is not None:
         here = _Point.at(mixture, field, waves.write(waves.read(start[None]))[0])
     curvature = curvature_at(Point(mixture, field, here.law, here.mixed), waves)
@@ -184,6 +195,18 @@ def fit(
     return Fit(field, here.theta, here.law, here.mixed, evidence, curvature, steps, is_converged)
 
 
+def is_weak(mixture: Likelihood, near: Fit, field: Field) -> bool:
+    """Whether reports can tell more waves under a smooth prior than a matrix has room for.
+
+    Args:
+        mixture: The counts of outputs, and the channels.
+        near: A fit with a prior nearby.
+        field: The prior.
+    """
+    large = math.prod(field.shape) > DENSE_CELLS and not _is_line(mixture)
+    return large and _waves_for(mixture, field, SEARCH, near.law) is None
+
+
 def fit_at(mixture: Likelihood, field: Field, law: Floats) -> Fit:
     """The fit whose mode is known; its evidence is not computed.
 
@@ -193,7 +216,7 @@ def fit_at(mixture: Likelihood, field: Field, law: Floats) -> Fit:
         law: The distribution over cells at the mode.
     """
     mixed = mixture.forward(law)
-    waves = _waves_for(mixture, field, FULL, mixed.size)
+    waves = _waves_for(mixture, field, FULL, law)
     curvature = curvature_at(Point(mixture, field, law, mixed), waves)
     theta = np.log(np.maximum(law, np.finfo(np.float64).tiny))
     return Fit(field, theta, law, mixed, math.nan, curvature, 0)
@@ -229,31 +252,3 @@ def _line_search(
             return there
         length /= 2
     return None
-
-
-def unexplained(mixture: Likelihood, fitted: Fit) -> float:
-    """How many standard errors the reports are rougher than a smooth fit explains.
-
-    If cells vary around the prior independently, with variance τ², the evidence changes with τ² at
-    0 by ½·(|g|² − tr M), where g is the derivative of the log-likelihood by θ at the mode and
-    M = F − F·H⁻¹·F its covariance. Under the prior, |g|² has the mean tr M and the variance
-    2·tr M². Traces are estimated with random signs.
-
-    Args:
-        mixture: The log-likelihood.
-        fitted: A fit with a smooth prior.
-    """
-    at = Point(mixture, fitted.field, fitted.law, fitted.mixed)
-    slope = mixture.slope(fitted.mixed)
-    score = fitted.law * (slope - np.sum(fitted.law * slope))
-    rng = np.random.Generator(np.random.PCG64(2))  # fixed: the same reports, the same answer
-    signs = rng.choice([-1.0, 1.0], size=(_PROBES, *fitted.law.shape))
-
-    def informed(v: Floats) -> Floats:
-        return at.centred(mixture.curve(at.centred(v), fitted.mixed))
-
-    once = informed(signs)
-    passed = once - informed(fitted.curvature.solve(once))
-    mean = float(np.sum(signs * passed)) / _PROBES
-    spread = math.sqrt(2 * float(np.sum(passed**2)) / _PROBES)
-    return (float(np.sum(score**2)) - mean) / spread

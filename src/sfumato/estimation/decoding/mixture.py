@@ -56,6 +56,11 @@ class Likelihood(Protocol):
         """Number of people."""
         ...
 
+    @property
+    def outputs(self) -> int:
+        """Number of entries of `forward` of one distribution."""
+        ...
+
     def forward(self, law: Floats) -> Floats:
         """What the log-likelihood sees of a distribution p over cells, or of several; linear in p.
 
@@ -155,6 +160,11 @@ class _Counted:
     def people(self: Mixture) -> float:
         """Number of people."""
         return float(self.counts.sum())
+
+    @property
+    def outputs(self: Mixture) -> int:
+        """Kinds of reports."""
+        return self.counts.size
 
     def value(self: Mixture, mixed: Floats) -> float:
         """Σ_y N(y)·log q(y)."""

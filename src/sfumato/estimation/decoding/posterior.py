@@ -10,30 +10,25 @@ which is w·c̄ − p·Σ_y Q(y | x)·m(y)·N(y)/q(y). The first part is the var
 second is the uncertainty of θ (law of total variance, to first order). It is the error of the
 perturbation alone, without the sampling of people.
 
-The estimate may rely on smoothness; its interval does not. Rough fits, in which cells vary
-independently, widen it to where they would have put the answer, plus their own variance. Where that
-would be wider than the interval of the unbiased estimate, which assumes nothing, and wherever cells
-have no order to be smooth along, the unbiased interval is taken, extended to contain the answer
-(docs/likelihood.md).
+Where cells have no order to be smooth along, and where the best prior is a rough one, the unbiased
+interval is taken, extended to contain the answer (docs/likelihood.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.estimation.decoding.curvature import ProductCurvature
+from sfumato.estimation.decoding.doubt import Doubt
 from sfumato.estimation.decoding.em import Decoded, decode
 from sfumato.estimation.decoding.evidence import Posterior, Progress, fit_by_evidence
-from sfumato.estimation.decoding.fitting import DENSE_CELLS, Fit
+from sfumato.estimation.decoding.fitting import Fit
 from sfumato.estimation.decoding.mixture import Mixture, posterior_ratio
 
-_SAMPLES = 64
-_FEW_ROWS = 8
 _ENTRIES_AT_ONCE = 1 << 22
 _FEW_PEOPLE = 100  # below this, Laplace's method is not accurate
 
@@ -53,7 +48,6 @@ class CountPosterior:
     fit: Fit
     counts: Floats
     ratio: Floats
-    _cache: dict[str, Floats] = field(default_factory=dict)
 
     @classmethod
     def of(cls, mixture: Mixture, fitted: Fit) -> CountPosterior:
@@ -66,9 +60,14 @@ class CountPosterior:
         ratio = posterior_ratio(mixture, fitted.mixed)
         return cls(mixture, fitted, fitted.law * mixture.backward(ratio), ratio)
 
-    def moments(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Mean and variance of Σ w·c for rows of weights, shape (rows, *cells)."""
-        parts = [self._moments(part) for part in self._batches(rows)]
+    def moments(self, rows: Floats, doubt: Doubt | None = None) -> tuple[Floats, Floats]:
+        """Mean and variance of Σ w·c.
+
+        Args:
+            rows: Weights w, shape (rows, *cells).
+            doubt: What smoothness may leave out.
+        """
+        parts = [self._moments(part, doubt) for part in self._batches(rows)]
         values, variances = (np.concatenate(part) for part in zip(*parts, strict=True))
         return values, variances
 
@@ -77,67 +76,44 @@ class CountPosterior:
         at_once = max(1, _ENTRIES_AT_ONCE // max(self.counts.size, self.mixture.counts.size))
         return [rows[start : start + at_once] for start in range(0, len(rows), at_once)]
 
-    def _moments(self, rows: Floats) -> tuple[Floats, Floats]:
+    def _moments(self, rows: Floats, doubt: Doubt | None) -> tuple[Floats, Floats]:
         """Mean and variance of a batch of rows."""
         flat = rows.reshape(len(rows), -1)
         values = flat @ self.counts.ravel()
         share = self.mixture.forward(self.fit.law * rows) / np.maximum(self.fit.mixed, 1e-300)
         people = self.mixture.counts.ravel()
         within = flat**2 @ self.counts.ravel() - share.reshape(len(rows), -1) ** 2 @ people
-        curvature = self.fit.curvature
-        if isinstance(curvature, ProductCurvature) and len(rows) > _FEW_ROWS:
-            return values, np.maximum(within, 0.0) + self._sampled(curvature, flat)
         back = self.mixture.backward(share * self.ratio)
         sensitive = rows * self.counts - self.fit.law * back
-        solved = curvature.solve(sensitive)
+        solved = self.fit.curvature.solve(sensitive)
         between = np.sum((sensitive * solved).reshape(len(rows), -1), axis=1)
-        return values, np.maximum(within, 0.0) + np.maximum(between, 0.0)
-
-    def _sampled(self, curvature: ProductCurvature, flat: Floats) -> Floats:
-        """Variance due to θ for many rows at once, from samples of its posterior."""
-        if "draws" not in self._cache:
-            draws = [self._draw(curvature, seed) for seed in range(_SAMPLES)]
-            self._cache["draws"] = np.array(draws)
-        variance: Floats = np.mean((flat @ self._cache["draws"].T) ** 2, axis=1)
-        return variance
-
-    def _draw(self, curvature: ProductCurvature, seed: int) -> Floats:
-        """The first-order change of the mean counts under one sample of θ from its posterior."""
-        theta = curvature.draw(np.random.Generator(np.random.PCG64(seed)))
-        moved = self.mixture.forward(self.fit.law * theta) / np.maximum(self.fit.mixed, 1e-300)
-        back = self.mixture.backward(moved * self.ratio)
-        change: Floats = self.counts * theta - self.fit.law * back
-        return change.ravel()
+        variance = np.maximum(within, 0.0) + np.maximum(between, 0.0)
+        if doubt is not None:
+            variance += doubt.variance(sensitive, solved)
+        return values, variance
 
 
 class Decoder:
-    """Answers from the best fit, with variances that do not rely on the prior."""
+    """Answers from the best fit, with variances that leave room for what smoothness leaves out."""
 
     def __init__(self, posterior: Posterior) -> None:
         self.posterior = posterior
         self._best = CountPosterior.of(posterior.mixture, posterior.best)
-        self._rough = [CountPosterior.of(posterior.mixture, f) for f in posterior.rough]
 
     def counts(self) -> Floats:
         """Mean counts of every cell."""
         return self._best.counts
 
     def moments(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Values, and their variances under the best fit, widened by the rough fits.
+        """Values and their variances.
 
-        Without rough fits, for a rough best fit on several axes or many cells, and for few people,
-        only unbiased intervals have the coverage they state: variances are infinite then.
+        Under a rough prior and for few people only unbiased intervals have the coverage they
+        state: variances are infinite then.
         """
-        mixture = self.posterior.mixture
-        many = len(mixture.shape) > 1 or self._best.counts.size > DENSE_CELLS
-        few = mixture.counts.sum() < _FEW_PEOPLE
-        if not self._rough or few or (self.posterior.is_rough and many):
+        doubt = self.posterior.doubt
+        if doubt is None or self.posterior.mixture.counts.sum() < _FEW_PEOPLE:
             return without_errors(self.counts(), rows)
-        value, wide = self._best.moments(rows)
-        for opened in self._rough:
-            theirs, spread = opened.moments(rows)
-            wide = np.maximum(wide, spread + (theirs - value) ** 2)
-        return value, wide
+        return self._best.moments(rows, doubt)
 
 
 class PlainDecoder:
@@ -210,6 +186,6 @@ def smoothed_decoder(
         progress: Called with the share of the work done, from 0 to 1.
     """
     chosen = fit_by_evidence(mixture, ordered, progress=progress)
-    if chosen.is_rough and not chosen.best.is_converged:
+    if chosen.doubt is None and not chosen.best.is_converged:
         return PlainDecoder(mixture, decode(mixture))
     return Decoder(chosen)

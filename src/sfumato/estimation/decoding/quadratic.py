@@ -66,6 +66,11 @@ class Quadratic:
         own = np.diag(matrix).reshape(law.shape)
         return cls(*held, times, own, mixture.transfer, matrix)
 
+    @property
+    def outputs(self) -> int:
+        """As many as cells."""
+        return self.centre.size
+
     def forward(self, law: Floats) -> Floats:
         """The distribution itself."""
         return law

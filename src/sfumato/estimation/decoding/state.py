@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from sfumato.arrays import Floats
+from sfumato.estimation.decoding.doubt import Doubt
 from sfumato.estimation.decoding.em import Decoded
 from sfumato.estimation.decoding.evidence import Posterior
 from sfumato.estimation.decoding.field import Field, Strengths
@@ -36,8 +37,8 @@ def state_of(decoder: Decoder | PlainDecoder) -> State:
     """The numbers to keep of a decoded population."""
     if isinstance(decoder, PlainDecoder):
         return State((decoder.decoded.law,), ())
-    fits = (decoder.posterior.best, *decoder.posterior.rough)
-    return State(tuple(fit.law for fit in fits), tuple(fit.field.strengths for fit in fits))
+    best = decoder.posterior.best
+    return State((best.law,), (best.field.strengths,))
 
 
 def decoder_of(mixture: Mixture, state: State) -> Decoder | PlainDecoder:
@@ -50,8 +51,6 @@ def decoder_of(mixture: Mixture, state: State) -> Decoder | PlainDecoder:
     if not state.strengths:
         (law,) = state.laws
         return PlainDecoder(mixture, Decoded(law, math.nan, 0, True, math.nan))
-    best, *rough = (
-        fit_at(mixture, Field(mixture.shape, strengths), law)
-        for law, strengths in zip(state.laws, state.strengths, strict=True)
-    )
-    return Decoder(Posterior(mixture, best, tuple(rough)))
+    (law,), (strengths,) = state.laws, state.strengths
+    best = fit_at(mixture, Field(mixture.shape, strengths), law)
+    return Decoder(Posterior(mixture, best, None if strengths.is_rough else Doubt(mixture, best)))

@@ -9,8 +9,8 @@ are free, and the first wave is nearly a straight line, which no few cosines can
 With people spread evenly, the information about a cosine c of unit length is (n/m)·h(c), with
 h(c) = Σ_y (Qᵀc)(y)²/q̄(y)/m and q̄ the mean law of outputs; h is the product of its values along the
 blocks. That of wave k is taken to be that of cosine k, which has as many changes of sign. Waves
-that are left out enter the evidence as if they were independent: ½·log(1 + information/precision)
-each.
+that are left out enter the evidence as if they were independent, with the information at the
+density of people around.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sfumato.estimation.decoding.field import Strengths, cosine_roughness, cosin
 
 _FEW_MODES = 32  # up to this many waves along an axis are all measured; of more, as many
 _MORE_COSINES = 8  # than waves of a line with free ends, which they are sums of
-_TOLD = 0.2  # information over precision of waves that must not be left out
+_PLACES = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,14 +39,14 @@ class Waves:
         bases: For each axis, its waves as columns; None where they are single cells.
         places: One row per wave: its number along every axis.
         precision: The prior's precision of every wave; between two waves it is 0.
-        left_out: Log-determinant of the waves that are left out.
+        rest: Information over precision of the waves that are left out, for people spread evenly.
     """
 
     shape: tuple[int, ...]
     bases: tuple[Floats | None, ...]
     places: NDArray[np.intp]
     precision: Floats
-    left_out: float
+    rest: Floats
 
     def __len__(self) -> int:
         return len(self.places)
@@ -61,6 +61,7 @@ class Waves:
         *,
         least: float,
         most: int,
+        needed: float,
     ) -> Waves | None:
         """The waves that reports can tell under a prior; None if there are too many for a matrix.
 
@@ -70,7 +71,8 @@ class Waves:
             people: Number of people.
             ordered: For each axis, whether it has waves.
             least: Information over precision, for people spread evenly, of the waves that are kept.
-            most: Most waves; those with less information are left out.
+            most: Most waves; those with less information are left out …
+            needed: … unless their information over precision is this.
         """
         shape = transfer.shape
         information = people / transfer.size * transfer
@@ -96,7 +98,7 @@ class Waves:
         ratio = information / np.maximum(precision, 1e-12)
         if int(np.sum(ratio > least)) > most:
             least = float(np.partition(ratio, -most, axis=None)[-most])
-            if least > _TOLD:
+            if least > needed:
                 return None
         kept = ratio > least
         # The constants, which along unordered axes are sums over their cells.
@@ -105,12 +107,24 @@ class Waves:
             if basis is not None:
                 np.moveaxis(kept, axis, 0)[basis.shape[1] :] = False
         places = np.argwhere(kept)
-        left_out = float(np.log1p(ratio[~kept]).sum())
         used = tuple(
             None if basis is None else basis[:, : int(column.max()) + 1]
             for basis, column in zip(bases, places.T, strict=True)
         )
-        return cls(shape, used, places, precision[kept], left_out)
+        return cls(shape, used, places, precision[kept], ratio[~kept])
+
+    def left_out(self, law: Floats) -> float:
+        """What the waves that are left out add to the log-determinant, for people spread by p.
+
+        Where people are m·p(x) times as dense as if they were spread evenly, reports tell that much
+        more of a wave: Σ_waves mean_x log(1 + m·p(x)·ratio), by `_PLACES` quantiles of p.
+
+        Args:
+            law: p.
+        """
+        groups = np.array_split(np.sort(law, axis=None) * law.size, min(_PLACES, law.size))
+        parts = [len(one) * float(np.log1p(one.mean() * self.rest).sum()) for one in groups]
+        return sum(parts) / law.size
 
     def read(self, values: Floats) -> Floats:
         """The inner products with all waves, shape (rows, waves).

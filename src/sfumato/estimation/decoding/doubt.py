@@ -1,0 +1,134 @@
+"""How much rougher than a smooth prior the population may be, and what that adds to an error.
+
+A smooth fit explains the reports by a field that varies slowly. Real populations may vary more:
+cells may differ from their neighbours each on its own, or all cells of one value of an axis
+together (ages that are rounded to tens, whatever the second axis says). So θ may be the field plus
+independent terms of variance τ², one per cell, or one per value of an axis. For each kind of term:
+
+With g the derivative of the log-likelihood by θ at the mode and M = F − F·H⁻¹·F its covariance
+under the prior, both summed over the cells of a term, the log evidence changes with τ² at 0 by
+½·(|g|² − tr M), and |g|² has the mean tr M + τ²·tr M² and, at τ = 0, the variance 2·tr M². So
+(|g|² − tr M)/tr M² estimates τ² with the standard error √(2/tr M²). Beforehand there is no such
+term with probability one half, and otherwise any τ² up to 1 is as likely as any other; the
+posterior mean is used. Traces are estimated with random signs.
+
+A sum with derivative h by θ then has, to first order in τ², the further variance τ²·|h − F·H⁻¹h|²,
+again summed over the cells of a term: what the smooth fit does not take from the reports.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import expit
+from scipy.stats import norm
+
+from sfumato.arrays import Floats
+from sfumato.estimation.decoding.curvature import Point
+from sfumato.estimation.decoding.fitting import Fit
+from sfumato.estimation.decoding.mixture import Likelihood
+
+_PROBES = 8
+_CERTAIN = 30.0  # standard errors
+_MOST = 1.0  # the largest τ² that is expected beforehand
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Term:
+    """Independent terms of one kind.
+
+    Args:
+        summed: The axes whose cells share a term; none where every cell has its own.
+        z: Standard errors by which the reports are rougher than the smooth fit explains.
+        variance: τ², the posterior mean of the variance of a term.
+    """
+
+    summed: tuple[int, ...]
+    z: float
+    variance: float
+
+
+class Doubt:
+    """What smoothness may leave out of a fit.
+
+    Args:
+        mixture: The log-likelihood.
+        fitted: A fit with a smooth prior.
+    """
+
+    def __init__(self, mixture: Likelihood, fitted: Fit) -> None:
+        self._mixture, self._fit = mixture, fitted
+        self._at = Point(mixture, fitted.field, fitted.law, fitted.mixed)
+
+    def _informed(self, v: Floats) -> Floats:
+        """F·v for one v or several along a leading axis."""
+        at = self._at
+        return at.centred(self._mixture.curve(at.centred(v), at.mixed))
+
+    @cached_property
+    def terms(self) -> tuple[Term, ...]:
+        """Terms of single cells, and on several axes those of every value of an axis."""
+        axes = range(self._fit.law.ndim)
+        kinds = [()] if len(axes) == 1 else [(), *(tuple(d for d in axes if d != a) for a in axes)]
+        slope = self._mixture.slope(self._fit.mixed)
+        score = self._fit.law * (slope - np.sum(self._fit.law * slope))
+        return tuple(self._term(score, summed) for summed in kinds)
+
+    @property
+    def is_rough(self) -> float:
+        """The most standard errors by which reports are rougher than smoothness explains."""
+        return max(term.z for term in self.terms)
+
+    def _term(self, score: Floats, summed: tuple[int, ...]) -> Term:
+        """One kind of term."""
+        # Fixed: the same reports, the same answer.
+        rng = np.random.Generator(np.random.PCG64(2))
+        shape = self._fit.law.shape
+        kept = [1 if axis in summed else size for axis, size in enumerate(shape)]
+        signs = rng.choice([-1.0, 1.0], size=(_PROBES, *kept))
+        once = self._informed(np.broadcast_to(signs, (_PROBES, *shape)))
+        left = once - self._informed(self._fit.curvature.solve(once))
+        left = left.sum(axis=tuple(axis + 1 for axis in summed), keepdims=True)
+        mean, square = float(np.sum(signs * left)) / _PROBES, float(np.sum(left**2)) / _PROBES
+        found = float(np.sum(score.sum(axis=summed, keepdims=True) ** 2))
+        z = (found - mean) / math.sqrt(2 * square) if square > 0 else 0.0
+        return Term(summed, z, _mean_variance(z, math.sqrt(2 / square) if square > 0 else math.inf))
+
+    def variance(self, sensitive: Floats, solved: Floats) -> Floats:
+        """The variance that the terms add to sums, one per row.
+
+        Args:
+            sensitive: h, the derivatives of the sums by θ, shape (rows, *cells).
+            solved: H⁻¹·h.
+        """
+        left = sensitive - self._informed(solved)
+        total = np.zeros(len(left))
+        for term in self.terms:
+            part = left.sum(axis=tuple(axis + 1 for axis in term.summed))
+            total += term.variance * np.sum(part.reshape(len(left), -1) ** 2, axis=1)
+        return total
+
+
+def _mean_variance(z: float, error: float) -> float:
+    """The posterior mean of τ² from an estimate of z standard errors, and the standard error."""
+    if not math.isfinite(error):
+        return _MOST / 4
+    if abs(z) > _CERTAIN:
+        return max(z, 0.0) * error
+    most = max(_MOST, 2 * z * error)
+    low, high = -z, most / error - z
+    inside = _log_between(low, high)
+    chance = float(expit(math.log(error / most) + inside - norm.logpdf(z)))  # that there is a term
+    ends = math.exp(norm.logpdf(low) - inside) - math.exp(norm.logpdf(high) - inside)
+    return chance * error * max(z + ends, 0.0)
+
+
+def _log_between(low: float, high: float) -> float:
+    """The logarithm of the probability that a standard normal variable is between two numbers."""
+    if low > 0:
+        low, high = -high, -low
+    upper, lower = float(norm.logcdf(high)), float(norm.logcdf(low))
+    return upper + math.log(-math.expm1(lower - upper)) if lower < upper else -math.inf
