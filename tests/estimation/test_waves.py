@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -121,7 +122,7 @@ def test_a_straight_line_is_a_wave_under_second_differences() -> None:
     _, waves = line_waves(100, 3, 1e-3, 1e5)
     left, before = (
         np.linalg.norm(line_ - held @ (held.T @ line_)) / np.linalg.norm(line_)
-        for held in (waves, cosines(100, 3))
+        for held in (waves, cosines(100, np.arange(3)))
     )
     assert left < 1e-4
     assert before > 0.1
@@ -225,6 +226,18 @@ def test_the_transfer_of_a_long_axis_is_exact_where_it_is_measured(size: int) ->
         between = found[low : high + 1]
         assert np.all(between <= max(found[low], found[high]) * (1 + 1e-9))
         assert np.all(between >= min(found[low], found[high]) * (1 - 1e-9))
+
+
+def test_the_transfer_of_a_very_long_axis_takes_little_memory() -> None:
+    """A few waves are measured; a matrix of all of them would take 80 GB."""
+    size = 100_000
+    tracemalloc.start()
+    found = SymbolMixture.of([line(size, 0.01)], np.ones(size)).transfer((True,))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.shape == (size,)
+    assert found[0] == pytest.approx(1.0)
+    assert most < 2**29
 
 
 def test_the_transfer_of_bits_is_measured_with_the_reports_that_came() -> None:

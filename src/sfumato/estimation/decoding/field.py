@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import fft
 from scipy.linalg import eig_banded, eigh_tridiagonal
 
@@ -118,16 +119,16 @@ def cosine_roughness(size: int, first: float, second: float) -> Floats:
     return first * steps + second * steps**2
 
 
-def cosines(size: int, modes: int) -> Floats:
-    """The first cosines of a line as orthonormal columns (DCT-II), shape (size, modes).
+def cosines(size: int, numbers: NDArray[np.intp]) -> Floats:
+    """Cosines of a line as orthonormal columns (DCT-II), shape (size, len(numbers)).
 
     Args:
         size: Number of cells.
-        modes: Number of cosines.
+        numbers: Which ones: their numbers of half turns.
     """
-    angles = np.pi * np.multiply.outer(np.arange(size) + 0.5, np.arange(modes)) / size
+    angles = np.pi * np.multiply.outer(np.arange(size) + 0.5, numbers) / size
     waves: Floats = np.cos(angles) * math.sqrt(2 / size)
-    waves[:, 0] = math.sqrt(1 / size)
+    waves[:, numbers == 0] = math.sqrt(1 / size)
     return waves
 
 

@@ -176,8 +176,8 @@ def line_waves(size: int, modes: int, first: float, second: float) -> tuple[Floa
         Precisions, shape (modes,), and waves as columns, shape (size, modes).
     """
     if not second:
-        return cosine_roughness(size, first, second)[:modes], cosines(size, modes)
-    span = cosines(size, min(size, modes + _MORE_COSINES))
+        return cosine_roughness(size, first, second)[:modes], cosines(size, np.arange(modes))
+    span = cosines(size, np.arange(min(size, modes + _MORE_COSINES)))
     if size > span.shape[1] + 2:
         place = np.linspace(-1.0, 1.0, size)
         ends = np.array([place, place**2]).T
@@ -185,7 +185,7 @@ def line_waves(size: int, modes: int, first: float, second: float) -> tuple[Floa
             ends = np.linalg.qr(ends - span @ (span.T @ ends))[0]
         span = np.hstack([span, ends])
     elif size > span.shape[1]:
-        span = cosines(size, size)
+        span = cosines(size, np.arange(size))
     step = np.diff(span, axis=0)
     bend = np.diff(step, axis=0)
     values, turned = np.linalg.eigh(first * step.T @ step + second * bend.T @ bend)
@@ -232,7 +232,7 @@ def measured_transfer(
     ]
     rows: Floats = np.ones((1, 1))
     for size, modes, o in zip(shape, measured, ordered, strict=True):
-        one = cosines(size, int(modes[-1]) + 1)[:, modes].T if o else np.eye(size)
+        one = cosines(size, modes).T if o else np.eye(size)
         rows = np.kron(rows, one).astype(np.float64, copy=False)
     flat = np.full((1, *shape), 1 / cells)
     seen = weight(forward(flat)[0]).ravel()
