@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 
 from sfumato.arrays import Floats
-from sfumato.estimation.decoding.doubt import Doubt
 from sfumato.estimation.decoding.em import Decoded
 from sfumato.estimation.decoding.evidence import Posterior
 from sfumato.estimation.decoding.field import Field, Strengths
@@ -42,12 +41,13 @@ def state_of(decoder: Decoder | PlainDecoder) -> State:
     return State(tuple(fit.law for fit in fits), tuple(fit.field.strengths for fit in fits))
 
 
-def decoder_of(mixture: Mixture, state: State) -> Decoder | PlainDecoder:
+def decoder_of(mixture: Mixture, state: State, *, is_ordered: bool) -> Decoder | PlainDecoder:
     """The decoded population of which `state_of` kept the numbers.
 
     Args:
         mixture: The counts of outputs, and the channels: those that were decoded.
         state: What was kept.
+        is_ordered: Whether any axis is ordered.
     """
     if not state.strengths:
         (law,) = state.laws
@@ -56,5 +56,4 @@ def decoder_of(mixture: Mixture, state: State) -> Decoder | PlainDecoder:
         fit_at(mixture, Field(mixture.shape, strengths), law)
         for law, strengths in zip(state.laws, state.strengths, strict=True)
     )
-    doubt = None if best.field.is_rough else Doubt(mixture, best)
-    return Decoder(Posterior(mixture, best, doubt, next(iter(rivals), None)))
+    return Decoder(Posterior(mixture, best, is_ordered, next(iter(rivals), None)))
