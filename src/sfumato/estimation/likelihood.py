@@ -462,7 +462,7 @@ def narrower(values: Any, wide: Any, unbiased: Estimated[Any]) -> Estimated[Any]
 
     Args:
         values: One likelihood value, or an array of them.
-        wide: Their variances, widened by rough fits.
+        wide: Their variances by the decoding.
         unbiased: The unbiased estimates of the same sums.
     """
     own = wide < unbiased.variance

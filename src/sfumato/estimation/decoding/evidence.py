@@ -79,8 +79,8 @@ def fit_by_evidence(
 ) -> Posterior:
     """Fit the population at the strengths with the largest evidence.
 
-    Rough priors are tried where no axis is ordered, and where a smooth prior leaves the reports
-    rougher than it explains.
+    Rough priors are tried where no axis is ordered, where they are cheap, and where a smooth prior
+    leaves the reports rougher than it explains.
 
     Args:
         mixture: The counts of outputs, and the channels.

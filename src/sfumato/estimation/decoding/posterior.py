@@ -3,15 +3,16 @@
 For weights w over cells the answer is Σ_x w(x)·c(x), with c the true counts. Given the distribution
 of cells p and the reports, c has the mean c̄(x) = p(x)·Σ_y Q(y | x)·N(y)/q(y), q = pQ, and
 
-    Var = Σ_x w²·c̄ − Σ_y N(y)·m(y)²  +  hᵀ·B(I + K)⁻¹Bᵀ·h,
+    Var = Σ_x w²·c̄ − Σ_y N(y)·m(y)²  +  hᵀ·H⁻¹·h,
 
 with m(y) = Σ_x p·w·Q(y | x)/q(y) the mean weight of people with output y, and h = ∂(Σ w·c̄)/∂θ,
 which is w·c̄ − p·Σ_y Q(y | x)·m(y)·N(y)/q(y). The first part is the variance within outputs; the
-second is the uncertainty of θ (law of total variance, to first order). It is the error of the
-perturbation alone, without the sampling of people.
+second is the uncertainty of θ (law of total variance, to first order), with H the curvature of its
+posterior. Under a smooth prior, what smoothness may leave out is added (`doubt`). It is the error of
+the perturbation alone, without the sampling of people.
 
-Where cells have no order to be smooth along, and where the best prior is a rough one, the unbiased
-interval is taken, extended to contain the answer (docs/likelihood.md).
+Under a rough prior the unbiased interval is taken, extended to contain the answer, unless there is
+one ordered axis of few cells (docs/likelihood.md).
 """
 
 from __future__ import annotations
@@ -109,8 +110,8 @@ class Decoder:
     def moments(self, rows: Floats) -> tuple[Floats, Floats]:
         """Values and their variances, widened to reach those of a rival.
 
-        Under a rough prior and for few people only unbiased intervals have the coverage they
-        state: variances are infinite then.
+        For few people, and under a rough prior for labels, grids or many cells, only unbiased
+        intervals have the coverage they state: variances are infinite then.
         """
         posterior = self.posterior
         if not posterior.has_errors or posterior.mixture.counts.sum() < _FEW_PEOPLE:
