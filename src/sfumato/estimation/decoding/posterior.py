@@ -8,8 +8,8 @@ of cells p and the reports, c has the mean c̄(x) = p(x)·Σ_y Q(y | x)·N(y)/q(
 with m(y) = Σ_x p·w·Q(y | x)/q(y) the mean weight of people with output y, and h = ∂(Σ w·c̄)/∂θ,
 which is w·c̄ − p·Σ_y Q(y | x)·m(y)·N(y)/q(y). The first part is the variance within outputs; the
 second is the uncertainty of θ (law of total variance, to first order), with H the curvature of its
-posterior. Under a smooth prior, what smoothness may leave out is added (`doubt`). It is the error of
-the perturbation alone, without the sampling of people.
+posterior. Under a smooth prior, what smoothness may leave out is added (`doubt`). It is the error
+of the perturbation alone, without the sampling of people.
 
 Under a rough prior the unbiased interval is taken, extended to contain the answer, unless there is
 one ordered axis of few cells (docs/likelihood.md).
