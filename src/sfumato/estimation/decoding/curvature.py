@@ -82,6 +82,15 @@ class Curvature(Protocol):
         """
         ...
 
+    def left(self, h: Floats, solved: Floats) -> Floats:
+        """H·H⁻¹h − F·H⁻¹h = Λ·H⁻¹h: what of h is not taken from the reports.
+
+        Args:
+            h: Right-hand sides.
+            solved: H⁻¹·h.
+        """
+        ...
+
     def log_determinant(self) -> float:
         """Log det H − log det Λ, without the constants where λ₀ is 0."""
         ...
@@ -127,6 +136,15 @@ class _Completed:
             share = flat.sum(axis=1) - self._ridge * found.sum(axis=1)
             found = found + np.multiply.outer(share / rest, y)
         return found.reshape(h.shape)
+
+    def left(self, h: Floats, solved: Floats) -> Floats:
+        """Λ·H⁻¹h.
+
+        Args:
+            h: Right-hand sides.
+            solved: H⁻¹·h.
+        """
+        return self._at.field.pull(solved)
 
     def log_determinant(self) -> float:
         """Log det H − log det Λ, without the constants where λ₀ is 0."""
@@ -313,6 +331,15 @@ class ProductCurvature:
             return np.ones(at.law.shape)
         return 1 + at.mixture.diagonal(at.law, at.mixed) / at.field.strengths.cells
 
+    def left(self, h: Floats, solved: Floats) -> Floats:
+        """Λ·H⁻¹h.
+
+        Args:
+            h: Right-hand sides.
+            solved: H⁻¹·h.
+        """
+        return self._at.field.pull(solved)
+
     def log_determinant(self) -> float:
         """Log det(I + K) by stochastic Lanczos quadrature."""
         probes = max(2, min(8, (1 << 14) // self._at.law.size))
@@ -364,6 +391,15 @@ class ReducedCurvature(_Completed):
         rows = self._waves.read(h.reshape(-1, *self._at.law.shape))
         solved = cho_solve(self._factor, rows.T).T
         return self._waves.write(solved).reshape(h.shape)
+
+    def left(self, h: Floats, solved: Floats) -> Floats:
+        """Λ·H⁻¹h among the waves, and all of h beyond them.
+
+        Args:
+            h: Right-hand sides, along a leading axis.
+            solved: H⁻¹·h.
+        """
+        return h - self._waves.write(self._waves.read(h)) + self._at.field.pull(solved)
 
     def _log_determinant(self) -> float:
         """Log det H' over the waves, and that of the waves that are left out."""

@@ -100,7 +100,7 @@ class Doubt:
         kept = [1 if axis in summed else size for axis, size in enumerate(shape)]
         signs = rng.choice([-1.0, 1.0], size=(_PROBES, *kept))
         once = self._informed(np.broadcast_to(signs, (_PROBES, *shape)))
-        left = once - self._informed(self._fit.curvature.solve(once))
+        left = self._fit.curvature.left(once, self._fit.curvature.solve(once))
         left = left.sum(axis=tuple(axis + 1 for axis in summed), keepdims=True)
         mean, square = float(np.sum(signs * left)) / _PROBES, float(np.sum(left**2)) / _PROBES
         found = float(np.sum(score.sum(axis=summed, keepdims=True) ** 2))
@@ -127,7 +127,7 @@ class Doubt:
             sensitive: h, the derivatives of the sums by θ, shape (rows, *cells).
             solved: H⁻¹·h.
         """
-        left = sensitive - self._informed(solved)
+        left = self._fit.curvature.left(sensitive, solved)
         total = np.zeros(len(left))
         for term in self.terms:
             part = left.sum(axis=tuple(axis + 1 for axis in term.summed))

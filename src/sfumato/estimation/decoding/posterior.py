@@ -29,7 +29,7 @@ from sfumato.estimation.decoding.evidence import Posterior, Progress, fit_by_evi
 from sfumato.estimation.decoding.fitting import Fit
 from sfumato.estimation.decoding.mixture import Mixture, posterior_ratio
 
-_ENTRIES_AT_ONCE = 1 << 22
+_ENTRIES_AT_ONCE = 1 << 20
 _FEW_PEOPLE = 100  # below this, Laplace's method is not accurate
 
 
