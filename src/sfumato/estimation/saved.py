@@ -34,7 +34,6 @@ from sfumato.estimation.decoding.state import State
 from sfumato.study.study import Study
 
 _COLUMN = "share"
-_MOST_FITS = 100
 
 States = dict[tuple[int, ...], State]
 
@@ -129,7 +128,7 @@ def _read_shapes(
             if not axes or set(axes) != {a for held in sets if set(held) & set(axes) for a in held}:
                 raise ValueError
             strengths = tuple(_read_strengths(one, len(axes)) for one in part["strengths"])
-            if len(strengths) > _MOST_FITS or axes != tuple(sorted(axes)):
+            if len(strengths) > 1 or axes != tuple(sorted(axes)):
                 raise ValueError
             found.append((axes, tuple(study.shape[axis] for axis in axes), strengths))
         if len({axes for axes, _, _ in found}) < len(found):
