@@ -185,13 +185,14 @@ class LikelihoodEstimate(Estimate):
             blocks = self.study.blocks
             chosen = [place for place, block in enumerate(blocks) if set(block.axes) & set(axes)]
             mixture = mixture_of(self._reports, blocks, chosen)
+            ordered = [self._ordered(axis) for axis in axes]
             if axes in self._saved:
-                self._decoders[axes] = decoder_of(mixture, self._saved[axes])
+                saved = self._saved[axes]
+                self._decoders[axes] = decoder_of(mixture, saved, is_ordered=any(ordered))
             elif self.smoothing == "none":
                 plain = decode(mixture, progress=self._progress)
                 self._decoders[axes] = PlainDecoder(mixture, plain)
             else:
-                ordered = [self._ordered(axis) for axis in axes]
                 self._decoders[axes] = smoothed_decoder(mixture, ordered, progress=self._progress)
         return self._decoders[axes]
 

@@ -1,7 +1,7 @@
 """Decoded estimates as files: what was decoded from a tally need not be decoded again.
 
 The file is Parquet with one column of shares: for every decoded set of axes the distribution over
-its cells, and those of the rough fits that widen intervals. Its metadata name the study, the tally
+its cells, and that of a rival that widens intervals. Its metadata name the study, the tally
 by a digest, and the strengths of every fit. It is of use with that tally only.
 """
 
@@ -34,6 +34,7 @@ from sfumato.estimation.decoding.state import State
 from sfumato.study.study import Study
 
 _COLUMN = "share"
+_MOST_FITS = 2
 
 States = dict[tuple[int, ...], State]
 
@@ -128,7 +129,7 @@ def _read_shapes(
             if not axes or set(axes) != {a for held in sets if set(held) & set(axes) for a in held}:
                 raise ValueError
             strengths = tuple(_read_strengths(one, len(axes)) for one in part["strengths"])
-            if len(strengths) > 1 or axes != tuple(sorted(axes)):
+            if len(strengths) > _MOST_FITS or axes != tuple(sorted(axes)):
                 raise ValueError
             found.append((axes, tuple(study.shape[axis] for axis in axes), strengths))
         if len({axes for axes, _, _ in found}) < len(found):

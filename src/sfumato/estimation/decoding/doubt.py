@@ -14,6 +14,11 @@ posterior mean is used. Traces are estimated with random signs.
 
 A sum with derivative h by θ then has, to first order in τ², the further variance τ²·|h − F·H⁻¹h|²,
 again summed over the cells of a term: what the smooth fit does not take from the reports.
+
+That judges fine detail by coarser detail. Of waves so fine that the channel hides them, the reports
+say nothing: ages may be rounded to tens, and noise much wider than ten years will not show it. So
+waves about which the reports have an information of less than 1 get the variance `UNSEEN`,
+whatever τ² is elsewhere.
 """
 
 from __future__ import annotations
@@ -23,6 +28,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
 from scipy.special import expit
 from scipy.stats import norm
 
@@ -31,6 +38,7 @@ from sfumato.estimation.decoding.curvature import Point
 from sfumato.estimation.decoding.fitting import Fit
 from sfumato.estimation.decoding.mixture import Likelihood
 
+UNSEEN = 1.0  # the variance of log shares along waves that no report can show
 _PROBES = 8
 _CERTAIN = 30.0  # standard errors
 _MOST = 1.0  # the largest τ² that is expected beforehand
@@ -44,11 +52,13 @@ class Term:
         summed: The axes whose cells share a term; none where every cell has its own.
         z: Standard errors by which the reports are rougher than the smooth fit explains.
         variance: τ², the posterior mean of the variance of a term.
+        is_unseen: Which waves over the terms the reports say nothing about.
     """
 
     summed: tuple[int, ...]
     z: float
     variance: float
+    is_unseen: NDArray[np.bool_]
 
 
 class Doubt:
@@ -95,7 +105,20 @@ class Doubt:
         mean, square = float(np.sum(signs * left)) / _PROBES, float(np.sum(left**2)) / _PROBES
         found = float(np.sum(score.sum(axis=summed, keepdims=True) ** 2))
         z = (found - mean) / math.sqrt(2 * square) if square > 0 else 0.0
-        return Term(summed, z, _mean_variance(z, math.sqrt(2 / square) if square > 0 else math.inf))
+        variance = _mean_variance(z, math.sqrt(2 / square) if square > 0 else math.inf)
+        return Term(summed, z, variance, self._unseen(summed))
+
+    def _unseen(self, summed: tuple[int, ...]) -> NDArray[np.bool_]:
+        """Which waves over the terms of one kind have an information of less than 1."""
+        ordered = tuple(any(along) for along in self._fit.field.strengths.along)
+        told = self._mixture.transfer(ordered)
+        told = told[
+            tuple(0 if axis in summed and o else slice(None) for axis, o in enumerate(ordered))
+        ]
+        if not all(ordered):
+            return np.zeros(told.shape, dtype=np.bool_)  # labels are not smoothed
+        result: NDArray[np.bool_] = self._mixture.people / told.size * told < 1
+        return result
 
     def variance(self, sensitive: Floats, solved: Floats) -> Floats:
         """The variance that the terms add to sums, one per row.
@@ -109,6 +132,10 @@ class Doubt:
         for term in self.terms:
             part = left.sum(axis=tuple(axis + 1 for axis in term.summed))
             total += term.variance * np.sum(part.reshape(len(left), -1) ** 2, axis=1)
+            if term.variance < UNSEEN and np.any(term.is_unseen):
+                waves = fft.dctn(part, axes=tuple(range(1, part.ndim)), norm="ortho")
+                hidden = np.sum(waves[:, term.is_unseen] ** 2, axis=1)
+                total += (UNSEEN - term.variance) * hidden
         return total
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -31,6 +32,7 @@ _FIRST, _SECOND = (-3, 4), (0, 6)  # powers of ten of λ₁ and λ₂, on axes o
 _USUAL_CELLS = 1024  # … this many cells; ten times as many shift them by one and by three
 _UNORDERED = 1e-3  # λ₀ where some axes are smooth and others unordered
 _AGAINST_ROUGH = 5.0  # nats of evidence by which a rough prior must win
+_RULED_OUT = 15.0  # nats by which the other family must lose, or its answers widen intervals
 _ENOUGH = 5.0  # nats below the best at which the search for a rough prior ends
 _SEEN_ROUGH = 2.0  # standard errors of unexplained roughness from which rough priors are tried
 _MANY_OUTPUTS = 2  # outputs per cell from which searches use an expansion of the log-likelihood
@@ -42,19 +44,34 @@ _FEW_CELLS = 1 << 8  # … or on so few, along one axis of many outputs
 _USUAL_FITS = 26  # of a search, by which its progress is shown
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Posterior:
-    """The fit that gives the answers, and how much rougher the population may be.
+    """The fit that gives the answers, and what else is possible.
 
     Args:
         mixture: The counts of outputs, and the channels.
         best: The fit with the largest evidence.
-        doubt: What smoothness may leave out; None if the best prior is a rough one.
+        is_ordered: Whether any axis is ordered.
+        rival: The best fit of the other family, if the evidence does not rule it out.
     """
 
     mixture: Mixture
     best: Fit
-    doubt: Doubt | None
+    is_ordered: bool
+    rival: Fit | None = None
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether its variances hold: not under a rough prior for labels, grids or many cells."""
+        if not self.best.field.is_rough:
+            return True
+        shape = self.mixture.shape
+        return self.is_ordered and len(shape) == 1 and math.prod(shape) <= DENSE_CELLS
+
+    @cached_property
+    def doubt(self) -> Doubt | None:
+        """What smoothness may leave out; None if the best prior is a rough one."""
+        return None if self.best.field.is_rough else Doubt(self.mixture, self.best)
 
 
 def fit_by_evidence(
@@ -82,16 +99,19 @@ def fit_by_evidence(
 def _best_of(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Posterior:
     """The smooth fit, unless a rough one is clearly better."""
     if not any(ordered):
-        return Posterior(mixture, _rough_fit(mixture, len(ordered), done), None)
+        return Posterior(mixture, _rough_fit(mixture, len(ordered), done), is_ordered=False)
     smooth = _smooth_fit(mixture, ordered, done)
-    doubt = Doubt(mixture, smooth)
+    alone = Posterior(mixture, smooth, is_ordered=True)
     cells = math.prod(mixture.shape)
     cheap = cells <= (_SHORT_LINE if _is_line(mixture) else DENSE_CELLS)
-    if cheap or doubt.is_rough > _SEEN_ROUGH:
-        rough = _rough_fit(mixture, len(ordered), done)
-        if rough.evidence - _AGAINST_ROUGH > smooth.evidence:
-            return Posterior(mixture, rough, None)
-    return Posterior(mixture, smooth, doubt)
+    if not cheap and alone.doubt is not None and alone.doubt.is_rough <= _SEEN_ROUGH:
+        return alone
+    rough = _rough_fit(mixture, len(ordered), done)
+    ahead = rough.evidence - smooth.evidence - _AGAINST_ROUGH
+    is_near = abs(ahead) < _RULED_OUT
+    if ahead > 0:
+        return Posterior(mixture, rough, is_ordered=True, rival=smooth if is_near else None)
+    return replace(alone, rival=rough) if is_near else alone
 
 
 class _Done:

@@ -99,21 +99,27 @@ class Decoder:
     def __init__(self, posterior: Posterior) -> None:
         self.posterior = posterior
         self._best = CountPosterior.of(posterior.mixture, posterior.best)
+        rival = posterior.rival
+        self._rival = None if rival is None else CountPosterior.of(posterior.mixture, rival)
 
     def counts(self) -> Floats:
         """Mean counts of every cell."""
         return self._best.counts
 
     def moments(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Values and their variances.
+        """Values and their variances, widened to reach those of a rival.
 
         Under a rough prior and for few people only unbiased intervals have the coverage they
         state: variances are infinite then.
         """
-        doubt = self.posterior.doubt
-        if doubt is None or self.posterior.mixture.counts.sum() < _FEW_PEOPLE:
+        posterior = self.posterior
+        if not posterior.has_errors or posterior.mixture.counts.sum() < _FEW_PEOPLE:
             return without_errors(self.counts(), rows)
-        return self._best.moments(rows, doubt)
+        values, wide = self._best.moments(rows, posterior.doubt)
+        if self._rival is not None:
+            theirs, spread = self._rival.moments(rows)
+            wide = np.maximum(wide, spread + (theirs - values) ** 2)
+        return values, wide
 
 
 class PlainDecoder:
@@ -186,6 +192,6 @@ def smoothed_decoder(
         progress: Called with the share of the work done, from 0 to 1.
     """
     chosen = fit_by_evidence(mixture, ordered, progress=progress)
-    if chosen.doubt is None and not chosen.best.is_converged:
+    if chosen.best.field.is_rough and not chosen.best.is_converged:
         return PlainDecoder(mixture, decode(mixture))
     return Decoder(chosen)

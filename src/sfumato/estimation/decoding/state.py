@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 
 from sfumato.arrays import Floats
-from sfumato.estimation.decoding.doubt import Doubt
 from sfumato.estimation.decoding.em import Decoded
 from sfumato.estimation.decoding.evidence import Posterior
 from sfumato.estimation.decoding.field import Field, Strengths
@@ -25,7 +24,7 @@ class State:
     """A decoded population as plain numbers.
 
     Args:
-        laws: The distribution over cells of the best fit, then those of rough fits.
+        laws: The distribution over cells of the best fit, then that of a rival.
         strengths: The strengths of each fit; none for plain maximum likelihood.
     """
 
@@ -37,20 +36,24 @@ def state_of(decoder: Decoder | PlainDecoder) -> State:
     """The numbers to keep of a decoded population."""
     if isinstance(decoder, PlainDecoder):
         return State((decoder.decoded.law,), ())
-    best = decoder.posterior.best
-    return State((best.law,), (best.field.strengths,))
+    best, rival = decoder.posterior.best, decoder.posterior.rival
+    fits = (best,) if rival is None else (best, rival)
+    return State(tuple(fit.law for fit in fits), tuple(fit.field.strengths for fit in fits))
 
 
-def decoder_of(mixture: Mixture, state: State) -> Decoder | PlainDecoder:
+def decoder_of(mixture: Mixture, state: State, *, is_ordered: bool) -> Decoder | PlainDecoder:
     """The decoded population of which `state_of` kept the numbers.
 
     Args:
         mixture: The counts of outputs, and the channels: those that were decoded.
         state: What was kept.
+        is_ordered: Whether any axis is ordered.
     """
     if not state.strengths:
         (law,) = state.laws
         return PlainDecoder(mixture, Decoded(law, math.nan, 0, True, math.nan))
-    (law,), (strengths,) = state.laws, state.strengths
-    best = fit_at(mixture, Field(mixture.shape, strengths), law)
-    return Decoder(Posterior(mixture, best, None if strengths.is_rough else Doubt(mixture, best)))
+    best, *rivals = (
+        fit_at(mixture, Field(mixture.shape, strengths), law)
+        for law, strengths in zip(state.laws, state.strengths, strict=True)
+    )
+    return Decoder(Posterior(mixture, best, is_ordered, next(iter(rivals), None)))
