@@ -82,12 +82,11 @@ class Curvature(Protocol):
         """
         ...
 
-    def left(self, h: Floats, solved: Floats) -> Floats:
-        """H·H⁻¹h − F·H⁻¹h = Λ·H⁻¹h: what of h is not taken from the reports.
+    def respond(self, h: Floats) -> tuple[Floats, Floats]:
+        """hᵀH⁻¹h of every row, and Λ·H⁻¹h = h − F·H⁻¹h: what is not taken from the reports.
 
         Args:
-            h: Right-hand sides.
-            solved: H⁻¹·h.
+            h: Right-hand sides, shape (rows, *cells).
         """
         ...
 
@@ -137,14 +136,14 @@ class _Completed:
             found = found + np.multiply.outer(share / rest, y)
         return found.reshape(h.shape)
 
-    def left(self, h: Floats, solved: Floats) -> Floats:
-        """Λ·H⁻¹h.
+    def respond(self, h: Floats) -> tuple[Floats, Floats]:
+        """hᵀH⁻¹h of every row, and Λ·H⁻¹h.
 
         Args:
-            h: Right-hand sides.
-            solved: H⁻¹·h.
+            h: Right-hand sides, shape (rows, *cells).
         """
-        return self._at.field.pull(solved)
+        solved = self.solve(h)
+        return np.sum((h * solved).reshape(len(h), -1), axis=1), self._at.field.pull(solved)
 
     def log_determinant(self) -> float:
         """Log det H − log det Λ, without the constants where λ₀ is 0."""
@@ -331,14 +330,14 @@ class ProductCurvature:
             return np.ones(at.law.shape)
         return 1 + at.mixture.diagonal(at.law, at.mixed) / at.field.strengths.cells
 
-    def left(self, h: Floats, solved: Floats) -> Floats:
-        """Λ·H⁻¹h.
+    def respond(self, h: Floats) -> tuple[Floats, Floats]:
+        """hᵀH⁻¹h of every row, and Λ·H⁻¹h.
 
         Args:
-            h: Right-hand sides.
-            solved: H⁻¹·h.
+            h: Right-hand sides, shape (rows, *cells).
         """
-        return self._at.field.pull(solved)
+        solved = self.solve(h)
+        return np.sum((h * solved).reshape(len(h), -1), axis=1), self._at.field.pull(solved)
 
     def log_determinant(self) -> float:
         """Log det(I + K) by stochastic Lanczos quadrature."""
@@ -392,14 +391,19 @@ class ReducedCurvature(_Completed):
         solved = cho_solve(self._factor, rows.T).T
         return self._waves.write(solved).reshape(h.shape)
 
-    def left(self, h: Floats, solved: Floats) -> Floats:
-        """Λ·H⁻¹h among the waves, and all of h beyond them.
+    def respond(self, h: Floats) -> tuple[Floats, Floats]:
+        """hᵀH⁻¹h of every row, and Λ·H⁻¹h among the waves with all of h beyond them.
 
         Args:
-            h: Right-hand sides, along a leading axis.
-            solved: H⁻¹·h.
+            h: Right-hand sides, shape (rows, *cells).
         """
-        return h - self._waves.write(self._waves.read(h)) + self._at.field.pull(solved)
+        read = self._waves.read(h)
+        if self._ridge:
+            solved = self._waves.read(self.solve(h))
+        else:
+            solved = cho_solve(self._factor, read.T).T
+        left = h - self._waves.write(read - self._waves.precision * solved)
+        return np.sum(read * solved, axis=1), left
 
     def _log_determinant(self) -> float:
         """Log det H' over the waves, and that of the waves that are left out."""
