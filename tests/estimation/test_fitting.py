@@ -23,7 +23,6 @@ from helpers_decoding import (
     reports,
     whitened,
 )
-from helpers_statistics import LIMIT
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
@@ -37,13 +36,13 @@ from sfumato.estimation.decoding.curvature import (
     ReducedCurvature,
 )
 from sfumato.estimation.decoding.field import Field, Strengths
-from sfumato.estimation.decoding.fitting import Effort, Fit, fit, fit_at, unexplained
+from sfumato.estimation.decoding.fitting import Effort, Fit, fit, fit_at
 from sfumato.estimation.decoding.mixture import Mixture
 from sfumato.estimation.decoding.posterior import CountPosterior
 
 Floats = NDArray[np.float64]
 
-EXACT = Effort(gain=1e-9, waves=0.0)
+EXACT = Effort(gain=1e-9, waves=None)
 
 
 @pytest.fixture
@@ -318,71 +317,6 @@ def _integrated(mixture: Mixture, strengths: Strengths, mode: Floats) -> float:
     volume = math.prod(a[1] - a[0] for a in axes) * abs(np.linalg.det(spread))
     total = float(np.sum(np.exp(height - top))) * volume
     return float(top) + math.log(total) - dimensions / 2 * math.log(2 * math.pi)
-
-
-# What smoothness does not explain
-
-
-def drawn(seed: int, spiky: float) -> tuple[Mixture, Fit, Floats]:
-    """Reports of people whose θ is drawn from a smooth prior, its fit, and M = F − F·H⁻¹·F.
-
-    Args:
-        seed: Of the people and their reports.
-        spiky: The standard deviation of independent changes of θ on top.
-    """
-    size, people = 60, 400_000
-    strengths = Strengths(0.0, ((0.1, 300.0),))
-    rng = np.random.default_rng(seed)
-    theta = whitened((size,), strengths) @ rng.standard_normal(size - 1)
-    law = law_of(theta + spiky * rng.standard_normal(size))
-    mixture = reports([line(size, 0.5)], law, people, seed)
-    found = fit(mixture, Field((size,), strengths))
-    information = explicit_information(mixture, found.law)
-    prior = explicit_precision((size,), strengths)
-    # H is singular along the constants, which F does not see.
-    curved = prior + information + 1.0
-    passed = information - information @ np.linalg.solve(curved, information)
-    return mixture, found, passed
-
-
-def exactly_unexplained(mixture: Mixture, found: Fit, passed: Floats) -> float:
-    """(|g|² − tr M)/√(2·tr M²)."""
-    slope = mixture.matrix @ (mixture.counts / found.mixed)
-    score = found.law * (slope - found.law @ slope)
-    spread = math.sqrt(2 * float(np.sum(passed**2)))
-    return (float(score @ score) - float(np.trace(passed))) / spread
-
-
-def test_what_a_smooth_fit_leaves_is_as_expected_under_its_own_prior() -> None:
-    """Mean 0 and variance 1; the figure itself, from eight probes, is within its probes' error.
-
-    A probe misses tr M with the variance 2·Σ_{i≠j} M_ij². |g|² is a sum of squares, so that the
-    variance of N figures is known to √((2 + 12·tr M⁴/(tr M²)²)/N).
-    """
-    exact, kurtosis = [], []
-    for seed in range(200):
-        mixture, found, passed = drawn(seed, 0.0)
-        exact.append(exactly_unexplained(mixture, found, passed))
-        square = passed @ passed
-        kurtosis.append(12 * np.sum(square**2) / np.sum(passed**2) ** 2)
-        if seed < 10:
-            spread = math.sqrt(2 * float(np.sum(passed**2)))
-            off = passed - np.diag(np.diag(passed))
-            probed = math.sqrt(2 * float(np.sum(off**2)) / 8) / spread
-            # The spread is estimated too, within some 25 %.
-            got = unexplained(mixture, found)
-            assert abs(got - exact[-1]) < LIMIT * (probed + 0.25 * abs(exact[-1]))
-    assert abs(np.mean(exact)) < LIMIT / math.sqrt(200)
-    stderr = math.sqrt((2 + float(np.mean(kurtosis))) / 200)
-    assert abs(np.var(exact) - 1) < LIMIT * stderr
-
-
-def test_spiky_people_are_not_explained_by_a_smooth_fit() -> None:
-    """The twin: shares vary by a factor of about e^½ from cell to cell."""
-    for seed in range(5):
-        mixture, found, passed = drawn(seed, 0.5)
-        assert unexplained(mixture, found) > 2 * LIMIT
-        assert exactly_unexplained(mixture, found, passed) > 2 * LIMIT
 
 
 def test_a_point_centres_changes() -> None:

@@ -236,7 +236,7 @@ def twice(head: dict[str, Any]) -> None:
         lambda head: head["decoded"][0].update(strengths=[{"cells": 1, "along": []}]),
         lambda head: head["decoded"][0].update(strengths=[{}]),
         lambda head: head["decoded"][0].pop("strengths"),
-        lambda head: head["decoded"][0].update(strengths=[]),
+        lambda head: head["decoded"][0].update(strengths=head["decoded"][0]["strengths"] * 3),
         lambda head: head.update(decoded=[]),
         twice,
     ],

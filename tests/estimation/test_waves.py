@@ -60,7 +60,9 @@ def some(
     transfer = np.ones(())
     for size, o in zip(shape, ordered, strict=True):
         transfer = np.multiply.outer(transfer, 0.5 ** np.arange(size) if o else np.ones(size))
-    found = Waves.told(strengths, transfer, 100.0, ordered, least=least, most=math.prod(shape))
+    found = Waves.told(
+        strengths, transfer, 100.0, ordered, least=least, most=math.prod(shape), needed=1.0
+    )
     assert found is not None
     return found, strengths
 
@@ -147,14 +149,14 @@ def test_waves_are_kept_by_their_information_and_the_others_are_accounted_for() 
     prior = Strengths(0.0, ((1.0, 0.0),))
 
     def told(least: float, most: int) -> Waves | None:
-        return Waves.told(prior, transfer, 20.0, (True,), least=least, most=most)
+        return Waves.told(prior, transfer, 20.0, (True,), least=least, most=most, needed=0.2)
 
-    kept = {least: told(least, 4) for least in (1.0, 0.1, 0.0)}
-    for count, (least, waves) in enumerate(kept.items(), start=2):
+    kept = [told(least, 4) for least in (1.0, 0.1, 0.0)]
+    for count, waves in enumerate(kept, start=2):
         assert waves is not None
         assert waves.places.ravel().tolist() == list(range(count))
         np.testing.assert_allclose(waves.precision, precision[:count], rtol=1e-12)
-        assert waves.left_out == pytest.approx(np.log1p(ratio[count - 1 :]).sum()), least
+        np.testing.assert_allclose(waves.rest, ratio[count - 1 :], rtol=1e-12)
     # With too few allowed, those of least information go, unless they tell much.
     capped = told(0.0, 3)
     assert capped is not None
@@ -177,16 +179,34 @@ def test_left_out_waves_count_fully_where_waves_are_independent(
     field = Field(shape, Strengths(0.0, ((5.0, 0.0),) * len(shape)))
     ordered = (True,) * len(shape)
     transfer = mixture.transfer(ordered)
-    waves = Waves.told(field.strengths, transfer, people, ordered, least=least, most=cells)
+    waves = Waves.told(
+        field.strengths, transfer, people, ordered, least=least, most=cells, needed=1.0
+    )
     assert waves is not None
     assert len(waves) < cells
-    assert waves.left_out > 0.05
     law = np.full(shape, 1 / cells)
+    left_out = waves.left_out(law)
+    assert left_out == pytest.approx(np.log1p(waves.rest).sum())
+    assert left_out > 0.05
     at = point(mixture, field, law)
     exact = DenseCurvature(at).log_determinant()
     found = ReducedCurvature(at, waves).log_determinant()
     assert found == pytest.approx(exact, rel=1e-9)
-    assert found - waves.left_out < exact - 0.05
+    assert found - left_out < exact - 0.05
+
+
+def test_left_out_waves_count_by_the_density_of_people() -> None:
+    """Σ_waves mean_x log(1 + m·p(x)·ratio), by quantiles of p; exact where p has few values."""
+    waves, _ = some((7, 6), (True, True))
+    law = np.where(np.arange(42) < 7, 5.0, 0.2).reshape(7, 6)
+    law /= law.sum()
+    dense = np.sort(42 * law, axis=None)
+    exact = np.log1p(np.multiply.outer(dense, waves.rest)).sum(axis=1).mean()
+    even = np.log1p(waves.rest).sum()
+    # Of 12 groups of 3 or 4 cells each, one holds cells of both densities.
+    assert waves.left_out(law) == pytest.approx(exact, rel=0.03)
+    assert waves.left_out(np.full((7, 6), 1 / 42)) == pytest.approx(even)
+    assert exact < 0.9 * even
 
 
 # How much passes

@@ -82,6 +82,14 @@ class Curvature(Protocol):
         """
         ...
 
+    def respond(self, h: Floats) -> tuple[Floats, Floats]:
+        """hᵀH⁻¹h of every row, and Λ·H⁻¹h = h − F·H⁻¹h: what is not taken from the reports.
+
+        Args:
+            h: Right-hand sides, shape (rows, *cells).
+        """
+        ...
+
     def log_determinant(self) -> float:
         """Log det H − log det Λ, without the constants where λ₀ is 0."""
         ...
@@ -127,6 +135,15 @@ class _Completed:
             share = flat.sum(axis=1) - self._ridge * found.sum(axis=1)
             found = found + np.multiply.outer(share / rest, y)
         return found.reshape(h.shape)
+
+    def respond(self, h: Floats) -> tuple[Floats, Floats]:
+        """hᵀH⁻¹h of every row, and Λ·H⁻¹h.
+
+        Args:
+            h: Right-hand sides, shape (rows, *cells).
+        """
+        solved = self.solve(h)
+        return np.sum((h * solved).reshape(len(h), -1), axis=1), self._at.field.pull(solved)
 
     def log_determinant(self) -> float:
         """Log det H − log det Λ, without the constants where λ₀ is 0."""
@@ -313,6 +330,15 @@ class ProductCurvature:
             return np.ones(at.law.shape)
         return 1 + at.mixture.diagonal(at.law, at.mixed) / at.field.strengths.cells
 
+    def respond(self, h: Floats) -> tuple[Floats, Floats]:
+        """hᵀH⁻¹h of every row, and Λ·H⁻¹h.
+
+        Args:
+            h: Right-hand sides, shape (rows, *cells).
+        """
+        solved = self.solve(h)
+        return np.sum((h * solved).reshape(len(h), -1), axis=1), self._at.field.pull(solved)
+
     def log_determinant(self) -> float:
         """Log det(I + K) by stochastic Lanczos quadrature."""
         probes = max(2, min(8, (1 << 14) // self._at.law.size))
@@ -364,6 +390,20 @@ class ReducedCurvature(_Completed):
         rows = self._waves.read(h.reshape(-1, *self._at.law.shape))
         solved = cho_solve(self._factor, rows.T).T
         return self._waves.write(solved).reshape(h.shape)
+
+    def respond(self, h: Floats) -> tuple[Floats, Floats]:
+        """hᵀH⁻¹h of every row, and Λ·H⁻¹h among the waves with all of h beyond them.
+
+        Args:
+            h: Right-hand sides, shape (rows, *cells).
+        """
+        read = self._waves.read(h)
+        if self._ridge:
+            solved = self._waves.read(self.solve(h))
+        else:
+            solved = cho_solve(self._factor, read.T).T
+        left = h - self._waves.write(read - self._waves.precision * solved)
+        return np.sum(read * solved, axis=1), left
 
     def _log_determinant(self) -> float:
         """Log det H' over the waves, and that of the waves that are left out."""

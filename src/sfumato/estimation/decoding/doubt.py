@@ -100,7 +100,7 @@ class Doubt:
         kept = [1 if axis in summed else size for axis, size in enumerate(shape)]
         signs = rng.choice([-1.0, 1.0], size=(_PROBES, *kept))
         once = self._informed(np.broadcast_to(signs, (_PROBES, *shape)))
-        left = once - self._informed(self._fit.curvature.solve(once))
+        _, left = self._fit.curvature.respond(once)
         left = left.sum(axis=tuple(axis + 1 for axis in summed), keepdims=True)
         mean, square = float(np.sum(signs * left)) / _PROBES, float(np.sum(left**2)) / _PROBES
         found = float(np.sum(score.sum(axis=summed, keepdims=True) ** 2))
@@ -120,14 +120,12 @@ class Doubt:
         result: NDArray[np.bool_] = self._mixture.people / told.size * told < 1
         return result
 
-    def variance(self, sensitive: Floats, solved: Floats) -> Floats:
+    def variance(self, left: Floats) -> Floats:
         """The variance that the terms add to sums, one per row.
 
         Args:
-            sensitive: h, the derivatives of the sums by θ, shape (rows, *cells).
-            solved: H⁻¹·h.
+            left: h − F·H⁻¹h for the derivatives h of the sums by θ, shape (rows, *cells).
         """
-        left = sensitive - self._informed(solved)
         total = np.zeros(len(left))
         for term in self.terms:
             part = left.sum(axis=tuple(axis + 1 for axis in term.summed))

@@ -29,6 +29,7 @@ Progress = Callable[[float], None]
 _CELLS = tuple(10.0 ** (k / 2) for k in range(-6, 5))
 _MIDDLE = 10.0**-1
 _FIRST, _SECOND = (-3, 4), (0, 6)  # powers of ten of λ₁ and λ₂, on axes of up to …
+_FREE_AXES = 2  # that have strengths of their own
 _USUAL_CELLS = 1024  # … this many cells; ten times as many shift them by one and by three
 _UNORDERED = 1e-3  # λ₀ where some axes are smooth and others unordered
 _AGAINST_ROUGH = 5.0  # nats of evidence by which a rough prior must win
@@ -228,6 +229,8 @@ def _rough_fit(mixture: Mixture, axes: int, done: _Done) -> Fit:
 class _SmoothSpace:
     """The search grid of smooth priors: two coordinates per ordered axis, for λ₁ and λ₂.
 
+    More than two ordered axes have them in common: there are too many combinations.
+
     Args:
         shape: Number of cells of every axis.
         ordered: For each axis, whether it may be smoothed.
@@ -235,6 +238,7 @@ class _SmoothSpace:
 
     def __init__(self, shape: Sequence[int], ordered: Sequence[bool]) -> None:
         self._ordered = tuple(ordered)
+        self._is_tied = sum(ordered) > _FREE_AXES
         self._shifts = [
             max(0, math.ceil(math.log10(size / _USUAL_CELLS)))
             for size, o in zip(shape, ordered, strict=True)
@@ -251,12 +255,14 @@ class _SmoothSpace:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Number of points along every coordinate."""
-        pairs = zip(self._first, self._second, strict=True)
-        return tuple(len(levels) for pair in pairs for levels in pair)
+        pairs = [(len(f), len(s)) for f, s in zip(self._first, self._second, strict=True)]
+        if self._is_tied:
+            return tuple(min(column) for column in zip(*pairs, strict=True))
+        return tuple(count for pair in pairs for count in pair)
 
     def strengths(self, place: tuple[int, ...]) -> Strengths:
         """The strengths at a point of the search grid."""
-        levels = iter(place)
+        levels = iter(place * len(self._first) if self._is_tied else place)
         pairs = iter(
             (first[next(levels)], second[next(levels)])
             for first, second in zip(self._first, self._second, strict=True)
@@ -268,7 +274,8 @@ class _SmoothSpace:
         """The point of the search grid with given strengths."""
         pairs = [pair for pair, o in zip(strengths.along, self._ordered, strict=True) if o]
         levels = zip(pairs, self._first, self._second, strict=True)
-        return tuple(k for (a, b), f, s in levels for k in (f.index(a), s.index(b)))
+        found = tuple(k for (a, b), f, s in levels for k in (f.index(a), s.index(b)))
+        return found[:2] if self._is_tied else found
 
     def starts(self) -> Iterator[tuple[int, ...]]:
         """Starting points: mostly λ₁ and mostly λ₂; one with both where fits are expensive."""
@@ -280,11 +287,12 @@ class _SmoothSpace:
 
     def _start(self, first: float, second: float) -> tuple[int, ...]:
         """The point with these strengths on axes of usual length, and shifted ones on longer."""
-        return tuple(
+        found = tuple(
             level
             for shift, f, s in zip(self._shifts, self._first, self._second, strict=True)
             for level in (f.index(first) + shift, s.index(second) + 3 * shift * (second > 0))
         )
+        return found[:2] if self._is_tied else found
 
 
 def _climb(

@@ -155,9 +155,10 @@ class Field:
         return self.strengths.is_rough
 
     def pull(self, theta: Floats) -> Floats:
-        """Λ·θ, by differences along every axis."""
+        """Λ·θ for one θ or several along leading axes, by differences along every axis."""
         out = self.strengths.cells * theta
-        for axis, (first, second) in enumerate(self.strengths.along):
+        for place, (first, second) in enumerate(self.strengths.along):
+            axis = place - len(self.shape)
             if first or second:
                 along = np.moveaxis(out, axis, -1)
                 step = np.diff(np.moveaxis(theta, axis, -1), axis=-1)

@@ -188,7 +188,8 @@ def fit(
             # The old curvature no longer gives good steps.
             at = Point(mixture, field, here.law, here.mixed)
             curvature, since = curvature_at(at, waves), 0.0
-    if since:
+    if since or (effort is FULL and curvature.reusable):
+        mixture.settle()
         curvature = curvature_at(Point(mixture, field, here.law, here.mixed), waves)
     evidence = here.value - curvature.log_determinant() / 2 if weigh else math.nan
     is_converged = promised <= max(enough, people * _CONVERGED_SHARE)
@@ -215,6 +216,7 @@ def fit_at(mixture: Likelihood, field: Field, law: Floats) -> Fit:
         field: The prior.
         law: The distribution over cells at the mode.
     """
+    mixture.settle()
     mixed = mixture.forward(law)
     waves = _waves_for(mixture, field, FULL, law)
     curvature = curvature_at(Point(mixture, field, law, mixed), waves)

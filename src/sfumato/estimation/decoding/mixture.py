@@ -104,6 +104,10 @@ class Likelihood(Protocol):
         """
         ...
 
+    def settle(self) -> None:
+        """Compute `information` anew when it is asked for next, and not from a p nearby."""
+        ...
+
     def diagonal(self, law: Floats, mixed: Floats) -> Floats:
         """The diagonal of `information`, at least roughly.
 
@@ -337,6 +341,10 @@ class SymbolMixture(_Counted):
         """A, or one that is nearly the same."""
         return self._second.at(self, mixed)
 
+    def settle(self) -> None:
+        """Compute A anew when it is asked for next."""
+        self._second.mixed = None
+
     @cached_property
     def even_second(self) -> Callable[[Floats], Floats] | None:
         """That of a single channel over several axes which knows it, such as combs.
@@ -469,6 +477,10 @@ class RowMixture(_Counted):
     def second(self, mixed: Floats) -> Floats:
         """A, or one that is nearly the same."""
         return self._second.at(self, mixed)
+
+    def settle(self) -> None:
+        """Compute A anew when it is asked for next."""
+        self._second.mixed = None
 
     def transfer(self, ordered: tuple[bool, ...]) -> Floats:
         """Measured with the reports that came.

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from sfumato.arrays import Floats
 from sfumato.estimation.decoding.doubt import Doubt
@@ -30,7 +31,7 @@ from sfumato.estimation.decoding.evidence import Posterior, Progress, fit_by_evi
 from sfumato.estimation.decoding.fitting import Fit
 from sfumato.estimation.decoding.mixture import Mixture, posterior_ratio
 
-_ENTRIES_AT_ONCE = 1 << 22
+_ENTRIES_AT_ONCE = 1 << 18
 _FEW_PEOPLE = 100  # below this, Laplace's method is not accurate
 
 
@@ -86,11 +87,10 @@ class CountPosterior:
         within = flat**2 @ self.counts.ravel() - share.reshape(len(rows), -1) ** 2 @ people
         back = self.mixture.backward(share * self.ratio)
         sensitive = rows * self.counts - self.fit.law * back
-        solved = self.fit.curvature.solve(sensitive)
-        between = np.sum((sensitive * solved).reshape(len(rows), -1), axis=1)
+        between, left = self.fit.curvature.respond(sensitive)
         variance = np.maximum(within, 0.0) + np.maximum(between, 0.0)
         if doubt is not None:
-            variance += doubt.variance(sensitive, solved)
+            variance += doubt.variance(left)
         return values, variance
 
 
@@ -116,10 +116,11 @@ class Decoder:
         posterior = self.posterior
         if not posterior.has_errors or posterior.mixture.counts.sum() < _FEW_PEOPLE:
             return without_errors(self.counts(), rows)
-        values, wide = self._best.moments(rows, posterior.doubt)
-        if self._rival is not None:
-            theirs, spread = self._rival.moments(rows)
-            wide = np.maximum(wide, spread + (theirs - values) ** 2)
+        with threadpool_limits(1):  # products of small matrices are faster with one thread
+            values, wide = self._best.moments(rows, posterior.doubt)
+            if self._rival is not None:
+                theirs, spread = self._rival.moments(rows)
+                wide = np.maximum(wide, spread + (theirs - values) ** 2)
         return values, wide
 
 

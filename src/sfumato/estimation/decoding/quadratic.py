@@ -113,6 +113,9 @@ class Quadratic:
         assert self.matrix is not None  # noqa: S101 - only small grids have a matrix over all cells
         return around(self.matrix, law)
 
+    def settle(self) -> None:
+        """A is the same anywhere."""
+
     def diagonal(self, law: Floats, mixed: Floats) -> Floats:
         """That of J·A·J.
 

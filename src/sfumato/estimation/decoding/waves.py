@@ -28,6 +28,7 @@ from sfumato.estimation.decoding.field import Strengths, cosine_roughness, cosin
 _FEW_MODES = 32  # up to this many waves along an axis are all measured; of more, as many
 _MORE_COSINES = 8  # than waves of a line with free ends, which they are sums of
 _PLACES = 12
+_MOST_MEASURED = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -230,6 +231,8 @@ def measured_transfer(
     measured = [
         _spread(size, few) if o else np.arange(size) for size, o in zip(shape, ordered, strict=True)
     ]
+    if math.prod(len(modes) for modes in measured) * cells > _MOST_MEASURED:
+        return np.ones(shape)  # the most that can pass: too many waves for a matrix in any case
     rows: Floats = np.ones((1, 1))
     for size, modes, o in zip(shape, measured, ordered, strict=True):
         one = cosines(size, modes).T if o else np.eye(size)
