@@ -19,7 +19,7 @@ from helpers_statistics import LIMIT
 from numpy.typing import NDArray
 
 from sfumato.estimation.decoding import doubt as doubt_module
-from sfumato.estimation.decoding.doubt import Doubt, _log_between, _mean_variance
+from sfumato.estimation.decoding.doubt import UNSEEN, Doubt, _log_between, _mean_variance
 from sfumato.estimation.decoding.field import Field, Strengths
 from sfumato.estimation.decoding.fitting import Fit, fit
 from sfumato.estimation.decoding.mixture import Mixture
@@ -96,7 +96,7 @@ def test_terms_of_an_axis_are_sums_over_the_others(monkeypatch: pytest.MonkeyPat
     """With many probes, z is (|g|² − tr M)/√(2·tr M²) of the summed g and M."""
     monkeypatch.setattr(doubt_module, "_PROBES", 4_000)
     shape = (6, 5)
-    mixture = reports([line(size, 0.8) for size in shape], humps(shape), 20_000, seed=3)
+    mixture = reports([line(size, 0.8) for size in shape], humps(shape), 200_000, seed=3)
     field = Field(shape, Strengths(0.0, ((0.1, 30.0), (1.0, 0.0))))
     found = fit(mixture, field)
     information = explicit_information(mixture, found.law)
@@ -121,7 +121,7 @@ def test_terms_of_an_axis_are_sums_over_the_others(monkeypatch: pytest.MonkeyPat
 def test_terms_add_the_variance_that_the_fit_does_not_take_from_the_reports() -> None:
     """Σ τ²·|h − F·H⁻¹h|², summed over the cells of a term."""
     shape = (6, 5)
-    mixture = reports([line(size, 0.8) for size in shape], humps(shape), 20_000, seed=3)
+    mixture = reports([line(size, 0.8) for size in shape], humps(shape), 200_000, seed=3)
     field = Field(shape, Strengths(0.0, ((0.1, 30.0), (1.0, 0.0))))
     found = fit(mixture, field)
     doubt = Doubt(mixture, found)
@@ -132,8 +132,31 @@ def test_terms_add_the_variance_that_the_fit_does_not_take_from_the_reports() ->
     cells = left.reshape(3, *shape)
     parts = [np.sum(left**2, axis=1), *(np.sum(cells.sum(axis=a) ** 2, axis=1) for a in (2, 1))]
     exact = sum(term.variance * part for term, part in zip(doubt.terms, parts, strict=True))
-    np.testing.assert_allclose(doubt.variance(h, solved), exact, rtol=1e-8)
-    assert np.all(doubt.variance(h, solved) > 0)
+    assert not any(np.any(term.is_unseen) for term in doubt.terms)
+    inner, found_left = found.curvature.respond(h)
+    np.testing.assert_allclose(found_left, cells, rtol=1e-8, atol=1e-8 * np.abs(cells).max())
+    np.testing.assert_allclose(inner, np.sum((h * solved).reshape(3, -1), axis=1), rtol=1e-9)
+    np.testing.assert_allclose(doubt.variance(found_left), exact, rtol=1e-7)
+    assert np.all(doubt.variance(found_left) > 0)
+
+
+def test_waves_that_no_report_can_show_have_a_stated_variance() -> None:
+    """Σ over cosines of information below 1 of (UNSEEN − τ²)·(cᵀl)², beside τ²·|l|²."""
+    mixture = reports([line(40, 0.2)], humps((40,)), 5_000, seed=5)
+    found = fit(mixture, Field((40,), Strengths(0.0, ((0.1, 1000.0),))))
+    doubt = Doubt(mixture, found)
+    (term,) = doubt.terms
+    law = line(40, 0.2).likelihood()
+    waves = np.cos(np.pi * np.outer(np.arange(40), np.arange(40) + 0.5) / 40)
+    waves /= np.linalg.norm(waves, axis=1, keepdims=True)
+    told = np.sum((waves @ law) ** 2 / law.mean(axis=0), axis=1) * 5_000 / 40**2
+    np.testing.assert_array_equal(term.is_unseen, told < 1)
+    assert 0 < term.is_unseen.sum() < 40
+    assert term.variance < UNSEEN
+    left = np.random.default_rng(6).standard_normal((4, 40))
+    hidden = np.sum((left @ waves[told < 1].T) ** 2, axis=1)
+    exact = term.variance * np.sum(left**2, axis=1) + max(UNSEEN - term.variance, 0.0) * hidden
+    np.testing.assert_allclose(doubt.variance(left), exact, rtol=1e-9)
 
 
 @pytest.mark.parametrize("error", [1e-3, 0.05, 1.0, 50.0])

@@ -1,11 +1,12 @@
 """What likelihood decoding costs, counted before it starts, and whether it can pay.
 
 Processor seconds are counted operations divided by stated rates. Nothing is timed, so the same
-tally gives the same decision on every machine. The operations are those of one fit, times the
-number of fits that a search for the strengths makes, and follow from numbers that are known
-beforehand: cells, kinds of reports (or distinct reports, where these are bits), and whether a
-channel is a matrix, a recursive filter or a transform. All constants are in one table below; they
-were measured on one core, and the count is right within a factor of about four.
+tally gives the same decision on every machine. The operations are those of one fit in the form
+that the problem takes (`curvature`), times the number of fits that a search for the strengths
+makes. They follow from numbers that are known beforehand: cells, kinds of reports (or distinct
+reports, where these are bits), and whether a channel is a matrix, geometric noise on a line, or a
+transform. All constants are in one table below. Over 28 studies from 50 to 60,000 cells the count
+was mostly within a factor of two of the time on one core, and always within four.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sfumato.arrays import DENSE_CELLS, MOST_ROW_ENTRIES, most_outputs
-from sfumato.channels.geometric import CappedGeometricChannel, GeometricChannel
+from sfumato.arrays import MOST_ROW_ENTRIES, most_outputs
+from sfumato.channels.base import SymbolChannel
 from sfumato.collect.statistics import MOST_GRID, BitReports, SymbolCounts
 from sfumato.estimation.decoding.fitting import DENSE_CELLS as FACTORISED_CELLS
 from sfumato.estimation.decoding.joining import Runs
@@ -27,25 +28,40 @@ from sfumato.study.blocks import Block
 # The table of constants. Rates are per processor second of one core.
 MATRIX_RATE = 3.5e10  # multiplications and additions in products of matrices
 TABLE_RATE = 2e9  # entries of a table that is read from memory for one product with a vector
+MAKING_RATE = 3e7  # entries of a likelihood matrix that is made
 ENTRY_RATE = 5e7  # cells or outputs that pass through a recursive filter or a transform
 CALL_SECONDS = 3e-5  # of one pass through a channel, however small
+STEP_SECONDS = 3e-4  # of one step of a fit, however small
 
-FITS = 18  # by a search on ordered axes
-FITS_PER_AXIS = 6  # and more for each of these
-UNORDERED_FITS = 9  # by a search without an ordered axis
-FACTORS = 4  # matrices I + K that are made and factorised in a fit, on few cells
-PRODUCTS = 800  # with I + K in a fit, on more cells
-LARGE_PRODUCTS = 1500  # in the only fit on all cells, where strengths are chosen on joined cells
-LONG_LINE_PRODUCTS = 50  # the same on one long axis with a matrix, where the fit starts close by
+LINE_CELL = 5e-7  # seconds per step and cell, where geometric noise on a line is solved by bands
+LINE_STEPS = 250  # of a search on a line …
+LONG_LINE_STEPS = 90  # … and on one so long that rough priors are seldom tried
+LONG_LINE_CELLS = 1 << 12
+EVEN_CELL = 4e-4  # seconds per cell of a search by an expansion in Fourier space
+
+STEPS = 200  # of a search on few cells
+FACTORS = 120  # matrices over all cells that are factorised in it
+UNORDERED_FACTORS = 36  # the same without an ordered axis
+SECONDS = 8  # second derivatives by all cells that are made from all outputs
+FITS = 17  # by a search on a grid
+CURVATURES = 4  # that are made in a fit
+WAVES = 200  # that reports can tell on a grid …
+LINE_WAVES = 80  # … or along one axis
+PRODUCTS = 100  # with the curvature in a fit, where waves do not help
+ROUGH_PRODUCTS = 1000  # by a search for a rough prior
+SEVERAL_PRODUCTS = 2000  # in a search on more than two axes, of which few waves can be left out
+LAST_PRODUCTS = 300  # in the only fit on all cells of the largest grids
 EM_STEPS = 2000  # without smoothing
 
-WHOLE_CELLS = 1 << 14  # beyond this many cells strengths are chosen on joined cells
-JOINED_CELLS = 1 << 12
-LONG_LINE_CELLS = 1 << 8  # to which one long axis with a matrix is joined
+JOINED_CELLS = 1 << 12  # strengths are chosen on at most this many groups of cells …
+LINE_JOINED_CELLS = 1 << 8  # … or along one axis on this many
+WAVE_WORK = 1 << 30  # waves² × outputs
+LARGEST_WAVES = 1 << 18  # cells beyond which waves do not help
 MATRIX_AXIS = 256  # up to this many cells of an axis its channel is a matrix
 MATRIX_ENTRIES = 1 << 20
-COSINE_CELLS = 1 << 10  # beyond this many cells of an axis its prior is a cosine transform
 JOINED_ENTRIES = 1 << 25  # the same where kinds of reports are joined
+
+_FEW_AXES = 2
 
 #: Unbiased standard errors below this many people leave nothing to gain.
 LEAST_ERROR = 0.5
@@ -96,12 +112,24 @@ def cost_of(
     refused = _refused_symbols(blocks, parts, shape)
     if refused is not None:
         return Cost(shape, outputs, math.inf, refused)
-    one_pass = _pass_seconds(parts) + _basis_seconds(shape)
-    work = _Work(math.prod(shape), outputs, one_pass, len(parts) * CALL_SECONDS)
-    long_line = len(shape) == 1 and parts[0].is_matrix
-    small = all(part.is_matrix or part.cells <= DENSE_CELLS for part in parts)
-    seconds = work.seconds(ordered, smoothing, long_line=long_line, shrinks=small)
+    if smoothing == "auto" and len(parts) == 1 and parts[0].is_filter:
+        return Cost(shape, outputs, _line_seconds(shape[0]))
+    if smoothing == "auto" and len(parts) == 1 and parts[0].is_even:
+        return Cost(shape, outputs, STEPS * STEP_SECONDS + EVEN_CELL * math.prod(shape))
+    making = sum(part.cells * (part.outputs or 1) for part in parts if part.is_matrix)
+    calls = len(parts) * CALL_SECONDS
+    work = _Work(shape, outputs, _pass_seconds(parts) + calls, _pass_seconds(parts, several=True))
+    seconds = making / MAKING_RATE + work.seconds(ordered, smoothing)
     return Cost(shape, outputs, seconds)
+
+
+def _line_seconds(cells: int) -> float:
+    """Processor seconds of a search on a line of geometric noise."""
+    steps = LINE_STEPS if cells <= LONG_LINE_CELLS else LONG_LINE_STEPS
+    return max(
+        steps * (STEP_SECONDS + LINE_CELL * cells),
+        LINE_STEPS * (STEP_SECONDS + LINE_CELL * min(cells, LONG_LINE_CELLS)),
+    )
 
 
 def reason_against(
@@ -160,27 +188,30 @@ class _Part:
         cells: Number of its cells.
         outputs: Kinds of reports after joining; None where reports are bits.
         is_matrix: Whether decoding uses its channel as a matrix.
-        is_filter: Whether its channel is a recursive filter along the cells.
+        is_filter: Whether its channel is geometric noise along a line.
+        is_even: Whether its channel covers several axes and knows its information by transforms.
     """
 
     cells: int
     outputs: int | None
     is_matrix: bool = False
     is_filter: bool = False
+    is_even: bool = False
 
     @classmethod
     def of(cls, block: Block) -> _Part:
         """Read the numbers off a block."""
         channel = block.channel
-        if channel.layout.kind != "symbols":
+        if not isinstance(channel, SymbolChannel):
             return cls(block.size, None)
         runs = Runs.of(channel)
         outputs = channel.layout.count if runs is None else len(runs.starts)
         entries = block.size * outputs
         dense = block.size <= MATRIX_AXIS and entries <= MATRIX_ENTRIES
         dense |= runs is not None and entries <= JOINED_ENTRIES
-        filters = isinstance(channel, (GeometricChannel, CappedGeometricChannel))
-        return cls(block.size, outputs, dense and len(block.shape) == 1, filters)
+        one_axis = len(block.shape) == 1
+        even = channel.knows_even_information and not one_axis
+        return cls(block.size, outputs, dense and one_axis, channel.noise_line() is not None, even)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,68 +219,86 @@ class _Work:
     """The numbers from which the work of a search is counted.
 
     Args:
-        cells: Number of cells.
+        shape: Number of cells of every axis.
         outputs: Number of outputs.
-        entries: Processor seconds of one pass from cells to outputs or back, by its entries.
-        calls: Those of its calls, however few entries there are.
+        one_pass: Processor seconds of one pass from cells to outputs or back.
+        one_of_many: The same for one of many distributions that pass together.
     """
 
-    cells: int
+    shape: tuple[int, ...]
     outputs: int
-    entries: float
-    calls: float
+    one_pass: float
+    one_of_many: float
 
     @property
-    def one_pass(self) -> float:
-        """Processor seconds of one pass from cells to outputs or back."""
-        return self.entries + self.calls
+    def cells(self) -> int:
+        """Number of cells."""
+        return math.prod(self.shape)
 
-    def seconds(
-        self,
-        ordered: Sequence[bool],
-        smoothing: str,
-        *,
-        long_line: bool = False,
-        shrinks: bool = True,
-    ) -> float:
+    def seconds(self, ordered: Sequence[bool], smoothing: str) -> float:
         """Processor seconds of a search, or of EM without smoothing.
 
         Args:
             ordered: For each axis, whether it may be smoothed.
             smoothing: "auto" or "none".
-            long_line: Whether it is one axis whose channel is a matrix.
-            shrinks: Whether a pass gets cheaper when cells are joined.
         """
         if smoothing == "none":
             return EM_STEPS * 2 * self.one_pass
-        fits = FITS + FITS_PER_AXIS * sum(ordered) if any(ordered) else UNORDERED_FITS
-        few = LONG_LINE_CELLS if long_line else JOINED_CELLS
-        many = self.cells > (FACTORISED_CELLS if long_line else WHOLE_CELLS)
-        if many and any(ordered):
-            share = few / self.cells
-            entries = self.entries * (share if shrinks else 1.0)
-            outputs = math.ceil(self.outputs * (1.0 if long_line else share))
-            last = LONG_LINE_PRODUCTS if long_line else LARGE_PRODUCTS
-            joined = _Work(few, outputs, entries, self.calls)
-            return fits * joined.fit() + last * 2 * self.one_pass
-        return fits * self.fit()
-
-    def fit(self) -> float:
-        """Processor seconds of one fit."""
+        if not any(ordered):
+            rough = ROUGH_PRODUCTS * 2 * self.one_pass
+            return self._small(UNORDERED_FACTORS) if self.cells <= FACTORISED_CELLS else rough
         if self.cells <= FACTORISED_CELLS:
-            flops = 2.0 * self.cells**2 * self.outputs + 5.0 * self.cells**3
-            return FACTORS * flops / MATRIX_RATE + 30 * self.one_pass
-        return PRODUCTS * 2 * self.one_pass
+            return self._small(FACTORS)
+        if len(self.shape) == 1:
+            return self._joined(LINE_JOINED_CELLS)._small(FACTORS) + self._last(LINE_WAVES)
+        search = self._joined(JOINED_CELLS)
+        total = FITS * CURVATURES * search._waves(min(WAVES, search.cells // 2))
+        if search.cells < self.cells:
+            total += self._last(min(WAVES, math.isqrt(WAVE_WORK // self.cells)))
+        if len(self.shape) > _FEW_AXES:
+            total += SEVERAL_PRODUCTS * 2 * self.one_pass
+        return total
+
+    def _joined(self, most: int) -> _Work:
+        """The same with cells joined to at most so many groups, and outputs where they match."""
+        share = min(1.0, most / self.cells)
+        groups = max(1, math.floor(self.cells * share))
+        matching = self.outputs <= 2 * self.cells
+        outputs = math.ceil(self.outputs * share) if matching else self.outputs
+        one, many = self.one_pass * share + CALL_SECONDS, self.one_of_many * share
+        return _Work((groups,), outputs, one, many)
+
+    def _small(self, factors: int) -> float:
+        """Processor seconds of a search with matrices over all cells."""
+        flops = factors * (self.cells**3 + 20.0 * self.cells**2)
+        flops += SECONDS * 2.0 * self.cells**2 * self.outputs
+        return flops / MATRIX_RATE + STEPS * (STEP_SECONDS + self.one_pass)
+
+    def _waves(self, waves: int) -> float:
+        """Processor seconds of one curvature over waves, and of the step that it is for."""
+        passes = 1.5 * waves * self.one_of_many + 4 * self.one_pass
+        return passes + waves**2 * self.outputs / MATRIX_RATE + STEP_SECONDS
+
+    def _last(self, waves: int) -> float:
+        """Processor seconds of the only fit on all cells."""
+        if self.cells > LARGEST_WAVES:
+            return LAST_PRODUCTS * 2 * self.one_pass
+        return CURVATURES * self._waves(waves)
 
 
-def _pass_seconds(parts: Sequence[_Part]) -> float:
-    """Processor seconds of one pass through the channels of all blocks, one after another."""
+def _pass_seconds(parts: Sequence[_Part], *, several: bool = False) -> float:
+    """Processor seconds of one pass through the channels of all blocks, one after another.
+
+    Args:
+        parts: The blocks.
+        several: Whether many distributions pass together, of which this is one.
+    """
     total = 0.0
     sizes = [part.cells for part in parts]
     for place, part in enumerate(parts):
         outputs = part.outputs or 1
         beside = math.prod(sizes) / part.cells
-        if part.is_matrix and beside > 1:
+        if part.is_matrix and (several or beside > 1):
             total += 2.0 * part.cells * outputs * beside / MATRIX_RATE
         elif part.is_matrix:
             total += part.cells * outputs / TABLE_RATE
@@ -259,20 +308,6 @@ def _pass_seconds(parts: Sequence[_Part]) -> float:
             total += (part.cells + outputs) * beside / ENTRY_RATE
         total += part.cells * beside / TABLE_RATE  # arrays are copied on the way
         sizes[place] = outputs
-    return total
-
-
-def _basis_seconds(shape: tuple[int, ...]) -> float:
-    """Processor seconds of going over to the coordinates of the prior, or back."""
-    cells = math.prod(shape)
-    total = 0.0
-    for size in shape:
-        if size > COSINE_CELLS:
-            total += cells / ENTRY_RATE
-        elif cells == size:
-            total += size**2 / TABLE_RATE
-        else:
-            total += 2.0 * size * cells / MATRIX_RATE
     return total
 
 
@@ -295,8 +330,14 @@ def _cost_of_rows(
     if cells > MOST_CELLS or reports * cells > MOST_ROW_ENTRIES:
         words = f"needs a table of {reports:,} reports by {cells:,} cells, which is too large"
         return Cost(shape, reports, math.inf, words)
-    work = _Work(cells, reports, reports * cells / TABLE_RATE + _basis_seconds(shape), CALL_SECONDS)
-    return Cost(shape, reports, work.seconds(ordered, smoothing))
+    many = 2.0 * reports * cells / MATRIX_RATE
+    work = _Work(shape, reports, reports * cells / TABLE_RATE + CALL_SECONDS, many)
+    seconds = work.seconds(ordered, smoothing)
+    if smoothing == "auto" and any(ordered) and cells > FACTORISED_CELLS:
+        # Reports are not joined: waves pass through all of them.
+        flops = FITS * CURVATURES * 2.0 * LINE_WAVES * reports * cells
+        seconds = flops / MATRIX_RATE + STEPS * 2 * work.one_pass
+    return Cost(shape, reports, reports * cells / MAKING_RATE / 10 + seconds)
 
 
 def _refused_symbols(

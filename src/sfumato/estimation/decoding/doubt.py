@@ -39,7 +39,8 @@ from sfumato.estimation.decoding.fitting import Fit
 from sfumato.estimation.decoding.mixture import Likelihood
 
 UNSEEN = 1.0  # the variance of log shares along waves that no report can show
-_PROBES = 8
+_PROBES, _FEW_PROBES = 8, 2  # random signs, on grids of up to …
+_FEW_CELLS = 1 << 14  # … this many cells, and on larger ones
 _CERTAIN = 30.0  # standard errors
 _MOST = 1.0  # the largest τ² that is expected beforehand
 
@@ -98,27 +99,34 @@ class Doubt:
         rng = np.random.Generator(np.random.PCG64(2))
         shape = self._fit.law.shape
         kept = [1 if axis in summed else size for axis, size in enumerate(shape)]
-        signs = rng.choice([-1.0, 1.0], size=(_PROBES, *kept))
-        once = self._informed(np.broadcast_to(signs, (_PROBES, *shape)))
+        probes = _PROBES if math.prod(shape) <= _FEW_CELLS else _FEW_PROBES
+        signs = rng.choice([-1.0, 1.0], size=(probes, *kept))
+        once = self._informed(np.broadcast_to(signs, (probes, *shape)))
         _, left = self._fit.curvature.respond(once)
         left = left.sum(axis=tuple(axis + 1 for axis in summed), keepdims=True)
-        mean, square = float(np.sum(signs * left)) / _PROBES, float(np.sum(left**2)) / _PROBES
+        mean, square = float(np.sum(signs * left)) / probes, float(np.sum(left**2)) / probes
         found = float(np.sum(score.sum(axis=summed, keepdims=True) ** 2))
         z = (found - mean) / math.sqrt(2 * square) if square > 0 else 0.0
         variance = _mean_variance(z, math.sqrt(2 / square) if square > 0 else math.inf)
         return Term(summed, z, variance, self._unseen(summed))
 
     def _unseen(self, summed: tuple[int, ...]) -> NDArray[np.bool_]:
-        """Which waves over the terms of one kind have an information of less than 1."""
-        ordered = tuple(any(along) for along in self._fit.field.strengths.along)
-        told = self._mixture.transfer(ordered)
-        told = told[
-            tuple(0 if axis in summed and o else slice(None) for axis, o in enumerate(ordered))
-        ]
-        if not all(ordered):
-            return np.zeros(told.shape, dtype=np.bool_)  # labels are not smoothed
+        """Which waves over the terms of one kind have an information of less than 1.
+
+        Along unordered axes there are no waves: every label has its own.
+        """
+        told = self._mixture.transfer(self._ordered)
+        for axis in reversed(summed):
+            told = told.take(0, axis=axis)
+            if not self._ordered[axis]:
+                told = told / float(told.flat[0])  # the constants over labels are not attenuated
         result: NDArray[np.bool_] = self._mixture.people / told.size * told < 1
         return result
+
+    @property
+    def _ordered(self) -> tuple[bool, ...]:
+        """For each axis, whether it is smoothed."""
+        return tuple(any(along) for along in self._fit.field.strengths.along)
 
     def variance(self, left: Floats) -> Floats:
         """The variance that the terms add to sums, one per row.
@@ -131,7 +139,9 @@ class Doubt:
             part = left.sum(axis=tuple(axis + 1 for axis in term.summed))
             total += term.variance * np.sum(part.reshape(len(left), -1) ** 2, axis=1)
             if term.variance < UNSEEN and np.any(term.is_unseen):
-                waves = fft.dctn(part, axes=tuple(range(1, part.ndim)), norm="ortho")
+                kept = [o for axis, o in enumerate(self._ordered) if axis not in term.summed]
+                along = tuple(place for place, o in enumerate(kept, start=1) if o)
+                waves = fft.dctn(part, axes=along, norm="ortho") if along else part
                 hidden = np.sum(waves[:, term.is_unseen] ** 2, axis=1)
                 total += (UNSEEN - term.variance) * hidden
         return total

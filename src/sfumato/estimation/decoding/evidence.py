@@ -40,6 +40,7 @@ _MANY_OUTPUTS = 2  # outputs per cell from which searches use an expansion of th
 _MOST_EXPANDED = 1 << 33  # cells² × outputs up to which its matrix is made
 _MOST_EXPANSIONS = 2
 _SHORT_LINE = 1 << 12  # a line of geometric noise up to which a rough prior is always tried
+_SPARSE_CELLS = 1 << 14  # beyond these, cells must not outnumber people for a rough prior
 COARSE_CELLS = 1 << 12  # strengths are chosen on at most so many groups of cells …
 _FEW_CELLS = 1 << 8  # … or on so few, along one axis of many outputs
 _USUAL_FITS = 26  # of a search, by which its progress is shown
@@ -105,7 +106,8 @@ def _best_of(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Posterio
     alone = Posterior(mixture, smooth, is_ordered=True)
     cells = math.prod(mixture.shape)
     cheap = cells <= (_SHORT_LINE if _is_line(mixture) else DENSE_CELLS)
-    if not cheap and alone.doubt is not None and alone.doubt.is_rough <= _SEEN_ROUGH:
+    sparse = cells > max(_SPARSE_CELLS, mixture.people)  # Laplace's method would favour rough ones
+    if sparse or (not cheap and alone.doubt is not None and alone.doubt.is_rough <= _SEEN_ROUGH):
         return alone
     rough = _rough_fit(mixture, len(ordered), done)
     ahead = rough.evidence - smooth.evidence - _AGAINST_ROUGH
@@ -305,12 +307,15 @@ def _climb(
     """
     seen: dict[tuple[int, ...], Fit] = {}
     rival, effort = -math.inf, SEARCH
-    if math.prod(mixture.shape) > DENSE_CELLS and not _is_line(mixture):
+    cells = math.prod(mixture.shape)
+    if DENSE_CELLS < cells <= mixture.people and not _is_line(mixture):
         rough = Strengths(_MIDDLE, ((0.0, 0.0),) * len(mixture.shape))
         found = done.one(fit(mixture, Field(mixture.shape, rough), effort=SEARCH))
         rival = found.evidence
         if is_weak(mixture, found, Field(mixture.shape, space.strengths(starts[0]))):
             effort = SEARCH_ALL  # evidence with and without waves would not be comparable
+    elif cells > mixture.people:
+        effort = SEARCH_ALL  # Laplace's method would favour rough priors: nothing to compare with
 
     def visit(place: tuple[int, ...], near: Fit | None) -> float:
         if place not in seen:
