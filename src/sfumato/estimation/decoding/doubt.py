@@ -117,7 +117,7 @@ class Doubt:
         """
         told = self._mixture.transfer(self._ordered)
         for axis in reversed(summed):
-            told = told.take(0, axis=axis)
+            told = np.asarray(told.take(0, axis=axis))
             if not self._ordered[axis]:
                 told = told / float(told.flat[0])  # the constants over labels are not attenuated
         result: NDArray[np.bool_] = self._mixture.people / told.size * told < 1
