@@ -19,7 +19,15 @@ from threadpoolctl import threadpool_limits
 from sfumato.arrays import Floats
 from sfumato.estimation.decoding.doubt import Doubt
 from sfumato.estimation.decoding.field import Field, Strengths
-from sfumato.estimation.decoding.fitting import DENSE_CELLS, SEARCH, SEARCH_ALL, Fit, fit, is_weak
+from sfumato.estimation.decoding.fitting import (
+    DENSE_CELLS,
+    SEARCH,
+    SEARCH_ALL,
+    Fit,
+    fit,
+    is_line,
+    is_weak,
+)
 from sfumato.estimation.decoding.joining import coarse_shape
 from sfumato.estimation.decoding.mixture import Likelihood, Mixture, SymbolMixture
 from sfumato.estimation.decoding.quadratic import Quadratic
@@ -105,7 +113,7 @@ def _best_of(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Posterio
     smooth = _smooth_fit(mixture, ordered, done)
     alone = Posterior(mixture, smooth, is_ordered=True)
     cells = math.prod(mixture.shape)
-    cheap = cells <= (_SHORT_LINE if _is_line(mixture) else DENSE_CELLS)
+    cheap = cells <= (_SHORT_LINE if is_line(mixture) else DENSE_CELLS)
     sparse = cells > max(_SPARSE_CELLS, mixture.people)  # Laplace's method would favour rough ones
     if sparse or (not cheap and alone.doubt is not None and alone.doubt.is_rough <= _SEEN_ROUGH):
         return alone
@@ -133,11 +141,6 @@ class _Done:
         if self._progress is not None:
             self._progress(1 - math.exp(-2 * self._fits / _USUAL_FITS))
         return found
-
-
-def _is_line(mixture: Likelihood) -> bool:
-    """Whether the channel is geometric noise on a line, for which every fit takes O(cells)."""
-    return isinstance(mixture, SymbolMixture) and mixture.line is not None
 
 
 def _smooth_fit(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Fit:
@@ -308,7 +311,7 @@ def _climb(
     seen: dict[tuple[int, ...], Fit] = {}
     rival, effort = -math.inf, SEARCH
     cells = math.prod(mixture.shape)
-    if DENSE_CELLS < cells <= mixture.people and not _is_line(mixture):
+    if DENSE_CELLS < cells <= mixture.people and not is_line(mixture):
         rough = Strengths(_MIDDLE, ((0.0, 0.0),) * len(mixture.shape))
         found = done.one(fit(mixture, Field(mixture.shape, rough), effort=SEARCH))
         rival = found.evidence
@@ -358,7 +361,7 @@ def _group_sizes(mixture: Mixture, ordered: Sequence[bool]) -> tuple[int, ...] |
     shape = mixture.shape
     if not isinstance(mixture, SymbolMixture) or mixture.even_second is not None:
         return None
-    if _is_line(mixture):
+    if is_line(mixture):
         return None
     one_axis = len(shape) == 1 and math.prod(shape) > DENSE_CELLS
     most = _FEW_CELLS if one_axis else COARSE_CELLS

@@ -115,7 +115,7 @@ def _waves_for(mixture: Likelihood, field: Field, effort: Effort, law: Floats) -
         law: A distribution over cells; where people are dense, reports tell more.
     """
     cells = math.prod(field.shape)
-    if effort.waves is None or field.is_rough or cells <= _SMALL_CELLS or _is_line(mixture):
+    if effort.waves is None or field.is_rough or cells <= _SMALL_CELLS or is_line(mixture):
         return None
     ordered = tuple(any(along) for along in field.strengths.along)
     most = min(_MOST_WAVES, cells // 2, math.isqrt(_MOST_WORK // max(cells, mixture.outputs)))
@@ -131,8 +131,12 @@ def _waves_for(mixture: Likelihood, field: Field, effort: Effort, law: Floats) -
     )
 
 
-def _is_line(mixture: Likelihood) -> bool:
-    """Whether the channel is geometric noise on a line, for which every fit takes O(cells)."""
+def is_line(mixture: Likelihood) -> bool:
+    """Whether the channel is geometric noise on a line, for which every fit takes O(cells).
+
+    Args:
+        mixture: The log-likelihood.
+    """
     return isinstance(mixture, SymbolMixture) and mixture.line is not None
 
 
@@ -204,7 +208,7 @@ def is_weak(mixture: Likelihood, near: Fit, field: Field) -> bool:
         near: A fit with a prior nearby.
         field: The prior.
     """
-    large = math.prod(field.shape) > DENSE_CELLS and not _is_line(mixture)
+    large = math.prod(field.shape) > DENSE_CELLS and not is_line(mixture)
     return large and _waves_for(mixture, field, SEARCH, near.law) is None
 
 
