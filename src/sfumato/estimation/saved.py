@@ -1,7 +1,7 @@
 """Decoded estimates as files: what was decoded from a tally need not be decoded again.
 
 The file is Parquet with one column of shares: for every decoded set of axes the distribution over
-its cells, and that of a rival that widens intervals. Its metadata name the study, the tally
+its cells, and those of rivals that widen intervals. Its metadata name the study, the tally
 by a digest, and the strengths of every fit. It is of use with that tally only.
 """
 
@@ -34,7 +34,7 @@ from sfumato.estimation.decoding.state import State
 from sfumato.study.study import Study
 
 _COLUMN = "share"
-_MOST_FITS = 2
+_MOST_FITS = 100
 
 States = dict[tuple[int, ...], State]
 

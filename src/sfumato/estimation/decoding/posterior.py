@@ -100,15 +100,14 @@ class Decoder:
     def __init__(self, posterior: Posterior) -> None:
         self.posterior = posterior
         self._best = CountPosterior.of(posterior.mixture, posterior.best)
-        rival = posterior.rival
-        self._rival = None if rival is None else CountPosterior.of(posterior.mixture, rival)
+        self._rivals = [CountPosterior.of(posterior.mixture, f) for f in posterior.rivals]
 
     def counts(self) -> Floats:
         """Mean counts of every cell."""
         return self._best.counts
 
     def moments(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Values and their variances, widened to reach those of a rival.
+        """Values and their variances, widened to reach those of rivals.
 
         For few people, and under a rough prior for labels, grids or many cells, only unbiased
         intervals have the coverage they state: variances are infinite then.
@@ -118,8 +117,8 @@ class Decoder:
             return without_errors(self.counts(), rows)
         with threadpool_limits(1):  # products of small matrices are faster with one thread
             values, wide = self._best.moments(rows, posterior.doubt)
-            if self._rival is not None:
-                theirs, spread = self._rival.moments(rows)
+            for rival in self._rivals:
+                theirs, spread = rival.moments(rows)
                 wide = np.maximum(wide, spread + (theirs - values) ** 2)
         return values, wide
 

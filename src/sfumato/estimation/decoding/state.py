@@ -24,7 +24,7 @@ class State:
     """A decoded population as plain numbers.
 
     Args:
-        laws: The distribution over cells of the best fit, then that of a rival.
+        laws: The distribution over cells of the best fit, then those of rivals.
         strengths: The strengths of each fit; none for plain maximum likelihood.
     """
 
@@ -36,8 +36,7 @@ def state_of(decoder: Decoder | PlainDecoder) -> State:
     """The numbers to keep of a decoded population."""
     if isinstance(decoder, PlainDecoder):
         return State((decoder.decoded.law,), ())
-    best, rival = decoder.posterior.best, decoder.posterior.rival
-    fits = (best,) if rival is None else (best, rival)
+    fits = (decoder.posterior.best, *decoder.posterior.rivals)
     return State(tuple(fit.law for fit in fits), tuple(fit.field.strengths for fit in fits))
 
 
@@ -56,4 +55,4 @@ def decoder_of(mixture: Mixture, state: State, *, is_ordered: bool) -> Decoder |
         fit_at(mixture, Field(mixture.shape, strengths), law)
         for law, strengths in zip(state.laws, state.strengths, strict=True)
     )
-    return Decoder(Posterior(mixture, best, is_ordered, next(iter(rivals), None)))
+    return Decoder(Posterior(mixture, best, is_ordered, tuple(rivals)))
