@@ -23,6 +23,7 @@ FIELDS = {
     "first": ((6,), Strengths(0.0, ((2.0, 0.0),))),
     "second": ((6,), Strengths(0.0, ((0.01, 30.0),))),
     "ridged": ((6,), Strengths(0.3, ((0.5, 4.0),))),
+    "apart": ((6,), Strengths(0.0, ((0.5, 4.0),), 0.2)),
     "plane": ((4, 3), Strengths(0.0, ((1.0, 2.0), (0.5, 0.0)))),
     "mixed": ((4, 3), Strengths(1e-3, ((1.0, 2.0), (0.0, 0.0)))),
 }
@@ -96,7 +97,7 @@ def point(mixture: Mixture, field: Field, law: Floats) -> Point:
 
 
 def explicit_precision(shape: Sequence[int], strengths: Strengths) -> Floats:
-    """Λ, with every difference as a row of a matrix."""
+    """P, with every difference as a row of a matrix, and terms of cells by its eigenvalues."""
     cells = math.prod(shape)
     found: Floats = strengths.cells * np.eye(cells)
     grid = np.eye(cells).reshape(*shape, cells)
@@ -104,6 +105,10 @@ def explicit_precision(shape: Sequence[int], strengths: Strengths) -> Floats:
         for order, strength in enumerate(along, start=1):
             rows = np.diff(grid, order, axis=axis).reshape(-1, cells)
             found += strength * rows.T @ rows
+    if strengths.apart:
+        values, vectors = np.linalg.eigh(found)
+        values = np.maximum(values, 0.0)
+        found = vectors * (values / (1 + strengths.apart * values)) @ vectors.T
     return found
 
 

@@ -48,6 +48,8 @@ ALONG = {
     "first": Strengths(0.0, ((2.0, 0.0),)),
     "second": Strengths(0.0, ((1e-3, 1e4),)),
     "ridged": Strengths(0.3, ((0.5, 4.0),)),
+    "apart": Strengths(0.0, ((0.5, 4.0),), 0.3),
+    "far apart": Strengths(0.0, ((0.01, 1e3),), 10.0),
 }
 
 
@@ -151,7 +153,7 @@ def test_bands_are_right_for_people_in_one_place() -> None:
     law = np.full(40, 1e-200)
     law[[7, 8]] = 0.5
     mixture = noiseless([line(40, 0.3)], law, 2_000)
-    for strengths in (ALONG["weak cells"], ALONG["ridged"], ALONG["first"]):
+    for strengths in (ALONG["weak cells"], ALONG["ridged"], ALONG["first"], ALONG["apart"]):
         field = Field((40,), strengths)
         assert mixture.line is not None
         banded = BandedCurvature(point(mixture, field, law), mixture, mixture.line)

@@ -136,14 +136,18 @@ def test_terms_add_the_variance_that_the_fit_does_not_take_from_the_reports() ->
     inner, found_left = found.curvature.respond(h)
     np.testing.assert_allclose(found_left, cells, rtol=1e-8, atol=1e-8 * np.abs(cells).max())
     np.testing.assert_allclose(inner, np.sum((h * solved).reshape(3, -1), axis=1), rtol=1e-9)
-    np.testing.assert_allclose(doubt.variance(found_left), exact, rtol=1e-7)
-    assert np.all(doubt.variance(found_left) > 0)
+    np.testing.assert_allclose(doubt.variance(h, found_left), exact, rtol=1e-7)
+    assert np.all(doubt.variance(h, found_left) > 0)
 
 
-def test_waves_that_no_report_can_show_have_a_stated_variance() -> None:
+@pytest.mark.parametrize("apart", [0.0, 0.3, 2.0])
+def test_waves_that_no_report_can_show_have_a_stated_variance(
+    apart: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Σ over cosines of information below 1 of (UNSEEN − τ²)·(cᵀl)², beside τ²·|l|²."""
+    monkeypatch.setattr(Doubt, "_standing_out", lambda *_: 0.0)
     mixture = reports([line(40, 0.2)], humps((40,)), 5_000, seed=5)
-    found = fit(mixture, Field((40,), Strengths(0.0, ((0.1, 1000.0),))))
+    found = fit(mixture, Field((40,), Strengths(0.0, ((0.1, 1000.0),), apart)))
     doubt = Doubt(mixture, found)
     (term,) = doubt.terms
     law = line(40, 0.2).likelihood()
@@ -155,8 +159,50 @@ def test_waves_that_no_report_can_show_have_a_stated_variance() -> None:
     assert term.variance < UNSEEN
     left = np.random.default_rng(6).standard_normal((4, 40))
     hidden = np.sum((left @ waves[told < 1].T) ** 2, axis=1)
-    exact = term.variance * np.sum(left**2, axis=1) + max(UNSEEN - term.variance, 0.0) * hidden
-    np.testing.assert_allclose(doubt.variance(left), exact, rtol=1e-9)
+    unseen = max(UNSEEN - term.variance - apart, 0.0)
+    exact = term.variance * np.sum(left**2, axis=1) + unseen * hidden
+    np.testing.assert_allclose(doubt.variance(left, left), exact, rtol=1e-9)
+
+
+# People who stand out
+
+
+def test_the_people_asked_about_may_differ_from_their_surroundings() -> None:
+    """The variance is that of a fit with one more parameter: a factor of the people asked about.
+
+    Written out: θ = s + δ·w, s under the smooth prior, δ under a normal one of variance 1e6.
+    """
+    mixture = reports([line(60, 0.5)], humps((60,)), 20_000, seed=7)
+    found = fit(mixture, Field((60,), Strengths(0.0, ((0.1, 300.0),))))
+    rows = np.zeros((3, 60))
+    rows[0, 20], rows[1, 20:26], rows[2, 10:50] = 1.0, 1.0, 1.0
+    information = explicit_information(mixture, found.law)
+    curved = explicit_precision((60,), found.field.strengths) + information
+    h = rows * found.law - np.outer(rows @ found.law, found.law)  # the derivative of a share
+    slope = mixture.matrix @ (mixture.counts / found.mixed)
+    score = found.law * (slope - found.law @ slope)
+    added = Doubt(mixture, found)._standing_out(rows, found.curvature.respond(h)[1])
+    for w, one, more in zip(rows, h, added, strict=True):
+        both = np.block(
+            [[curved, (information @ w)[:, None]], [w @ information, w @ information @ w + 1e-6]]
+        )
+        both[:60, :60] += 1.0  # for the constants, which F does not see
+        wide = np.append(one, one @ w)
+        smooth = one @ np.linalg.solve(curved + 1.0, one)
+        grown = wide @ np.linalg.solve(both, wide) - smooth
+        along = information @ w
+        precision = w @ along - along @ np.linalg.solve(curved + 1.0, along)
+        z = (w @ score) / math.sqrt(precision)
+        assert more == pytest.approx(grown * max(1.0, z**2), rel=1e-4)
+
+
+def test_what_no_report_is_about_has_no_bound() -> None:
+    """Everybody is asked about: no report tells a factor of all, and unbiased errors are 0."""
+    mixture, found, _ = drawn(4, 0.0)
+    rows = np.vstack([np.ones(60), np.zeros(60)])
+    added = Doubt(mixture, found)._standing_out(rows, np.zeros((2, 60)))
+    assert not np.any(np.isnan(added))
+    assert added[1] == np.inf
 
 
 @pytest.mark.parametrize("error", [1e-3, 0.05, 1.0, 50.0])

@@ -37,13 +37,55 @@ def spikes(size: int) -> Floats:
 # What evidence prefers
 
 
-def test_smooth_people_get_smoothing_and_spiky_ones_none() -> None:
+def test_cells_stand_apart_only_if_people_do() -> None:
     smooth = fit_by_evidence(reports([line(40, 0.5)], hump(40), 50_000, seed=27), [True])
     spiky = fit_by_evidence(reports([line(40, 0.5)], spikes(40), 50_000, seed=28), [True])
-    assert smooth.best.field.strengths.along != ((0.0, 0.0),)
-    assert smooth.doubt is not None
-    assert spiky.best.field.strengths.along == ((0.0, 0.0),)
-    assert spiky.doubt is None
+    assert smooth.best.field.strengths.apart == 0.0
+    assert spiky.best.field.strengths.apart >= 3.0
+    # The field itself hardly varies.
+    assert spiky.best.field.strengths.along[0][0] >= 10.0
+
+
+def test_heaps_on_a_smooth_population_are_found_beside_it() -> None:
+    """Ages at multiples of five are three times as frequent: neither smooth nor rough."""
+    law = hump(80) * np.where(np.arange(80) % 5 == 0, 3.0, 1.0)
+    mixture = reports([line(80, 1.5)], law / law.sum(), 100_000, seed=31)
+    best = fit_by_evidence(mixture, [True]).best
+    # A fifth of the cells is off by log 3: the variance is 0.16·1.2.
+    assert 0.05 <= best.field.strengths.apart <= 1.0
+    alone = [
+        max(fit(mixture, Field((80,), one)).evidence for one in family)
+        for family in (
+            [Strengths(0.0, ((a, b),)) for a in (0.1, 1.0, 10.0) for b in (0.0, 10.0, 1e3)],
+            [Strengths(10.0 ** (k / 2), ((0.0, 0.0),)) for k in range(-4, 4)],
+        )
+    ]
+    assert best.evidence > max(alone) + 10.0
+
+
+def test_with_a_field_that_hardly_varies_terms_of_cells_are_a_rough_prior() -> None:
+    """Both families in one: λ₀ = 1/τ²."""
+    mixture = reports([line(30, 0.8)], spikes(30), 5_000, seed=32)
+    rough = fit(mixture, Field((30,), Strengths(0.2, ((0.0, 0.0),))))
+    both = fit(mixture, Field((30,), Strengths(0.0, ((1e7, 0.0),), 5.0)))
+    np.testing.assert_allclose(both.law, rough.law, atol=1e-5)
+    # The rough prior also holds the level, which changes nothing.
+    assert both.evidence == pytest.approx(rough.evidence, abs=0.01)
+
+
+def test_long_axes_choose_the_terms_of_cells_on_groups() -> None:
+    """1,024 cells of a channel with more outputs than cells."""
+    size = 1_024
+    law = 0.7 * hump(size)
+    law[[100, 431, 880]] += 0.1
+    axis = sf.integers("x", 0, size - 1, protect=sf.Uniform(2.0), channel=sf.Comb())
+    counts = np.random.default_rng(33).multinomial(100_000, law)
+    tally = sf.Study("long", [axis]).simulate_counts(counts, seed=34)
+    mixture = mixture_of(tally.statistic, tally.study.blocks, [0])
+    best = fit_by_evidence(mixture, [True]).best
+    assert best.field.strengths.apart >= 0.3
+    found = CountPosterior.of(mixture, best).counts
+    np.testing.assert_allclose(found[[100, 431, 880]], counts[[100, 431, 880]], rtol=0.15)
 
 
 def test_unordered_axes_are_never_smoothed() -> None:
@@ -203,7 +245,7 @@ def test_finer_strengths_penalise_the_same_shape_as_much(groups: tuple[int, int]
 def test_places_and_strengths_belong_together(
     shape: tuple[int, ...], ordered: tuple[bool, ...]
 ) -> None:
-    space = _SmoothSpace(shape, ordered)
+    space = _SmoothSpace(shape, ordered, (0.0, 0.1, 1.0, 10.0) if len(shape) == 1 else (0.0,))
     places = list(itertools.product(*(range(n) for n in space.sizes)))
     found = [space.strengths(place) for place in places]
     assert len(set(found)) == len(places)
@@ -213,7 +255,7 @@ def test_places_and_strengths_belong_together(
         assert [any(along) for along in strengths.along] == list(ordered)
     starts = list(space.starts())
     assert set(starts) <= set(places)
-    assert len(starts) == (1 if sum(ordered) > 1 else 2)
+    assert len(starts) == (1 if sum(ordered) > 1 else 2 if len(shape) > 1 else 4)
 
 
 def test_longer_axes_are_searched_among_stronger_smoothing() -> None:
@@ -225,4 +267,4 @@ def test_longer_axes_are_searched_among_stronger_smoothing() -> None:
     for one, other in zip(usual.starts(), longer.starts(), strict=True):
         (a, b), (c, d) = usual.strengths(one).along[0], longer.strengths(other).along[0]
         assert (c, d) == pytest.approx((10 * a, 1_000 * b))
-    assert math.isclose(usual.strengths((0, 0)).along[0][0], 1e-3)
+    assert math.isclose(usual.strengths((0, 0, 0)).along[0][0], 1e-3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import mpmath
 import numpy as np
@@ -29,6 +30,7 @@ PRIORS = {
     "two cells": ((2,), Strengths(0.0, ((3.0, 5.0),))),
     "three cells": ((3,), Strengths(0.1, ((3.0, 5.0),))),
     "long": ((50,), Strengths(0.0, ((2.0**-10, 2.0**20),))),  # exact in floating point
+    "far apart": ((12,), Strengths(0.0, ((0.1, 100.0),), 10.0)),
     "cube": ((3, 2, 4), Strengths(0.0, ((1.0, 2.0), (0.3, 7.0), (0.1, 4.0)))),
     "narrow": ((1, 5), Strengths(0.2, ((1.0, 1.0), (2.0, 1.0)))),
 }
@@ -38,6 +40,7 @@ PRIORS = {
 def test_the_prior_is_the_roughness_it_says(name: str) -> None:
     """θᵀΛθ = λ₀·Σθ² + Σ (λ₁·Σ(first differences)² + λ₂·Σ(second differences)²)."""
     shape, strengths = PRIORS[name]
+    strengths = replace(strengths, apart=0.0)
     field = Field(shape, strengths)
     theta = np.random.default_rng(16).standard_normal(shape)
     roughness = strengths.cells * np.sum(theta**2)
@@ -51,10 +54,25 @@ def test_the_prior_is_the_roughness_it_says(name: str) -> None:
     np.testing.assert_allclose(field.pull(theta).ravel(), exact @ theta.ravel(), atol=1e-13 * scale)
 
 
+@pytest.mark.parametrize("apart", [1e-3, 0.5, 30.0])
+def test_terms_of_cells_add_their_variance(apart: float) -> None:
+    """The inverse of P, but for the constants, is that of Λ plus τ²."""
+    smooth = Strengths(0.0, ((0.3, 20.0),))
+    field = Field((15,), replace(smooth, apart=apart))
+    level = np.full((15, 15), 1 / 15)
+    alone = np.linalg.inv(explicit_precision((15,), smooth) + level)
+    # The constants have the variance 1 in the first and 1 + τ² in the second.
+    exact = np.linalg.inv(alone + apart * np.eye(15)) - level / (1 + apart)
+    np.testing.assert_allclose(field.matrix, exact, atol=1e-12 * np.abs(exact).max())
+    theta = np.random.default_rng(17).standard_normal((3, 15))
+    np.testing.assert_allclose(field.pull(theta), theta @ exact, atol=1e-11 * np.abs(exact).max())
+    assert field.penalty(theta[0]) == pytest.approx(theta[0] @ exact @ theta[0] / 2, rel=1e-10)
+
+
 @pytest.mark.parametrize("name", [name for name, (shape, _) in PRIORS.items() if len(shape) == 1])
 def test_bands_hold_the_matrix(name: str) -> None:
     shape, strengths = PRIORS[name]
-    exact = explicit_precision(shape, strengths)
+    exact = explicit_precision(shape, replace(strengths, apart=0.0))  # the bands are those of Λ
     bands = Field(shape, strengths).bands
     assert bands.shape == (3, *shape)
     for k in range(3):

@@ -34,7 +34,7 @@ from sfumato.estimation.decoding.state import State
 from sfumato.study.study import Study
 
 _COLUMN = "share"
-_MOST_FITS = 100
+_MOST_FITS = 2  # the best and its rival
 
 States = dict[tuple[int, ...], State]
 
@@ -56,7 +56,9 @@ def write_estimate(
     decoded = [
         {
             "axes": list(axes),
-            "strengths": [{"cells": s.cells, "along": s.along} for s in state.strengths],
+            "strengths": [
+                {"cells": s.cells, "along": s.along, "apart": s.apart} for s in state.strengths
+            ],
         }
         for axes, state in states.items()
     ]
@@ -142,10 +144,11 @@ def _read_shapes(
 def _read_strengths(held: Any, axes: int) -> Strengths:
     """Strengths from metadata."""
     along = tuple((first, second) for first, second in held["along"])
-    numbers = [held["cells"], *(number for pair in along for number in pair)]
+    numbers = [held["cells"], held["apart"], *(number for pair in along for number in pair)]
     if len(along) != axes or not all(is_number(number) and number >= 0 for number in numbers):
         raise ValueError
-    return Strengths(float(held["cells"]), tuple((float(a), float(b)) for a, b in along))
+    pairs = tuple((float(a), float(b)) for a, b in along)
+    return Strengths(float(held["cells"]), pairs, float(held["apart"]))
 
 
 def _split(

@@ -1,4 +1,6 @@
-"""The curvature of the posterior of θ at a point: H = Λ + F, by the structure of the problem.
+"""The curvature of the posterior of θ at a point: H = P + F, by the structure of the problem.
+
+P is the precision of the prior (`sfumato.estimation.decoding.field`).
 
 F = J·Q·diag(w)·Qᵀ·J is the information of the reports about θ, where Q is the channel, w are the
 weights of `Mixture.weight` and J = diag(p) − ppᵀ is ∂p/∂θ. Constants added to θ change nothing:
@@ -7,7 +9,9 @@ J·1 = 0. All forms solve with the *completed* curvature H' = H + n·ppᵀ, whic
 
 - `BandedCurvature`: geometric noise on a line. The inverse T of Q is tridiagonal. With D = diag(p)
   and M = Tᵀ·diag(q/n)·T, H' = Λ + D·M⁻¹·D is the Schur complement of [[Λ, D], [D, −M]], which has
-  nine bands if the two halves are interleaved: everything is exact in O(cells).
+  nine bands if the two halves are interleaved: everything is exact in O(cells). Where cells have
+  terms of their own, θ = s + τ·t with s smooth and t standard, there are three unknowns per cell,
+  and the system is [[Λ, 0, D], [0, I, τ·D], [D, τ·D, −M]].
 - `DenseCurvature`: a matrix over all cells; for small grids.
 - `ReducedCurvature`: a matrix over the waves of low frequency that the reports can tell; for
   smooth priors on grids of any size (`Waves`).
@@ -33,7 +37,6 @@ from sfumato.estimation.decoding.mixture import Likelihood, SymbolMixture
 from sfumato.estimation.decoding.solvers import conjugate_gradients, log_determinant
 from sfumato.estimation.decoding.waves import Waves
 
-_BAND = 4  # diagonals on each side of the interleaved system
 _CG_TOLERANCE = 1e-2
 _ROUGH_TOLERANCE = 1e-1
 _ANSWER_TOLERANCE = 1e-3
@@ -172,23 +175,21 @@ class BandedCurvature(_Completed):
         spread = at.mixed / at.people
         bands = at.field.bands
         inner = _squared_bands(line.inverse_bands(size), spread) / line.share**2
-        # The second unknown is scaled so that both halves are of the same size.
+        # The last unknown is scaled so that all are of the same size.
         scale = math.sqrt(float(np.median(bands[0])) / float(np.median(inner[0])))
-        system = np.zeros((3 * _BAND + 1, 2 * size))
-        middle = 2 * _BAND
-        for k in range(3):
-            for place, part in ((0, bands[k]), (1, -(scale**2) * inner[k])):
-                system[middle - 2 * k, place + 2 * k :: 2] = part[: size - k]
-                if k:
-                    system[middle + 2 * k, place : 2 * (size - k) : 2] = part[: size - k]
-        system[middle - 1, 1::2] = scale * law
-        system[middle + 1, 0::2] = scale * law
-        self._factor, self._pivots, problem = lapack.dgbtrf(system, _BAND, _BAND)
+        self._parts = [1.0]  # θ as a sum of the unknowns of a cell, without the last
+        blocks = [bands]
+        if at.field.strengths.apart:
+            self._parts.append(math.sqrt(at.field.strengths.apart))
+            blocks.append(np.concatenate([np.ones((1, size)), np.zeros((2, size))]))
+        beside = [scale * part * law for part in self._parts]
+        system = _interleaved([*blocks, -(scale**2) * inner], beside)
+        self._factor, self._pivots, problem = lapack.dgbtrf(system, *self._band)
         if problem:
             raise np.linalg.LinAlgError("the curvature is singular")
-        determinant = float(np.sum(np.log(np.abs(self._factor[middle]))))
-        own = size * 2 * math.log(scale / line.share) + 2 * line.log_determinant(size)
-        self._whole = determinant - own - float(np.sum(np.log(spread)))
+        determinant = float(np.sum(np.log(np.abs(self._factor[2 * self._band[0]]))))
+        known = size * 2 * math.log(scale / line.share) + 2 * line.log_determinant(size)
+        self._whole = determinant - known - float(np.sum(np.log(spread)))
         self._sides: tuple[Floats, Floats, Floats] | None = None
         if line.share < 1:
             self._correct(line)
@@ -208,11 +209,19 @@ class BandedCurvature(_Completed):
 
     def _banded(self, h: Floats) -> Floats:
         """Solutions of the banded system."""
-        right = np.zeros((2 * h.shape[1], len(h)), order="F")
-        right[0::2] = h.T
-        found, _ = lapack.dgbtrs(self._factor, _BAND, _BAND, right, self._pivots, overwrite_b=True)
-        solved: Floats = found[0::2].T
+        kinds = len(self._parts) + 1
+        right = np.zeros((kinds * h.shape[1], len(h)), order="F")
+        for kind, part in enumerate(self._parts):
+            right[kind::kinds] = part * h.T
+        found, _ = lapack.dgbtrs(self._factor, *self._band, right, self._pivots, overwrite_b=True)
+        solved: Floats = sum(part * found[kind::kinds] for kind, part in enumerate(self._parts)).T
         return solved
+
+    @property
+    def _band(self) -> tuple[int, int]:
+        """Diagonals on each side of the interleaved system: Λ and M have two."""
+        on_each_side = 2 * (len(self._parts) + 1)
+        return on_each_side, on_each_side
 
     def _solve(self, h: Floats) -> Floats:
         """H'⁻¹·h for rows h."""
@@ -223,8 +232,31 @@ class BandedCurvature(_Completed):
         return found
 
     def _log_determinant(self) -> float:
-        """Log det H'."""
-        return self._whole
+        """Log det H'. The system's own is that with Λ and I instead of P."""
+        field = self._at.field
+        return self._whole - field.smooth_log_determinant + field.log_determinant
+
+
+def _interleaved(own: list[Floats], beside: list[Floats]) -> Floats:
+    """A symmetric system of several unknowns per cell, as `dgbtrf` takes it.
+
+    Args:
+        own: For each unknown, the bands of its own block, as `precision_bands` has them.
+        beside: For each unknown but the last, its diagonal block with the last.
+    """
+    kinds, size = len(own), own[0].shape[1]
+    band = 2 * kinds
+    system = np.zeros((3 * band + 1, kinds * size))
+    middle = 2 * band
+    for kind, bands in enumerate(own):
+        for k, part in enumerate(bands):
+            system[middle - kinds * k, kind + kinds * k :: kinds] = part[: size - k]
+            system[middle + kinds * k, kind : kinds * (size - k) : kinds] = part[: size - k]
+    last = kinds - 1
+    for kind, part in enumerate(beside):
+        system[middle - (last - kind), last::kinds] = part
+        system[middle + (last - kind), kind::kinds] = part
+    return system
 
 
 def _squared_bands(inverse: Floats, weight: Floats) -> Floats:

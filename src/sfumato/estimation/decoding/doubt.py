@@ -19,6 +19,14 @@ That judges fine detail by coarser detail. Of waves so fine that the channel hid
 say nothing: ages may be rounded to tens, and noise much wider than ten years will not show it. So
 waves about which the reports have an information of less than 1 get the variance `UNSEEN`,
 whatever τ² is elsewhere.
+
+Terms of one size are no model of what stands out, and people ask about what stands out: the fullest
+cell, the group next door. So on one axis the people asked about may differ from their surroundings
+by any factor: θ + δ·w for the weights w of a question, with no prior on δ. With the score wᵀg and
+its precision wᵀMw, δ is estimated as wᵀg/wᵀMw, with the variance 1/wᵀMw, and the sum moves by c·δ
+with c = wᵀ(h − F·H⁻¹h). That adds c²/wᵀMw to the variance, or the square of the move itself if it
+is larger. A smooth field takes a wide range from the reports nearly whole, so c is small; of one
+cell it takes next to nothing, and the error is nearly that of an unbiased answer.
 """
 
 from __future__ import annotations
@@ -84,16 +92,21 @@ class Doubt:
         """Terms of single cells, and on several axes those of every value of an axis."""
         axes = range(self._fit.law.ndim)
         kinds = [()] if len(axes) == 1 else [(), *(tuple(d for d in axes if d != a) for a in axes)]
+        return tuple(self._term(summed) for summed in kinds)
+
+    @cached_property
+    def _score(self) -> Floats:
+        """The derivative of the log-likelihood by θ."""
         slope = self._mixture.slope(self._fit.mixed)
-        score = self._fit.law * (slope - np.sum(self._fit.law * slope))
-        return tuple(self._term(score, summed) for summed in kinds)
+        result: Floats = self._fit.law * (slope - np.sum(self._fit.law * slope))
+        return result
 
     @property
     def is_rough(self) -> float:
         """The most standard errors by which reports are rougher than smoothness explains."""
         return max(term.z for term in self.terms)
 
-    def _term(self, score: Floats, summed: tuple[int, ...]) -> Term:
+    def _term(self, summed: tuple[int, ...]) -> Term:
         """One kind of term."""
         # Fixed: the same reports, the same answer.
         rng = np.random.Generator(np.random.PCG64(2))
@@ -105,7 +118,7 @@ class Doubt:
         _, left = self._fit.curvature.respond(once)
         left = left.sum(axis=tuple(axis + 1 for axis in summed), keepdims=True)
         mean, square = float(np.sum(signs * left)) / probes, float(np.sum(left**2)) / probes
-        found = float(np.sum(score.sum(axis=summed, keepdims=True) ** 2))
+        found = float(np.sum(self._score.sum(axis=summed, keepdims=True) ** 2))
         z = (found - mean) / math.sqrt(2 * square) if square > 0 else 0.0
         variance = _mean_variance(z, math.sqrt(2 / square) if square > 0 else math.inf)
         return Term(summed, z, variance, self._unseen(summed))
@@ -128,23 +141,38 @@ class Doubt:
         """For each axis, whether it is smoothed."""
         return tuple(any(along) for along in self._fit.field.strengths.along)
 
-    def variance(self, left: Floats) -> Floats:
+    def variance(self, rows: Floats, left: Floats) -> Floats:
         """The variance that the terms add to sums, one per row.
 
         Args:
-            left: h − F·H⁻¹h for the derivatives h of the sums by θ, shape (rows, *cells).
+            rows: Weights w of the sums, shape (rows, *cells).
+            left: h − F·H⁻¹h for the derivatives h of the sums by θ, likewise.
         """
-        total = np.zeros(len(left))
+        total = self._standing_out(rows, left) if left.ndim == 2 else np.zeros(len(left))
         for term in self.terms:
             part = left.sum(axis=tuple(axis + 1 for axis in term.summed))
             total += term.variance * np.sum(part.reshape(len(left), -1) ** 2, axis=1)
-            if term.variance < UNSEEN and np.any(term.is_unseen):
+            unseen = UNSEEN - term.variance - self._fit.field.strengths.apart
+            if unseen > 0 and np.any(term.is_unseen):
                 kept = [o for axis, o in enumerate(self._ordered) if axis not in term.summed]
                 along = tuple(place for place, o in enumerate(kept, start=1) if o)
                 waves = fft.dctn(part, axes=along, norm="ortho") if along else part
                 hidden = np.sum(waves[:, term.is_unseen] ** 2, axis=1)
-                total += (UNSEEN - term.variance) * hidden
+                total += unseen * hidden
         return total
+
+    def _standing_out(self, rows: Floats, left: Floats) -> Floats:
+        """What it adds that the people asked about may differ from their surroundings.
+
+        Infinite where reports say nothing about them; unbiased errors are smaller then.
+        """
+        _, own = self._fit.curvature.respond(self._informed(rows))
+        precision = np.sum(rows * own, axis=1)
+        seen = precision > 0
+        move = np.sum(rows * left, axis=1) / np.sqrt(np.where(seen, precision, 1.0))
+        z = (rows @ self._score) / np.sqrt(np.where(seen, precision, 1.0))
+        added: Floats = np.where(seen, move**2 * np.maximum(z**2, 1.0), np.inf)
+        return added
 
 
 def _mean_variance(z: float, error: float) -> float:

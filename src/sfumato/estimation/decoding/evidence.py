@@ -4,13 +4,17 @@ Two families of priors compete (`sfumato.estimation.decoding.field`). In *smooth
 ordered axes) first or second differences of neighbours are small, which suits smooth populations;
 they are searched by coordinate ascent in decades from fixed starts. In *rough* ones (λ₀ only) cells
 vary independently, which suits spiky populations; they are searched in half decades of λ₀.
+
+On one ordered axis both are one family: θ is a smooth field plus a term of every cell's own, whose
+variance τ² is searched with λ₁ and λ₂. Without the terms it is smooth, with a field that hardly
+varies it is rough, and heaps or spikes on a smooth population are in between.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,6 +25,7 @@ from sfumato.estimation.decoding.doubt import Doubt
 from sfumato.estimation.decoding.field import Field, Strengths
 from sfumato.estimation.decoding.fitting import (
     DENSE_CELLS,
+    LOOSE_CELLS,
     SEARCH,
     SEARCH_ALL,
     Fit,
@@ -34,6 +39,10 @@ from sfumato.estimation.decoding.quadratic import Quadratic
 
 Progress = Callable[[float], None]
 
+#: τ², the variance of the cells' own terms: none, and half decades.
+_APART = (0.0, *(10.0 ** (k / 2) for k in range(-5, 4)))
+_NONE = (0.0,)
+_APART_PRICE = 3.0  # nats of evidence that terms of their own must gain
 _CELLS = tuple(10.0 ** (k / 2) for k in range(-6, 5))
 _MIDDLE = 10.0**-1
 _FIRST, _SECOND = (-3, 4), (0, 6)  # powers of ten of λ₁ and λ₂, on axes of up to …
@@ -42,13 +51,13 @@ _USUAL_CELLS = 1024  # … this many cells; ten times as many shift them by one 
 _UNORDERED = 1e-3  # λ₀ where some axes are smooth and others unordered
 _AGAINST_ROUGH = 5.0  # nats of evidence by which a rough prior must win
 _RULED_OUT = 15.0  # nats by which the other family must lose, or its answers widen intervals
-_DOUBT = 40.0  # nats: rough fits up to this far below the best rough one widen intervals
+_LEAST_GAIN = 0.05  # nats for which the search goes on
 _ENOUGH = 5.0  # nats below the best at which the search for a rough prior ends
 _SEEN_ROUGH = 2.0  # standard errors of unexplained roughness from which rough priors are tried
 _MANY_OUTPUTS = 2  # outputs per cell from which searches use an expansion of the log-likelihood
 _MOST_EXPANDED = 1 << 33  # cells² × outputs up to which its matrix is made
 _MOST_EXPANSIONS = 2
-_SHORT_LINE = 1 << 12  # a line of geometric noise up to which a rough prior is always tried
+_SHORT_LINE = 1 << 12  # a line of geometric noise up to which cells may have terms of their own
 _SPARSE_CELLS = 1 << 14  # beyond these, cells must not outnumber people for a rough prior
 COARSE_CELLS = 1 << 12  # strengths are chosen on at most so many groups of cells …
 _FEW_CELLS = 1 << 8  # … or on so few, along one axis of many outputs
@@ -63,8 +72,8 @@ class Posterior:
         mixture: The counts of outputs, and the channels.
         best: The fit with the largest evidence.
         is_ordered: Whether any axis is ordered.
-        rivals: Fits that the evidence does not rule out, whose answers widen intervals: on one axis
-            of up to 600 cells all rough ones, elsewhere the best of the other family.
+        rivals: Fits that the evidence does not rule out, whose answers widen intervals: the best of
+            the other family.
     """
 
     mixture: Mixture
@@ -74,11 +83,8 @@ class Posterior:
 
     @property
     def has_errors(self) -> bool:
-        """Whether its variances hold: not under a rough prior for labels, grids or many cells."""
-        if not self.best.field.is_rough:
-            return True
-        shape = self.mixture.shape
-        return self.is_ordered and len(shape) == 1 and math.prod(shape) <= DENSE_CELLS
+        """Whether its variances hold: not under a rough prior."""
+        return not self.best.field.is_rough
 
     @cached_property
     def doubt(self) -> Doubt | None:
@@ -109,26 +115,43 @@ def fit_by_evidence(
 
 
 def _best_of(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Posterior:
-    """The smooth fit, unless a rough one is clearly better."""
+    """The smooth fit, unless a rough one is clearly better; on one axis both are one family."""
     if not any(ordered):
-        rough = _rough_fits(mixture, len(ordered), done, doubt=_ENOUGH)
+        rough = _rough_fits(mixture, len(ordered), done)
         return Posterior(mixture, max(rough, key=lambda f: f.evidence), is_ordered=False)
     smooth = _smooth_fit(mixture, ordered, done)
     alone = Posterior(mixture, smooth, is_ordered=True)
-    cells = math.prod(mixture.shape)
-    cheap = cells <= (_SHORT_LINE if is_line(mixture) else DENSE_CELLS)
-    sparse = cells > max(_SPARSE_CELLS, mixture.people)  # Laplace's method would favour rough ones
-    if sparse or (not cheap and alone.doubt is not None and alone.doubt.is_rough <= _SEEN_ROUGH):
+    if _may_stand_apart(mixture):
         return alone
-    one_axis = len(mixture.shape) == 1 and cells <= DENSE_CELLS
-    rough = _rough_fits(mixture, len(ordered), done, doubt=_DOUBT if one_axis else _ENOUGH)
+    cells = math.prod(mixture.shape)
+    sparse = cells > max(_SPARSE_CELLS, mixture.people)  # Laplace's method would favour rough ones
+    looks_smooth = alone.doubt is not None and alone.doubt.is_rough <= _SEEN_ROUGH
+    if sparse or (cells > DENSE_CELLS and looks_smooth):
+        return alone
+    rough = _rough_fits(mixture, len(ordered), done)
     roughest = max(rough, key=lambda f: f.evidence)
     ahead = roughest.evidence - smooth.evidence - _AGAINST_ROUGH
     best, other = (roughest, smooth) if ahead > 0 else (smooth, roughest)
-    rivals = [f for f in rough if f is not best] if one_axis else []
-    if abs(ahead) < _RULED_OUT and other not in rivals:
-        rivals.append(other)
-    return Posterior(mixture, best, is_ordered=True, rivals=tuple(rivals))
+    rivals = (other,) if abs(ahead) < _RULED_OUT else ()
+    return Posterior(mixture, best, is_ordered=True, rivals=rivals)
+
+
+def _may_stand_apart(mixture: Mixture) -> bool:
+    """Whether cells may have terms of their own: on one axis that is not too long for it."""
+    (size, *others) = mixture.shape
+    if is_line(mixture):
+        most = _SHORT_LINE
+    else:
+        most = LOOSE_CELLS if isinstance(mixture, SymbolMixture) else DENSE_CELLS
+    return not others and size <= most
+
+
+def _score(found: Fit) -> float:
+    """The evidence of a fit, less the price of terms of the cells' own.
+
+    Trusting such terms by mistake costs more than the reverse.
+    """
+    return found.evidence - (_APART_PRICE if found.field.strengths.apart else 0.0)
 
 
 class _Done:
@@ -150,20 +173,46 @@ class _Done:
 
 
 def _smooth_fit(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Fit:
-    """The fit with the best smooth prior.
+    """The fit with the best smooth prior, in which cells of one axis may have terms of their own.
 
     Its strengths are chosen with cells joined in groups where the grid is large.
     """
     groups = _group_sizes(mixture, ordered)
+    apart = _APART if _may_stand_apart(mixture) else _NONE
     if groups is None:
-        found = _best_smooth(mixture, ordered, done)
+        found = _best_smooth(mixture, ordered, done, apart=apart)
         return fit(mixture, found.field, found.theta)
     assert isinstance(mixture, SymbolMixture)  # noqa: S101 - only symbols are joined
-    found = _best_smooth(mixture.coarsened(groups), ordered, done)
+    found = _best_smooth(mixture.coarsened(groups), ordered, done, apart=apart)
     start = found.theta
     for axis, (size, group) in enumerate(zip(mixture.shape, groups, strict=True)):
         start = _between(start, axis, size, group)
-    return fit(mixture, Field(mixture.shape, _finer(found.field.strengths, groups)), start)
+    strengths = _finer(found.field.strengths, groups)
+    if not strengths.is_smooth:
+        return _loose_fit(mixture, strengths, start, done)
+    return fit(mixture, Field(mixture.shape, strengths), start)
+
+
+def _loose_fit(mixture: Mixture, strengths: Strengths, start: Floats, done: _Done) -> Fit:
+    """The best fit in which cells have terms of their own as large as those of groups, or larger.
+
+    A term of one cell is weaker in its group. All are compared by one expansion of the
+    log-likelihood.
+
+    Args:
+        mixture: The counts of outputs, and the channels; one axis.
+        strengths: The strengths on single cells.
+        start: θ to start from.
+        done: Where fits are counted.
+    """
+    first = Field(mixture.shape, strengths)
+    model = Quadratic.of(mixture, fit(mixture, first, start, effort=SEARCH).law)
+    tried = []
+    for step in range(3):
+        looser = replace(strengths, apart=strengths.apart * 10.0 ** (step / 2))
+        tried.append(done.one(fit(model, Field(mixture.shape, looser), start, effort=SEARCH)))
+    best = max(tried, key=lambda f: f.evidence)
+    return fit(mixture, best.field, best.theta)
 
 
 def _between(theta: Floats, axis: int, size: int, group: int) -> Floats:
@@ -178,16 +227,25 @@ def _between(theta: Floats, axis: int, size: int, group: int) -> Floats:
     return found
 
 
-def _best_smooth(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Fit:
-    """The smooth prior of largest evidence, fitted as exactly as the comparison needs."""
-    space = _SmoothSpace(mixture.shape, ordered)
+def _best_smooth(
+    mixture: Mixture, ordered: Sequence[bool], done: _Done, *, apart: Sequence[float] = _NONE
+) -> Fit:
+    """The smooth prior of largest evidence, fitted as exactly as the comparison needs.
+
+    Args:
+        mixture: The counts of outputs, and the channels.
+        ordered: For each axis, whether it may be smoothed.
+        done: Where fits are counted.
+        apart: The variances that the cells' own terms may have.
+    """
+    space = _SmoothSpace(mixture.shape, ordered, apart)
     starts = list(space.starts())
     if not _has_many_outputs(mixture):
-        return max(_climb(mixture, starts, space, done), key=lambda f: f.evidence)
+        return max(_climb(mixture, starts, space, done), key=_score)
     best = fit(mixture, Field(mixture.shape, space.strengths(starts[0])), effort=SEARCH)
     for _ in range(_MOST_EXPANSIONS):
         seen = _climb(Quadratic.of(mixture, best.law), starts, space, done)
-        found = max(seen, key=lambda f: f.evidence)
+        found = max(seen, key=_score)
         held, best = best, fit(mixture, found.field, found.theta, effort=SEARCH)
         if best.field.strengths == held.field.strengths:
             break
@@ -202,14 +260,13 @@ def _has_many_outputs(mixture: Mixture) -> bool:
     return fits and outputs >= _MANY_OUTPUTS * cells
 
 
-def _rough_fits(mixture: Mixture, axes: int, done: _Done, *, doubt: float) -> list[Fit]:
+def _rough_fits(mixture: Mixture, axes: int, done: _Done) -> list[Fit]:
     """Fits with rough priors: λ₀ outwards from 0.1 until the evidence rules out the rest.
 
     Args:
         mixture: The counts of outputs, and the channels.
         axes: Number of axes.
         done: Where fits are counted.
-        doubt: Nats below the best fit at which others are ruled out.
     """
     seen: dict[int, Fit] = {}
     model: Likelihood = mixture
@@ -232,25 +289,29 @@ def _rough_fits(mixture: Mixture, axes: int, done: _Done, *, doubt: float) -> li
             value = visit(level + step, level)
             level += step
             top = max(top, value)
-            if value < top - doubt:
+            if value < top - _ENOUGH:
                 break
-    kept = [seen[level] for level in sorted(seen) if seen[level].evidence >= top - doubt]
+    kept = [seen[level] for level in sorted(seen) if seen[level].evidence >= top - _ENOUGH]
     if model is mixture:
         return kept
     return [fit(mixture, f.field, f.theta) for f in kept]
 
 
 class _SmoothSpace:
-    """The search grid of smooth priors: two coordinates per ordered axis, for λ₁ and λ₂.
+    """The search grid of smooth priors: two coordinates per ordered axis, for λ₁ and λ₂, and τ².
 
-    More than two ordered axes have them in common: there are too many combinations.
+    More than two ordered axes have λ₁ and λ₂ in common: there are too many combinations.
 
     Args:
         shape: Number of cells of every axis.
         ordered: For each axis, whether it may be smoothed.
+        apart: The variances τ² that the cells' own terms may have.
     """
 
-    def __init__(self, shape: Sequence[int], ordered: Sequence[bool]) -> None:
+    def __init__(
+        self, shape: Sequence[int], ordered: Sequence[bool], apart: Sequence[float] = _NONE
+    ) -> None:
+        self._apart = list(apart)
         self._ordered = tuple(ordered)
         self._is_tied = sum(ordered) > _FREE_AXES
         self._shifts = [
@@ -271,25 +332,27 @@ class _SmoothSpace:
         """Number of points along every coordinate."""
         pairs = [(len(f), len(s)) for f, s in zip(self._first, self._second, strict=True)]
         if self._is_tied:
-            return tuple(min(column) for column in zip(*pairs, strict=True))
-        return tuple(count for pair in pairs for count in pair)
+            pairs = [tuple(min(column) for column in zip(*pairs, strict=True))]
+        return (*(count for pair in pairs for count in pair), len(self._apart))
 
     def strengths(self, place: tuple[int, ...]) -> Strengths:
         """The strengths at a point of the search grid."""
-        levels = iter(place * len(self._first) if self._is_tied else place)
+        *along_axes, own = place
+        levels = iter(along_axes * len(self._first) if self._is_tied else along_axes)
         pairs = iter(
             (first[next(levels)], second[next(levels)])
             for first, second in zip(self._first, self._second, strict=True)
         )
         along = tuple(next(pairs) if o else (0.0, 0.0) for o in self._ordered)
-        return Strengths(0.0 if all(self._ordered) else _UNORDERED, along)
+        return Strengths(0.0 if all(self._ordered) else _UNORDERED, along, self._apart[own])
 
     def place(self, strengths: Strengths) -> tuple[int, ...]:
         """The point of the search grid with given strengths."""
         pairs = [pair for pair, o in zip(strengths.along, self._ordered, strict=True) if o]
         levels = zip(pairs, self._first, self._second, strict=True)
         found = tuple(k for (a, b), f, s in levels for k in (f.index(a), s.index(b)))
-        return found[:2] if self._is_tied else found
+        own = self._apart.index(strengths.apart)
+        return (*(found[:2] if self._is_tied else found), own)
 
     def starts(self) -> Iterator[tuple[int, ...]]:
         """Starting points: mostly λ₁ and mostly λ₂; one with both where fits are expensive."""
@@ -298,15 +361,18 @@ class _SmoothSpace:
             return
         yield self._start(1.0, 0.0)
         yield self._start(1e-2, 100.0)
+        if len(self._apart) > 1:
+            yield self._start(1.0, 100.0, len(self._apart) // 2)
+            yield self._start(0.1, 100.0, len(self._apart) - 2)
 
-    def _start(self, first: float, second: float) -> tuple[int, ...]:
+    def _start(self, first: float, second: float, own: int = 0) -> tuple[int, ...]:
         """The point with these strengths on axes of usual length, and shifted ones on longer."""
         found = tuple(
             level
             for shift, f, s in zip(self._shifts, self._first, self._second, strict=True)
             for level in (f.index(first) + shift, s.index(second) + 3 * shift * (second > 0))
         )
-        return found[:2] if self._is_tied else found
+        return (*(found[:2] if self._is_tied else found), own)
 
 
 def _climb(
@@ -346,7 +412,7 @@ def _climb(
             for axis in range(len(here)):
                 for step in (1, -1):
                     there = _shift(here, axis, step, space.sizes)
-                    while there is not None and visit(there, seen[here]) > value:
+                    while there is not None and visit(there, seen[here]) > value + _LEAST_GAIN:
                         here, value, moved = there, seen[there].evidence, True
                         there = _shift(here, axis, step, space.sizes)
     return [seen[place] for place in sorted(seen)]
@@ -396,4 +462,4 @@ def _finer(coarse: Strengths, groups: Sequence[int]) -> Strengths:
         (first * group / (all_groups / group), second * group**3 / (all_groups / group))
         for (first, second), group in zip(coarse.along, groups, strict=True)
     )
-    return Strengths(coarse.cells / all_groups, along)
+    return Strengths(coarse.cells / all_groups, along, coarse.apart)

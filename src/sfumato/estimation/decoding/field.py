@@ -4,8 +4,12 @@ Model (docs/likelihood.md): the distribution over cells is p ∝ e^θ, and θ ha
 precision Λ = λ₀·I + Σ_axes (λ₁·D₁ᵀD₁ + λ₂·D₂ᵀD₂), with D₁ and D₂ first and second differences along
 an ordered axis. A *rough* prior has λ₀ only: all cells vary independently.
 
-Differences are banded, so Λ·θ takes a few operations per cell. In the eigenvectors of every axis Λ
-is diagonal (`Field.standardised`).
+On a single ordered axis cells may stand apart from their neighbours, as heaps and spikes do: θ is
+then a smooth field plus a term of every cell's own, of variance τ². The precision of the sum is
+P = (Λ⁻¹ + τ²·I)⁻¹ = (I + τ²·Λ)⁻¹·Λ. Elsewhere P is Λ itself.
+
+Differences are banded, so Λ·θ and P·θ take a few operations per cell. In the eigenvectors of every
+axis Λ is diagonal (`Field.standardised`).
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
-from scipy.linalg import eig_banded, eigh_tridiagonal
+from scipy.linalg import cho_solve_banded, cholesky_banded, eig_banded, eigh_tridiagonal
 
 from sfumato.arrays import Floats
 
@@ -34,15 +38,22 @@ class Strengths:
     Args:
         cells: λ₀.
         along: (λ₁, λ₂) for each axis; unordered axes have (0, 0).
+        apart: τ², the variance of every cell's own term; only on a single ordered axis.
     """
 
     cells: float
     along: tuple[tuple[float, float], ...]
+    apart: float = 0.0
 
     @property
     def is_rough(self) -> bool:
         """Whether the prior has λ₀ only: all cells vary independently."""
         return not any(first or second for first, second in self.along)
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether no cell has a term of its own."""
+        return not self.is_rough and not self.apart
 
 
 def precision_bands(size: int, first: float, second: float) -> Floats:
@@ -155,7 +166,15 @@ class Field:
         return self.strengths.is_rough
 
     def pull(self, theta: Floats) -> Floats:
-        """Λ·θ for one θ or several along leading axes, by differences along every axis."""
+        """P·θ for one θ or several along leading axes."""
+        smooth = self._smooth_pull(theta)
+        if not self.strengths.apart:
+            return smooth
+        result: Floats = cho_solve_banded((self._loosened, True), smooth.T).T
+        return result
+
+    def _smooth_pull(self, theta: Floats) -> Floats:
+        """Λ·θ, by differences along every axis."""
         out = self.strengths.cells * theta
         for place, (first, second) in enumerate(self.strengths.along):
             axis = place - len(self.shape)
@@ -170,13 +189,28 @@ class Field:
                 along[..., :-1] -= step
         return out
 
+    @cached_property
+    def _loosened(self) -> Floats:
+        """Cholesky factor of I + τ²·Λ, by bands."""
+        bands = self.strengths.apart * self.bands
+        bands[0] += 1.0
+        factor: Floats = cholesky_banded(bands, lower=True, check_finite=False)
+        return factor
+
     def penalty(self, theta: Floats) -> float:
-        """½·θᵀΛθ."""
+        """½·θᵀPθ."""
         return float(np.sum(theta * self.pull(theta))) / 2
 
     @cached_property
     def log_determinant(self) -> float:
-        """Log det Λ; without the constants, which have no precision where λ₀ is 0.
+        """Log det P; without the constants, which have no precision where λ₀ is 0."""
+        if not self.strengths.apart:
+            return self.smooth_log_determinant
+        return self.smooth_log_determinant - 2 * float(np.log(self._loosened[0]).sum())
+
+    @cached_property
+    def smooth_log_determinant(self) -> float:
+        """Log det Λ, likewise.
 
         On a line Λ = D₁ᵀ·M·D₁ for M = λ₁·I + λ₂·EᵀE, where E are the first differences of one cell
         less. Without the constants its determinant is det M times that of D₁·D₁ᵀ, which is m.
@@ -207,7 +241,17 @@ class Field:
 
     @cached_property
     def matrix(self) -> Floats:
-        """Λ as a matrix over the cells of a small grid."""
+        """P as a matrix over the cells of a small grid."""
+        apart = self.strengths.apart
+        if not apart:
+            return self._smooth_matrix
+        unit = np.eye(self.shape[0])
+        result: Floats = (unit - cho_solve_banded((self._loosened, True), unit)) / apart
+        return result
+
+    @cached_property
+    def _smooth_matrix(self) -> Floats:
+        """Λ as a matrix."""
         cells = math.prod(self.shape)
         found: Floats = self.strengths.cells * np.eye(cells)
         for axis, (size, along) in enumerate(zip(self.shape, self.strengths.along, strict=True)):
@@ -249,7 +293,8 @@ class Standardised:
                 self._bases.append(vectors)
             total = total + values.reshape([-1 if d == axis else 1 for d in range(total.ndim)])
         # A constant added to θ changes nothing, as p is normalised: any precision will do for it.
-        self._scale = 1.0 / np.sqrt(np.where(total > _CONSTANT, total, 1.0))
+        variance = 1.0 / np.where(total > _CONSTANT, total, 1.0)
+        self._scale = np.sqrt(variance + field.strengths.apart)
 
     def theta(self, u: Floats) -> Floats:
         """θ = B·u, from standard coordinates."""

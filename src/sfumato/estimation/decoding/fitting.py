@@ -31,6 +31,7 @@ from sfumato.estimation.decoding.mixture import Likelihood, SymbolMixture
 from sfumato.estimation.decoding.waves import Waves
 
 DENSE_CELLS = 600
+LOOSE_CELLS = 1100  # on one axis, where cells may have terms of their own
 _SMALL_CELLS = 256  # up to this many cells a matrix over all of them is as fast as one over waves
 _MOST_WAVES = 900
 _CROWDED = 4.0  # how much denser people are than if spread evenly, at least
@@ -100,7 +101,7 @@ def curvature_at(at: Point, waves: Waves | None) -> Curvature:
         return ReducedCurvature(at, waves)
     if isinstance(mixture, SymbolMixture) and mixture.line is not None:
         return BandedCurvature(at, mixture, mixture.line)
-    if law.size <= DENSE_CELLS:
+    if law.size <= (LOOSE_CELLS if law.ndim == 1 else DENSE_CELLS):
         return DenseCurvature(at)
     return ProductCurvature(at)
 
@@ -115,7 +116,9 @@ def _waves_for(mixture: Likelihood, field: Field, effort: Effort, law: Floats) -
         law: A distribution over cells; where people are dense, reports tell more.
     """
     cells = math.prod(field.shape)
-    if effort.waves is None or field.is_rough or cells <= _SMALL_CELLS or is_line(mixture):
+    if effort.waves is None or cells <= _SMALL_CELLS or is_line(mixture):
+        return None
+    if not field.strengths.is_smooth:
         return None
     ordered = tuple(any(along) for along in field.strengths.along)
     most = min(_MOST_WAVES, cells // 2, math.isqrt(_MOST_WORK // max(cells, mixture.outputs)))

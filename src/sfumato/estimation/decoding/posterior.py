@@ -90,7 +90,7 @@ class CountPosterior:
         between, left = self.fit.curvature.respond(sensitive)
         variance = np.maximum(within, 0.0) + np.maximum(between, 0.0)
         if doubt is not None:
-            variance += doubt.variance(left)
+            variance += doubt.variance(rows, left)
         return values, variance
 
 
@@ -109,8 +109,8 @@ class Decoder:
     def moments(self, rows: Floats) -> tuple[Floats, Floats]:
         """Values and their variances, widened to reach those of rivals.
 
-        For few people, and under a rough prior for labels, grids or many cells, only unbiased
-        intervals have the coverage they state: variances are infinite then.
+        For few people, and under a rough prior, only unbiased intervals have the coverage they
+        state: variances are infinite then.
         """
         posterior = self.posterior
         if not posterior.has_errors or posterior.mixture.counts.sum() < _FEW_PEOPLE:

@@ -10,7 +10,7 @@ import numpy as np
 from sfumato.arrays import Floats
 from sfumato.estimation.decoding.mixture import Mixture, around, paired
 
-_SMALL_CELLS = 600  # up to this many cells the curvature may be a matrix over all of them
+_SMALL_CELLS = 1100  # up to this many cells the curvature may be a matrix over all of them
 
 
 @dataclass(frozen=True, eq=False)
