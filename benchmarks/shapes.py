@@ -37,7 +37,9 @@ from benchmarks.versions import checked_out, folders, run
 Floats = NDArray[np.float64]
 Errors = dict[str, list[float]]  # RMSE of every seed, by method
 
-SEEDS = 5
+SEEDS = 4
+FEWER_FOR_LONG = 2  # times as few seeds on axes of more than …
+LONG = 600  # … so many cells
 MORE_FOR_FEW = 4  # times as many seeds where few people take part, and only coverage is asked
 QUICK = (UNIFORM[1], DISTANCE[1], FEW_PEOPLE[1])
 REACH = 1.959963984540054  # standard errors to each side of a 95 % interval
@@ -199,7 +201,9 @@ def chosen(only: str, quick: bool, tuning: bool = False) -> list[tuple[str, Sett
 
 def _seeds(setting: Setting, seeds: int) -> int:
     """How many collections a row takes."""
-    return seeds * MORE_FOR_FEW if setting in FEW_PEOPLE else seeds
+    if setting in FEW_PEOPLE:
+        return seeds * MORE_FOR_FEW
+    return max(1, seeds // FEWER_FOR_LONG) if max(setting.shape) > LONG else seeds
 
 
 def measure(pairs: Sequence[tuple[str, Setting]] | None = None, seeds: int = SEEDS) -> Measurement:

@@ -355,15 +355,17 @@ class _SmoothSpace:
         return (*(found[:2] if self._is_tied else found), own)
 
     def starts(self) -> Iterator[tuple[int, ...]]:
-        """Starting points: mostly λ₁ and mostly λ₂; one with both where fits are expensive."""
+        """Starting points: mostly λ₁, mostly λ₂, and large terms of the cells' own.
+
+        There is one with both λ₁ and λ₂ where fits are expensive.
+        """
         if len(self._shifts) > 1:
             yield self._start(0.1, 10.0)
             return
         yield self._start(1.0, 0.0)
         yield self._start(1e-2, 100.0)
         if len(self._apart) > 1:
-            yield self._start(1.0, 100.0, len(self._apart) // 2)
-            yield self._start(0.1, 100.0, len(self._apart) - 2)
+            yield self._start(1.0, 100.0, 3 * len(self._apart) // 4)
 
     def _start(self, first: float, second: float, own: int = 0) -> tuple[int, ...]:
         """The point with these strengths on axes of usual length, and shifted ones on longer."""
