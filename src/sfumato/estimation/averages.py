@@ -37,7 +37,7 @@ class Averages(Source):
             >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
             >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate()
             >>> print(est.mean("age"))
-            49.479 ± 0.028
+            49.479 ± 0.027
         """
         return self._average(axis, where, "mean", level, population)
 
@@ -64,7 +64,7 @@ class Averages(Source):
             >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
             >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate()
             >>> print(est.variance("age"))  # the truth is 833.25
-            834.7 ± 1.6
+            834.7 ± 1.5
         """
         self._numbers(axis, where, "variance")  # so that an error says "variance", not "mean"
         centre = self.mean(axis, where=where).value

@@ -16,7 +16,7 @@ J·1 = 0. All forms solve with the *completed* curvature H' = H + n·ppᵀ, whic
 - `ReducedCurvature`: a matrix over the waves of low frequency that the reports can tell; for
   smooth priors on grids of any size (`Waves`).
 - `ProductCurvature`: products only; for rough priors on large grids. Few directions have F large
-  relative to Λ, so conjugate gradients converge fast. Under a rough prior it is large in as many
+  relative to P, so conjugate gradients converge fast. Under a rough prior it is large in as many
   directions as there are cells with people; its diagonal, estimated from a few probes (Bekas2007),
   then serves as preconditioner.
 """
@@ -86,7 +86,7 @@ class Curvature(Protocol):
         ...
 
     def respond(self, h: Floats) -> tuple[Floats, Floats]:
-        """hᵀH⁻¹h of every row, and Λ·H⁻¹h = h − F·H⁻¹h: what is not taken from the reports.
+        """hᵀH⁻¹h of every row, and P·H⁻¹h = h − F·H⁻¹h: what is not taken from the reports.
 
         Args:
             h: Right-hand sides, shape (rows, *cells).
@@ -94,7 +94,7 @@ class Curvature(Protocol):
         ...
 
     def log_determinant(self) -> float:
-        """Log det H − log det Λ, without the constants where λ₀ is 0."""
+        """Log det H − log det P, without the constants where λ₀ is 0."""
         ...
 
 
@@ -120,7 +120,7 @@ class _Completed:
         raise NotImplementedError
 
     def _prior_log_determinant(self) -> float:
-        """Log det Λ, without the constants where λ₀ is 0."""
+        """Log det P, without the constants where λ₀ is 0."""
         return self._at.field.log_determinant
 
     @cached_property
@@ -140,7 +140,7 @@ class _Completed:
         return found.reshape(h.shape)
 
     def respond(self, h: Floats) -> tuple[Floats, Floats]:
-        """hᵀH⁻¹h of every row, and Λ·H⁻¹h.
+        """hᵀH⁻¹h of every row, and P·H⁻¹h.
 
         Args:
             h: Right-hand sides, shape (rows, *cells).
@@ -149,7 +149,7 @@ class _Completed:
         return np.sum((h * solved).reshape(len(h), -1), axis=1), self._at.field.pull(solved)
 
     def log_determinant(self) -> float:
-        """Log det H − log det Λ, without the constants where λ₀ is 0."""
+        """Log det H − log det P, without the constants where λ₀ is 0."""
         whole = self._log_determinant() - self._prior_log_determinant()
         if self._ridge:
             return whole + math.log(self._constant[1])
@@ -363,7 +363,7 @@ class ProductCurvature:
         return 1 + at.mixture.diagonal(at.law, at.mixed) / at.field.strengths.cells
 
     def respond(self, h: Floats) -> tuple[Floats, Floats]:
-        """hᵀH⁻¹h of every row, and Λ·H⁻¹h.
+        """hᵀH⁻¹h of every row, and P·H⁻¹h.
 
         Args:
             h: Right-hand sides, shape (rows, *cells).
@@ -424,7 +424,7 @@ class ReducedCurvature(_Completed):
         return self._waves.write(solved).reshape(h.shape)
 
     def respond(self, h: Floats) -> tuple[Floats, Floats]:
-        """hᵀH⁻¹h of every row, and Λ·H⁻¹h among the waves with all of h beyond them.
+        """hᵀH⁻¹h of every row, and P·H⁻¹h among the waves with all of h beyond them.
 
         Args:
             h: Right-hand sides, shape (rows, *cells).

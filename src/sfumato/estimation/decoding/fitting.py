@@ -1,11 +1,11 @@
 """The posterior mode of θ for given strengths, by Newton's method, and its evidence.
 
-With N(y) the counts of outputs, Q the channel and q = pQ, `fit` maximises
-Σ_y N(y)·log q(y) − ½θᵀΛθ. The gradient of the first part is p·(Q·(N/q) − n); the curvature H is
-that of `sfumato.estimation.decoding.curvature`.
+With P the precision of the prior, N(y) the counts of outputs, Q the channel and q = pQ, `fit`
+maximises Σ_y N(y)·log q(y) − ½θᵀPθ. The gradient of the first part is p·(Q·(N/q) − n); the
+curvature H is that of `sfumato.estimation.decoding.curvature`.
 
-Evidence: the likelihood of the strengths (λ₀, λ₁, λ₂) with θ integrated out by Laplace's method
-(Tierney1986; MacKay1992): log-likelihood − ½θᵀΛθ − ½·(log det H − log det Λ), at the mode.
+Evidence: the likelihood of the strengths (λ₀, λ₁, λ₂, τ²) with θ integrated out by Laplace's method
+(Tierney1986; MacKay1992): log-likelihood − ½θᵀPθ − ½·(log det H − log det P), at the mode.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def fit(
     effort: Effort = FULL,
     weigh: bool = True,
 ) -> Fit:
-    """Maximise log-likelihood − ½θᵀΛθ by Newton's method with a line search.
+    """Maximise log-likelihood − ½θᵀPθ by Newton's method with a line search.
 
     Every accepted step increases it. The curvature is reused while it is accurate enough.
 
@@ -242,7 +242,7 @@ class _Point:
 
     @classmethod
     def at(cls, mixture: Likelihood, field: Field, theta: Floats) -> _Point:
-        """The value is log-likelihood − ½θᵀΛθ."""
+        """The value is log-likelihood − ½θᵀPθ."""
         law = np.exp(theta - theta.max())
         law /= law.sum()
         mixed = mixture.forward(law)
