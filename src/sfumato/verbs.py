@@ -244,7 +244,8 @@ class TallyVerbs:
                 EM.
             progress: Called with the share of the work done, from 0 to 1, while a grid is decoded.
                 If the decoding is interrupted, by Ctrl-C or by a KeyboardInterrupt that this
-                function raises, the question is answered without bias instead, and says so.
+                function raises, the question is answered from the best fit so far with the
+                unbiased error, or without bias if there is none yet, and says so.
             saved: A file that `save` of an earlier estimate of this tally wrote: what was decoded
                 then is not decoded again.
 

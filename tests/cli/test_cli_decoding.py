@@ -120,7 +120,7 @@ def test_an_interrupt_ends_the_decoding_and_not_the_command(
     before = Path("t.parquet").read_bytes()
     monkeypatch.setattr(asking.showing, "progress", interrupted)
     methods, notes = told(run, *COMMANDS[name], "--keep", "e.parquet")
-    assert methods == {"unbiased"}
+    assert methods == {"likelihood"}
     assert "decoding was interrupted" in notes
     assert Path("t.parquet").read_bytes() == before
     assert not Path("e.parquet").exists()

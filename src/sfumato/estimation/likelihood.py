@@ -23,7 +23,8 @@ from sfumato.errors import QuestionError, TooLargeError, shown
 from sfumato.estimation.answers import Terms, Told
 from sfumato.estimation.decoding.cost import reason_against
 from sfumato.estimation.decoding.em import decode
-from sfumato.estimation.decoding.mixture import mixture_of
+from sfumato.estimation.decoding.evidence import Interrupted
+from sfumato.estimation.decoding.mixture import Mixture, mixture_of
 from sfumato.estimation.decoding.posterior import (
     AnyDecoder,
     Decoder,
@@ -47,6 +48,10 @@ MOST_ROW_ENTRIES = 1 << 30
 SECONDS = 3.0
 INTERRUPTED = (
     "unbiased, since decoding was interrupted; the tally is intact: estimate again to decode it"
+)
+STOPPED = (
+    "decoding was interrupted: this is the best fit so far, with the unbiased error; the tally is "
+    "intact: estimate again to decode it"
 )
 
 
@@ -86,6 +91,7 @@ class LikelihoodEstimate(Estimate):
         self._reports = statistic
         self._seconds = seconds
         self._decoders: dict[tuple[int, ...], Decoder | PlainDecoder] = {}
+        self._stopped: dict[tuple[int, ...], PlainDecoder] = {}
         self._against: dict[tuple[int, ...], str | None] = {}
         self._saved: States = {}
         if saved is not None:
@@ -113,7 +119,7 @@ class LikelihoodEstimate(Estimate):
 
     @property
     def why(self) -> str:
-        """Why some or all answers are unbiased; empty if none are."""
+        """Why some or all answers are unbiased or decoded in part; empty if none are."""
         return next((told.notes[0] for told in self._all_told() if told.notes), "")
 
     def _all_told(self) -> list[Told]:
@@ -136,11 +142,13 @@ class LikelihoodEstimate(Estimate):
         why = self._reason(decoded) if self.n and decoded else None
         if why is None and self._seconds is not None and self._are_many(answers, decoded):
             why = f"unbiased, since {self._many(answers, decoded)}"
-        return Told("likelihood") if why is None else Told("unbiased", (why,))
+        if why is not None:
+            return Told("unbiased", (why,))
+        return Told("likelihood", (STOPPED,) if decoded in self._stopped else ())
 
     def _reason(self, axes: tuple[int, ...]) -> str | None:
         """Why some axes are not decoded; None if they are, or will be."""
-        if axes in self._decoders or axes in self._saved:
+        if axes in self._decoders or axes in self._stopped or axes in self._saved:
             return None
         if axes not in self._against:
             against = None
@@ -169,8 +177,13 @@ class LikelihoodEstimate(Estimate):
                 f"{self._many(answers, axes)}; ask for fewer groups with bins=..., or use "
                 'method="unbiased"'
             )
+        if axes in self._stopped:
+            return self._stopped[axes]
         try:
             return self.decoder(axes)
+        except Interrupted as stopped:
+            self._stopped[axes] = PlainDecoder.of(self._mixture(axes), stopped.law)
+            return self._stopped[axes]
         except KeyboardInterrupt:
             self._against[axes] = INTERRUPTED
         except TooLargeError as error:
@@ -182,9 +195,7 @@ class LikelihoodEstimate(Estimate):
     def decoder(self, axes: tuple[int, ...]) -> AnyDecoder:
         """The decoded population on some axes, whatever it takes; it is decoded only once."""
         if axes not in self._decoders:
-            blocks = self.study.blocks
-            chosen = [place for place, block in enumerate(blocks) if set(block.axes) & set(axes)]
-            mixture = mixture_of(self._reports, blocks, chosen)
+            mixture = self._mixture(axes)
             ordered = [self._ordered(axis) for axis in axes]
             if axes in self._saved:
                 saved = self._saved[axes]
@@ -195,6 +206,12 @@ class LikelihoodEstimate(Estimate):
             else:
                 self._decoders[axes] = smoothed_decoder(mixture, ordered, progress=self._progress)
         return self._decoders[axes]
+
+    def _mixture(self, axes: tuple[int, ...]) -> Mixture:
+        """The statistical model of the reports about some axes."""
+        blocks = self.study.blocks
+        chosen = [place for place, block in enumerate(blocks) if set(block.axes) & set(axes)]
+        return mixture_of(self._reports, blocks, chosen)
 
     def _decoded(self, mentioned: Iterable[int]) -> tuple[int, ...]:
         """The axes to decode for a question: all axes of the blocks it mentions."""

@@ -64,6 +64,18 @@ _FEW_CELLS = 1 << 8  # … or on so few, along one axis of many outputs
 _USUAL_FITS = 26  # of a search, by which its progress is shown
 
 
+class Interrupted(KeyboardInterrupt):
+    """A search that was interrupted after at least one fit.
+
+    Args:
+        law: The people who reported, by the best fit so far, as a distribution over cells.
+    """
+
+    def __init__(self, law: Floats) -> None:
+        super().__init__()
+        self.law = law
+
+
 @dataclass(frozen=True, eq=False)
 class Posterior:
     """The fit that gives the answers, and what else is possible.
@@ -104,14 +116,33 @@ def fit_by_evidence(
         mixture: The counts of outputs, and the channels.
         ordered: For each axis, whether it may be smoothed.
         progress: Called with the share of the work done, from 0 to 1.
+
+    Raises:
+        Interrupted: If it is interrupted after the first fit.
     """
     done = _Done(progress)
-    # Products of small matrices are faster with one thread than with many.
-    with threadpool_limits(1):
-        best = _best_of(mixture, ordered, done)
+    try:
+        # Products of small matrices are faster with one thread than with many.
+        with threadpool_limits(1):
+            best = _best_of(mixture, ordered, done)
+    except KeyboardInterrupt:
+        if done.best is None:
+            raise
+        raise Interrupted(_so_far(done.best.theta, mixture, ordered)) from None
     if progress is not None:
         progress(1.0)
     return best
+
+
+def _so_far(theta: Floats, mixture: Mixture, ordered: Sequence[bool]) -> Floats:
+    """The people who reported, as shares, for θ of cells or of the groups that a search joins."""
+    groups = _group_sizes(mixture, ordered)
+    if theta.shape != mixture.shape and groups is not None:
+        theta = _ungrouped(theta, mixture.shape, groups)
+    law: Floats = np.exp(theta - theta.max())
+    law /= law.sum()
+    found: Floats = law * mixture.slope(mixture.forward(law)) / mixture.people
+    return found
 
 
 def _best_of(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Posterior:
@@ -155,7 +186,10 @@ def _score(found: Fit) -> float:
 
 
 class _Done:
-    """Counts fits and tells their share; how many there will be is known only roughly.
+    """Counts fits, tells their share and remembers the best.
+
+    How many there will be is known only roughly. Fits with joined cells are only compared with
+    each other.
 
     Args:
         progress: Called with the share of the work done, from 0 to 1.
@@ -163,10 +197,14 @@ class _Done:
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress, self._fits = progress, 0
+        self.best: Fit | None = None
 
     def one(self, found: Fit) -> Fit:
         """Count a fit."""
         self._fits += 1
+        best = self.best
+        if best is None or best.law.shape != found.law.shape or _score(found) > _score(best):
+            self.best = found
         if self._progress is not None:
             self._progress(1 - math.exp(-2 * self._fits / _USUAL_FITS))
         return found
@@ -184,9 +222,7 @@ def _smooth_fit(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Fit:
         return fit(mixture, found.field, found.theta)
     assert isinstance(mixture, SymbolMixture)  # noqa: S101 - only symbols are joined
     found = _best_smooth(mixture.coarsened(groups), ordered, done, apart=apart)
-    start = found.theta
-    for axis, (size, group) in enumerate(zip(mixture.shape, groups, strict=True)):
-        start = _between(start, axis, size, group)
+    start = _ungrouped(found.theta, mixture.shape, groups)
     strengths = _finer(found.field.strengths, groups)
     if not strengths.is_smooth:
         return _loose_fit(mixture, strengths, start, done)
@@ -213,6 +249,13 @@ def _loose_fit(mixture: Mixture, strengths: Strengths, start: Floats, done: _Don
         tried.append(done.one(fit(model, Field(mixture.shape, looser), start, effort=SEARCH)))
     best = max(tried, key=lambda f: f.evidence)
     return fit(mixture, best.field, best.theta)
+
+
+def _ungrouped(theta: Floats, shape: Sequence[int], groups: Sequence[int]) -> Floats:
+    """θ of single cells from that of groups."""
+    for axis, (size, group) in enumerate(zip(shape, groups, strict=True)):
+        theta = _between(theta, axis, size, group)
+    return theta
 
 
 def _between(theta: Floats, axis: int, size: int, group: int) -> Floats:

@@ -17,6 +17,7 @@ one ordered axis of few cells (docs/likelihood.md).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -134,6 +135,16 @@ class PlainDecoder:
     def __init__(self, mixture: Mixture, decoded: Decoded) -> None:
         self.decoded = decoded
         self._counts: Floats = decoded.law * mixture.counts.sum()
+
+    @classmethod
+    def of(cls, mixture: Mixture, law: Floats) -> PlainDecoder:
+        """The decoder for a distribution over cells that was found before, or not to the end.
+
+        Args:
+            mixture: The counts of outputs, and the channels.
+            law: The distribution.
+        """
+        return cls(mixture, Decoded(law, math.nan, 0, True, math.nan))
 
     def counts(self) -> Floats:
         """Counts of every cell."""

@@ -7,11 +7,9 @@ estimates know of decoders.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from sfumato.arrays import Floats
-from sfumato.estimation.decoding.em import Decoded
 from sfumato.estimation.decoding.evidence import Posterior
 from sfumato.estimation.decoding.field import Field, Strengths
 from sfumato.estimation.decoding.fitting import fit_at
@@ -50,7 +48,7 @@ def decoder_of(mixture: Mixture, state: State, *, is_ordered: bool) -> Decoder |
     """
     if not state.strengths:
         (law,) = state.laws
-        return PlainDecoder(mixture, Decoded(law, math.nan, 0, True, math.nan))
+        return PlainDecoder.of(mixture, law)
     best, *rivals = (
         fit_at(mixture, Field(mixture.shape, strengths), law)
         for law, strengths in zip(state.laws, state.strengths, strict=True)
