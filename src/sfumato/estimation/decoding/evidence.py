@@ -5,9 +5,11 @@ ordered axes) first or second differences of neighbours are small, which suits s
 they are searched by coordinate ascent in decades from fixed starts. In *rough* ones (λ₀ only) cells
 vary independently, which suits spiky populations; they are searched in half decades of λ₀.
 
-On one ordered axis both are one family: θ is a smooth field plus a term of every cell's own, whose
-variance τ² is searched with λ₁ and λ₂. Without the terms it is smooth, with a field that hardly
-varies it is rough, and heaps or spikes on a smooth population are in between.
+On one ordered axis no prior is rough. Where it is not too long, θ is a smooth field plus a term of
+every cell's own, whose variance τ² is searched with λ₁ and λ₂. Without the terms it is smooth, with
+a field that hardly varies it is as under a rough prior, and heaps or spikes on a smooth population
+are in between. On longer axes weak smoothing was measured to be better for spiky populations than
+none.
 """
 
 from __future__ import annotations
@@ -146,13 +148,13 @@ def _so_far(theta: Floats, mixture: Mixture, ordered: Sequence[bool]) -> Floats:
 
 
 def _best_of(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Posterior:
-    """The smooth fit, unless a rough one is clearly better; on one axis both are one family."""
+    """The smooth fit, unless on several axes a rough one is clearly better."""
     if not any(ordered):
         rough = _rough_fits(mixture, len(ordered), done)
         return Posterior(mixture, max(rough, key=lambda f: f.evidence), is_ordered=False)
     smooth = _smooth_fit(mixture, ordered, done)
     alone = Posterior(mixture, smooth, is_ordered=True)
-    if _may_stand_apart(mixture):
+    if len(mixture.shape) == 1:
         return alone
     cells = math.prod(mixture.shape)
     sparse = cells > max(_SPARSE_CELLS, mixture.people)  # Laplace's method would favour rough ones
