@@ -255,7 +255,7 @@ def test_places_and_strengths_belong_together(
         assert [any(along) for along in strengths.along] == list(ordered)
     starts = list(space.starts())
     assert set(starts) <= set(places)
-    assert len(starts) == (1 if sum(ordered) > 1 else 2 if len(shape) > 1 else 3)
+    assert len(starts) == (1 if sum(ordered) > 1 else 2 if len(shape) > 1 else 4)
 
 
 def test_longer_axes_are_searched_among_stronger_smoothing() -> None:

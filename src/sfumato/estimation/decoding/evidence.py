@@ -42,7 +42,7 @@ from sfumato.estimation.decoding.quadratic import Quadratic
 Progress = Callable[[float], None]
 
 #: τ², the variance of the cells' own terms: none, and half decades.
-_APART = (0.0, *(10.0 ** (k / 2) for k in range(-5, 4)))
+_APART = (0.0, *(10.0 ** (k / 2) for k in range(-5, 7)))
 _NONE = (0.0,)
 _APART_PRICE = 3.0  # nats of evidence that terms of their own must gain
 _CELLS = tuple(10.0 ** (k / 2) for k in range(-6, 5))
@@ -53,7 +53,6 @@ _USUAL_CELLS = 1024  # … this many cells; ten times as many shift them by one 
 _UNORDERED = 1e-3  # λ₀ where some axes are smooth and others unordered
 _AGAINST_ROUGH = 5.0  # nats of evidence by which a rough prior must win
 _RULED_OUT = 15.0  # nats by which the other family must lose, or its answers widen intervals
-_LEAST_GAIN = 0.05  # nats for which the search goes on
 _ENOUGH = 5.0  # nats below the best at which the search for a rough prior ends
 _SEEN_ROUGH = 2.0  # standard errors of unexplained roughness from which rough priors are tried
 _MANY_OUTPUTS = 2  # outputs per cell from which searches use an expansion of the log-likelihood
@@ -400,7 +399,7 @@ class _SmoothSpace:
         return (*(found[:2] if self._is_tied else found), own)
 
     def starts(self) -> Iterator[tuple[int, ...]]:
-        """Starting points: mostly λ₁, mostly λ₂, and large terms of the cells' own.
+        """Starting points: mostly λ₁, mostly λ₂; large terms of the cells' own, also alone.
 
         There is one with both λ₁ and λ₂ where fits are expensive.
         """
@@ -410,7 +409,8 @@ class _SmoothSpace:
         yield self._start(1.0, 0.0)
         yield self._start(1e-2, 100.0)
         if len(self._apart) > 1:
-            yield self._start(1.0, 100.0, 3 * len(self._apart) // 4)
+            yield self._start(1.0, 100.0, 7 * len(self._apart) // 12)
+            yield self._start(1e3, 0.0, 8 * len(self._apart) // 12)
 
     def _start(self, first: float, second: float, own: int = 0) -> tuple[int, ...]:
         """The point with these strengths on axes of usual length, and shifted ones on longer."""
@@ -459,7 +459,7 @@ def _climb(
             for axis in range(len(here)):
                 for step in (1, -1):
                     there = _shift(here, axis, step, space.sizes)
-                    while there is not None and visit(there, seen[here]) > value + _LEAST_GAIN:
+                    while there is not None and visit(there, seen[here]) > value:
                         here, value, moved = there, seen[there].evidence, True
                         there = _shift(here, axis, step, space.sizes)
     return [seen[place] for place in sorted(seen)]
