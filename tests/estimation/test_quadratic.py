@@ -76,7 +76,7 @@ def test_channels_that_know_their_even_information_need_no_matrix_of_outputs(
     small: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Axes of a prime number of cells, where even people turn all combs evenly."""
-    monkeypatch.setattr(quadratic_module, "_SMALL_CELLS", 600 if small else 0)
+    monkeypatch.setattr(quadratic_module, "LOOSE_CELLS", 600 if small else 0)
     axes = [sf.integers(d, 0, 4) for d in "ab"]
     study = sf.Study("combs", axes, protect=sf.Uniform(1.0), channel=sf.Comb())
     (channel,) = study.channels

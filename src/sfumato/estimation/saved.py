@@ -147,6 +147,8 @@ def _read_strengths(held: Any, axes: int) -> Strengths:
     numbers = [held["cells"], held["apart"], *(number for pair in along for number in pair)]
     if len(along) != axes or not all(is_number(number) and number >= 0 for number in numbers):
         raise ValueError
+    if held["apart"] and (axes > 1 or not any(map(any, along))):
+        raise ValueError  # only the cells of a single ordered axis have terms of their own
     pairs = tuple((float(a), float(b)) for a, b in along)
     return Strengths(float(held["cells"]), pairs, float(held["apart"]))
 

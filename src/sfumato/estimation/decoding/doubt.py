@@ -49,7 +49,7 @@ from sfumato.estimation.decoding.mixture import Likelihood
 UNSEEN = 1.0  # the variance of log shares along waves that no report can show
 _PROBES, _FEW_PROBES = 8, 2  # random signs, on grids of up to …
 _FEW_CELLS = 1 << 14  # … this many cells, and on larger ones
-_MANY_ROWS = 16
+_MANY_ROWS = 16  # from which F as a matrix is faster than by products
 _CERTAIN = 30.0  # standard errors
 _MOST = 1.0  # the largest τ² that is expected beforehand
 

@@ -408,7 +408,7 @@ class _SmoothSpace:
             return
         yield self._start(1.0, 0.0)
         yield self._start(1e-2, 100.0)
-        if len(self._apart) > 1:
+        if len(self._apart) > 1:  # τ² of about 3, and of about 10
             yield self._start(1.0, 100.0, 7 * len(self._apart) // 12)
             yield self._start(1e3, 0.0, 8 * len(self._apart) // 12)
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.arrays import Floats
+from sfumato.estimation.decoding.fitting import LOOSE_CELLS
 from sfumato.estimation.decoding.mixture import Mixture, around, paired
-
-_SMALL_CELLS = 1100  # up to this many cells the curvature may be a matrix over all of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +55,7 @@ class Quadratic:
             unit = np.zeros(law.shape)
             unit.flat[0] = 1.0
             units = np.eye(law.size).reshape(law.size, *law.shape)
-            whole = even(units).reshape(law.size, -1) if law.size <= _SMALL_CELLS else None
+            whole = even(units).reshape(law.size, -1) if law.size <= LOOSE_CELLS else None
             return cls(*held, even, float(even(unit).flat[0]), mixture.transfer, whole)
         matrix = mixture.second(mixed)
 
