@@ -27,6 +27,9 @@ from .channels.trees.hierarchy import Hierarchical as Hierarchical
 from .channels.unary import OUE as OUE
 from .collect.tally import Tally as Tally
 from .collect.weighted import WeightedTally as WeightedTally
+from .device.program import Program as Program
+from .device.verify import verify as verify
+from .device.wire import WireError as WireError
 from .errors import DataError as DataError
 from .errors import FormatError as FormatError
 from .errors import LedgerError as LedgerError

@@ -42,6 +42,14 @@ class LedgerError(SfumatoError, ValueError):
     """A release that the ledger does not allow: what is left of E would not cover it."""
 
 
+class StoreError(SfumatoError):
+    """What a device keeps cannot be written or read, or its clock contradicts it."""
+
+
+class UploadError(SfumatoError):
+    """A collector that cannot be reached by this address, or that refuses what it is sent."""
+
+
 class TooLargeError(SfumatoError, ValueError):
     """Work whose size, stated in the message, is beyond what this path can do."""
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from sfumato.collect.tally import Tally
     from sfumato.collect.weighted import WeightedTally
+    from sfumato.device.program import Program
     from sfumato.estimation.answers import Answers
     from sfumato.estimation.estimate import Estimate
     from sfumato.estimation.weighted import Weighted
@@ -64,6 +65,23 @@ class StudyVerbs:
         from sfumato.collect.tally import tally_of
 
         return tally_of(cast("Study", self), reports)
+
+    def device_program(self) -> Program:
+        """The study compiled to data: all that a device needs to encode one record.
+
+        Raises:
+            StudyError: If a channel of the user's own writes no code for devices.
+            TooLargeError: If the program would be too long for a device.
+
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+            >>> study.device_program().report_size
+            1
+        """
+        from sfumato.device.compiling import device_program
+
+        return device_program(cast("Study", self))
 
     def empty_tally(self) -> Tally:
         """The tally of no reports, to which others can be added."""

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import DENSE_CELLS, BitColumns, Cells, Floats, Layout, Outputs
+from sfumato.channels.code import Code, Value, runs
 from sfumato.channels.geometric_noise import NoiseLine
 from sfumato.channels.odds import Bound, Findings, compare_all, compare_grid_points, row_problems
 from sfumato.channels.rounding import rounding_excess
-from sfumato.errors import TooLargeError
+from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.cells import MOST_TABLE_CELLS, CellMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.stricter import is_within
@@ -364,6 +365,24 @@ class Channel(ABC):
             cells: As `encode` takes them.
         """
         return None
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """The instructions by which a device perturbs one cell; their result.
+
+        They take the draws of `steps`, in the same order. Left out, they are one table of words
+        per cell, which few cells can afford; a family writes what is shorter.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell, as `encode` takes it.
+        """
+        rows, total = self.words()
+        precision = total.bit_length() - 1
+        if self.rounds or total != 1 << precision or precision > WORD_BITS:
+            raise StudyError(
+                f"the {self.id} channel writes no code for devices; add `device_code` to its class"
+            )
+        return code.row(map(runs, rows), precision, cell)
 
     def alike(self) -> Sequence[NDArray[np.intp]] | None:
         """Groups of cells whose reports take the same draws; None where all cells do.

@@ -39,6 +39,7 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import SymbolChannel, as_weights, claimed_tightness, with_known_total
 from sfumato.channels.choice import Choice, Trial, needs_grid, needs_uniform, uniform_trials
+from sfumato.channels.code import Code, Value, runs
 from sfumato.channels.comb_tables import all_teeth, comb_weights, moduli_of, too_many, turn_words
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.exact import exp_floor
@@ -208,6 +209,22 @@ class CombChannel(SymbolChannel):
         comb = yield Pick(self._combs.weights, self.precision)
         behind = yield Pick(self._turns.weights, self.precision)
         return comb * self.circle + (self._phase(cells, comb) - behind) % self.circle
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """A comb, and how far behind the cell's phase it is turned.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell.
+        """
+        comb = code.pick(runs(self._combs.weights), self.precision)
+        behind = code.pick(runs(self._turns.weights), self.precision)
+        phase = code.constant(self.circle)
+        for axis, place in enumerate(code.unravelled(cell, self.shape)):
+            step = self.circle // self.moduli[axis]
+            teeth = code.take(self.teeth[:, axis].tolist(), comb)
+            phase = phase + teeth * place % self.moduli[axis] * step
+        return comb * self.circle + (phase - behind) % self.circle
 
     def _phase(self, cells: NDArray[np.int64], combs: NDArray[Any]) -> NDArray[np.int64]:
         """Where cells are on their combs' circles."""

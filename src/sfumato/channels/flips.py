@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import LANES, BitColumns, Cells, Floats, Layout, Outputs, words_for
 from sfumato.channels.base import FEW_RATIOS, Channel, as_weights, claimed_tightness, signs
+from sfumato.channels.code import Code, Value
 from sfumato.channels.odds import Bound, Findings
 from sfumato.channels.rounding import grid_points, rounding_steps
 from sfumato.errors import StudyError, TooLargeError
@@ -272,6 +273,29 @@ class FlippedCode(BitChannel):
         cell, place = np.unique(points, return_inverse=True)
         codes = np.array([self.code_of(x) for x in cell.tolist()])
         return codes[place] ^ flips
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """The bits of the cell's code, flipped.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell, as `encode` takes it.
+        """
+        point = code.grid_point(cell, self.resolution)
+        flips = code.flips(self.flip_words, self.precision)
+        return self.written(code, point) ^ flips
+
+    def written(self, code: Code, point: Value) -> Value:
+        """The bits of a cell's code, bit 0 lowest; from a table, where there is no rule.
+
+        Args:
+            code: Where instructions are added.
+            point: The cell.
+        """
+        codes = (self.code_of(cell) for cell in range(self.size))
+        return code.take(
+            (sum(1 << k for k, one in enumerate(bits) if one) for bits in codes), point
+        )
 
     def bit_chances(self, cell: int) -> Floats:
         """The bits of the cell's code, flipped."""

@@ -41,6 +41,7 @@ from sfumato.channels.base import (
     rows_between,
 )
 from sfumato.channels.choice import Choice, Trial
+from sfumato.channels.code import Code, Value, runs
 from sfumato.channels.every import (
     geometric_squares,
     like_few,
@@ -186,6 +187,19 @@ class GeometricChannel(SymbolChannel):
         noise = yield self._pick
         return np.clip(part + noise - (self.size - 1), 0, self.size - 1)
 
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """Noise added and clamped; the table is given by its rule.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell, as `encode` takes it.
+        """
+        point = code.grid_point(cell, self.resolution)
+        half, reach = self.half_table(), self.size - 1
+        falling = [str(half[0]), str(self.odds.numerator), str(self.odds.denominator), reach]
+        noise = code.pick([falling, str(half[-1])], self.precision, mirrored=True)
+        return code.clamp(point + noise - reach, 0, reach)
+
     @cached_property
     def _pick(self) -> Pick:
         """The draw of the noise; made once, since the table may be long."""
@@ -321,6 +335,19 @@ class CappedGeometricChannel(SymbolChannel):
         reach = self.size - 1
         noisy = np.clip(part + drawn - reach, 0, reach)
         return np.where(drawn <= 2 * reach, noisy, drawn - 2 * reach - 1)
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """Noise added and clamped; the outcomes after it are outputs, whatever the cell.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell, as `encode` takes it.
+        """
+        point, reach = code.grid_point(cell, self.resolution), self.size - 1
+        drawn = code.pick(runs(self._table.weights), self.precision)
+        fixed = code.less(2 * reach, drawn)
+        noisy = code.clamp(point + drawn - reach, 0, reach)
+        return code.select(fixed, drawn - (2 * reach + 1), noisy)
 
     @cached_property
     def _pick(self) -> Pick:

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from sfumato.arrays import DENSE_CELLS, Cells, Floats, Outputs, words_for
 from sfumato.channels.base import SymbolChannel, as_symbols, claimed_tightness, refuse_dense
 from sfumato.channels.choice import Choice, Trial, uniform_trials
+from sfumato.channels.code import Code, Value
 from sfumato.channels.every import Spread, even_peaks, even_squares
 from sfumato.channels.flips import flips_within
 from sfumato.channels.hadamard_blocks import Matrices, matrices_of
@@ -207,6 +208,30 @@ class HadamardChannel(SymbolChannel):
         told = place - row + (column ^ (row & -row) * wrong)
         if matrices.covered:
             told = np.where(row > 0, told, np.where(flip[:, 1] > 0, column, place))
+        return told
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """A column of the cell's matrix, moved to the wanted sign; or any, or the cell's own.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell.
+        """
+        matrices = self.matrices
+        if not matrices.hides:
+            return code.take(matrices.place.tolist(), cell)
+        if isinstance(self.metric, UniformMetric):  # one matrix for all: no table is needed
+            place = row = code.scattered(cell + 1, matrices.largest)
+        else:
+            place = code.take(matrices.place.tolist(), cell)
+            row = code.take(matrices.row.tolist(), cell)
+        drawn = code.bits(_lane_bits(matrices.largest)[0])
+        column = drawn & code.take(matrices.mask.tolist(), cell)
+        wrong = code.parity(row & column) ^ code.below(self.flips, self.precision)
+        told = place - row + (column ^ (code.lowest_bit(row) * wrong))
+        if matrices.covered:
+            covered = code.select(code.below(2 * self.flips, self.precision), column, place)
+            told = code.select(row, told, covered)
         return told
 
     def words(self) -> tuple[list[list[int]], int]:

@@ -43,6 +43,7 @@ from sfumato.channels.base import (
     with_known_total,
 )
 from sfumato.channels.choice import Choice, Trial, needs_uniform, uniform_fitted, uniform_trials
+from sfumato.channels.code import Code, Value
 from sfumato.channels.every import EvenChannel, Spread
 from sfumato.channels.hrr import MOST_CELLS
 from sfumato.channels.odds import Findings
@@ -256,6 +257,21 @@ class OLHChannel(EvenChannel):
             unit = self.prime**digit
             value += number // unit % self.prime * (self.place[cells] // unit % self.prime)
         told = yield from self.response.steps(value % self.prime)
+        return number * self.prime + told
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """A hash, and the response to the cell's value, the sum of products of its digits.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell.
+        """
+        number = code.remainder(self.hashes, self.precision)
+        place, value = code.scattered(cell, self.hashes), code.constant(0)
+        for digit in range(self.digits):
+            unit = self.prime**digit
+            value = value + number // unit % self.prime * (place // unit % self.prime)
+        told = self.response.device_code(code, value % self.prime)
         return number * self.prime + told
 
     def hashed(self, numbers: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -32,6 +32,7 @@ from sfumato.channels.base import (
     with_known_total,
 )
 from sfumato.channels.choice import Choice, Trial, needs_uniform, uniform_fitted, uniform_trials
+from sfumato.channels.code import Code, Value
 from sfumato.channels.every import EvenChannel, Spread
 from sfumato.channels.flips import UniformFlips
 from sfumato.channels.transforms import scattered, walsh_hadamard
@@ -155,6 +156,18 @@ class HRRChannel(UniformFlips, EvenChannel):
         flip = yield Flips([self.flips], self.precision)
         sign = np.bitwise_count(self.row[cells] & column) & 1
         return 2 * column + (sign ^ flip[:, 0])
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """A column, and its sign in the cell's row, flipped or not.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell.
+        """
+        column = code.bits(self.order.bit_length() - 1)
+        flip = code.below(self.flips, self.precision)
+        row = code.scattered(cell, self.order)
+        return 2 * column + (code.parity(row & column) ^ flip)
 
     def _rows(self, cells: Cells) -> NDArray[np.unsignedinteger[Any]]:
         """The rows of people's cells, from a table where that is cheaper than to compute each."""

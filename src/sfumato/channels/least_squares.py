@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import SymbolChannel
+from sfumato.channels.code import Code, Value, runs
 from sfumato.errors import StudyError
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.draws import Pick, PickRow, Steps
@@ -60,6 +61,15 @@ class TableChannel(SymbolChannel):
     def _sampler(self) -> RowTable:
         """What `encode` searches."""
         return RowTable(self.table, self.precision)
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """An outcome of the cell's row is an output.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell.
+        """
+        return code.row(map(runs, self.table), self.precision, cell)
 
     def words(self) -> tuple[list[list[int]], int]:
         """The table."""

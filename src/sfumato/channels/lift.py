@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import SymbolChannel, refuse_entries
+from sfumato.channels.code import Code, Value, runs
 from sfumato.channels.odds import Bound, Findings
 from sfumato.errors import StudyError
 from sfumato.exact import exp_floor
@@ -77,6 +78,15 @@ class SoleChannel(SymbolChannel):
         """No draw at all."""
         yield from ()
         return np.zeros_like(cells)
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """No draw at all.
+
+        Args:
+            code: Where instructions are added.
+            cell: The one cell.
+        """
+        return code.constant(0)
 
     def words(self) -> tuple[list[list[int]], int]:
         """All words have the one output."""
@@ -251,6 +261,25 @@ class ExtendedChannel(SymbolChannel):
         counts = (1, len(self.covering) - 1, 1)  # outcomes in between have no words
         core = Pick((goes_on, 0, leaves), self.precision, counts)
         return {0: core, 1: Pick(others, self.precision)}
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """Another cell's symbol or not, or an output at once; then what the inner channel draws.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell.
+        """
+        (goes_on, leaves), others = self._rows
+        last = len(self.covering)
+        between = [["0", last - 1]] if last > 1 else []
+        core = code.take(self._is_core.tolist(), cell)
+        rows = [[str(goes_on), *between, str(leaves)], runs(others)]
+        first = code.row(rows, self.precision, code.equal(core, 0))
+        noisy = self.inner.device_code(code, code.take(self._inside.tolist(), cell))
+        own = code.equal(first, last)
+        place = code.select(core, noisy, code.select(own, 0, first))
+        drawn = code.take(self._symbols.tolist(), place)
+        return code.select(own, code.take(self._told.tolist(), cell), drawn)
 
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts: of the first draw, times those of the inner channel."""

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.arrays import Cells, Floats, Outputs
 from sfumato.channels.base import SymbolChannel, as_symbols, as_weights
 from sfumato.channels.choice import Choice, Trial, choice_to_dict, read_choice
+from sfumato.channels.code import Code, Value
 from sfumato.channels.comb import Comb
 from sfumato.channels.geometric import Geometric
 from sfumato.channels.odds import Findings
@@ -250,6 +251,25 @@ class PerBlockChannel(SymbolChannel):
             return _always(np.full(len(cells), start))
         steps = channel.steps(place[cells])
         return None if steps is None else _shifted(steps, start)
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """The code of the block's channel.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell.
+        """
+        block, place = self._home
+        there = code.take(place.tolist(), cell)
+
+        def told(channel: SymbolChannel | None, start: int) -> Value:
+            if channel is None:
+                return code.constant(start)
+            return channel.device_code(code, there) + start
+
+        pairs = zip(self.parts, self._starts, strict=False)
+        ways = [partial(told, part.inner, int(start)) for part, start in pairs]
+        return code.branch(code.take(block.tolist(), cell), ways)
 
     def words(self) -> tuple[list[list[int]], int]:
         """The laws of all blocks over one number of words."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sfumato.arrays import Cells, Floats
 from sfumato.channels.base import SymbolChannel, as_symbols, refuse_dense
 from sfumato.channels.choice import Choice, Trial, choice_to_dict, read_choice
+from sfumato.channels.code import Code, Value
 from sfumato.channels.geometric import Geometric
 from sfumato.channels.odds import Findings
 from sfumato.errors import StudyError, shown
@@ -177,6 +178,17 @@ class ProductChannel(SymbolChannel):
         if down is None or across is None:
             return None
         return _one_after_the_other(down, across, self.second.outputs)
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """The code of the rows' channel, then of the columns'.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell.
+        """
+        row, column = code.unravelled(cell, (self.first.size, self.second.size))
+        down = self.first.device_code(code, row)
+        return down * self.second.outputs + self.second.device_code(code, column)
 
     def words(self) -> tuple[list[list[int]], int]:
         """Products of the words of both."""

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import FEW_RATIOS, SymbolChannel, claimed_tightness, refuse_dense
 from sfumato.channels.choice import Choice, Trial, needs_uniform, uniform_fitted, uniform_trials
+from sfumato.channels.code import Code, Value
 from sfumato.channels.every import EvenChannel, Spread
 from sfumato.channels.flips import check_alike
 from sfumato.channels.odds import Findings
@@ -158,6 +159,18 @@ class KaryResponseChannel(EvenChannel):
         points = yield from rounding_steps(cells, self.resolution)
         other = yield Pick((self.wrong, self.right), self.precision, counts=(self.size - 1, 1))
         return np.where(other == self.size - 1, points, other + (other >= points))
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """One of the other values in their order, or the truth at last.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell, as `encode` takes it.
+        """
+        point, others = code.grid_point(cell, self.resolution), self.size - 1
+        other = code.pick([[str(self.wrong), others], str(self.right)], self.precision)
+        moved = other + 1 - code.less(other, point)
+        return code.select(code.equal(other, others), point, moved)
 
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts."""
@@ -349,6 +362,15 @@ class BinaryChannel(SymbolChannel):
         """The other cell, if the word is below the cell's own bound."""
         lie = yield Below(np.array(self.lies, dtype=np.uint64)[cells], self.precision)
         return cells ^ lie
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """The other cell, if the word is below the cell's own bound.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell.
+        """
+        return cell ^ code.below(code.take(self.lies, cell), self.precision)
 
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts."""

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from sfumato.arrays import PEOPLE_AT_ONCE, Cells, Floats
 from sfumato.channels.base import claimed_tightness, refuse_dense
 from sfumato.channels.choice import Choice, Trial, needs_uniform, uniform_fitted, uniform_trials
+from sfumato.channels.code import Code, Value
 from sfumato.channels.least_squares import MOST_READ_CELLS, LeastSquaresChannel
 from sfumato.errors import StudyError, shown
 from sfumato.exact import exp_bounds, exp_floor
@@ -227,6 +228,20 @@ class SquareWaveChannel(LeastSquaresChannel):
         return np.where(
             outside < 0, cells + place, np.where(outside < cells, outside, outside + self.window)
         )
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """A near place, those with a word more first, or one of the others in their order.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell.
+        """
+        counts = self.spare, self.window - self.spare, self.size - 1
+        pairs = zip((self.near + 1, self.near, self.far), counts, strict=True)
+        place = code.pick([[str(w), count] for w, count in pairs if count], self.precision)
+        outside = place - self.window
+        far = code.select(code.less(outside, cell), outside, place)
+        return code.select(code.less(place, self.window), cell + place, far)
 
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts."""

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from sfumato.arrays import Cells, Floats, Outputs
 from sfumato.channels.base import claimed_tightness
 from sfumato.channels.choice import Choice, Trial
+from sfumato.channels.code import Code, Value
 from sfumato.channels.flips import FlippedCode, as_bits
 from sfumato.channels.odds import Bound, Findings
 from sfumato.errors import StudyError, shown
@@ -146,6 +147,15 @@ class ThermometerChannel(FlippedCode):
     def code_of(self, cell: int) -> list[bool]:
         """One for every threshold at or above the cell."""
         return [cell <= threshold for threshold in range(self.width)]
+
+    def written(self, code: Code, point: Value) -> Value:
+        """One for every threshold at or above the cell.
+
+        Args:
+            code: Where instructions are added.
+            point: The cell.
+        """
+        return (1 << self.width) - (1 << point)
 
     def spread(self, weights: Floats) -> Floats:
         """β of each bit along the last axis, without the noise-free constant."""

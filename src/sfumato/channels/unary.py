@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.arrays import LANES, BitColumns, Cells, Floats, Outputs, words_for
 from sfumato.channels.base import as_weights, signs, with_known_total
 from sfumato.channels.choice import Choice, Trial, needs_uniform, uniform_fitted, uniform_trials
+from sfumato.channels.code import Code, Value
 from sfumato.channels.flips import (
     WORDS_AT_ONCE,
     BitChannel,
@@ -147,6 +148,17 @@ class OUEChannel(UniformFlips, BitChannel):
         ones = yield from flip_steps((self.flips,) * self.size, self.precision)
         ones[np.arange(len(cells)), cells] = yield Lane(1, 1)
         return ones
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """All bits with the chance of other cells, then a fair coin for the own one.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell.
+        """
+        ones = code.flips((self.flips,) * self.size, self.precision)
+        own = (ones >> cell) % 2
+        return ones ^ ((own ^ code.bits(1)) << cell)
 
     def bit_chances(self, cell: int) -> Floats:
         """A fair coin for the own bit, the chance of a flip for all others."""

@@ -59,7 +59,7 @@ class _Calendar(Ordered):
 
     @property
     @abstractmethod
-    def _first(self) -> int:
+    def first(self) -> int:
         """Base units from 1970-01-01 or midnight to the start."""
 
     @property
@@ -75,7 +75,7 @@ class _Calendar(Ordered):
         """Read the step, and require that whole steps fill the span."""
         step = whole_step(self.step, "step", unit=self._seconds, base=self._unit)
         object.__setattr__(self, "step", step)
-        span = self._past - self._first
+        span = self._past - self.first
         check_size(
             -(-span // step),
             f"{self.kind} from start={self.start} to end={self.end} in steps of {step} "
@@ -84,7 +84,7 @@ class _Calendar(Ordered):
         )
         if span % step:
             steps = max(2, round(span / step)) * step
-            fitting = self.write(Fraction(self._first + steps - self._closed))
+            fitting = self.write(Fraction(self.first + steps - self._closed))
             raise StudyError(
                 f"start..end must hold whole steps: {span} {self._unit} are not a multiple of "
                 f"{step}; the nearest fitting end is {fitting}, got end={self.end}"
@@ -93,7 +93,7 @@ class _Calendar(Ordered):
     @property
     def size(self) -> int:
         """Number of cells."""
-        return (self._past - self._first) // self.step
+        return (self._past - self.first) // self.step
 
     @property
     def ordered(self) -> bool:
@@ -112,7 +112,7 @@ class _Calendar(Ordered):
 
     def positions(self) -> tuple[Fraction, ...]:
         """Middle of each cell in base units."""
-        middle = self._first + Fraction(self.step - self._closed, 2)
+        middle = self.first + Fraction(self.step - self._closed, 2)
         return tuple(middle + cell * self.step for cell in range(self.size))
 
     def length(self, quantity: object, what: str) -> Fraction:
@@ -138,8 +138,8 @@ class _Calendar(Ordered):
         clip: bool,
     ) -> NDArray[np.int64]:
         """Cell of each place in base units, −1 where missing."""
-        inside = np.clip(places, self._first, self._past - 1)
-        codes = (inside - self._first) // self.step
+        inside = np.clip(places, self.first, self._past - 1)
+        codes = (inside - self.first) // self.step
         return finish(codes, inside != places, missing, axis=axis, rule=rule, clip=clip)
 
     def numbers(self) -> None:
@@ -148,11 +148,11 @@ class _Calendar(Ordered):
 
     def _edges(self) -> NDArray[np.int64]:
         """Edges of the cells in base units."""
-        return np.arange(self._first, self._past + 1, self.step, dtype=np.int64)
+        return np.arange(self.first, self._past + 1, self.step, dtype=np.int64)
 
     def _bounds(self) -> tuple[Fraction, Fraction]:
         """Where the first cell begins and the last one ends."""
-        return Fraction(self._first), Fraction(self._past)
+        return Fraction(self.first), Fraction(self._past)
 
     def _shown(self) -> tuple[str, str]:
         """Start and end for messages."""
@@ -173,10 +173,10 @@ class _Calendar(Ordered):
         """
         below, above = span
         if below is not None and below == above:
-            return one_cell(self.size, int((below - self._first) // self.step)), False
+            return one_cell(self.size, int((below - self.first) // self.step)), False
         edges = np.arange(self.size + 1, dtype=np.float64) * self.step
-        start = 0.0 if below is None else float(max(below - self._first, Fraction(0)))
-        past = edges[-1] if above is None else float(above + self._closed - self._first)
+        start = 0.0 if below is None else float(max(below - self.first, Fraction(0)))
+        past = edges[-1] if above is None else float(above + self._closed - self.first)
         return bin_weights(edges, start, min(past, edges[-1]))
 
     def parse(self, text: str, *, axis: str) -> str:
@@ -236,7 +236,7 @@ class Dates(_Calendar):
         self._check_steps()
 
     @property
-    def _first(self) -> int:
+    def first(self) -> int:
         """Day number of the start."""
         return (self.start - _EPOCH).days
 
@@ -272,7 +272,7 @@ class Dates(_Calendar):
 
     def labels(self) -> list[str]:
         """ISO dates, or the first and last day of each cell."""
-        starts = range(self._first, self._past, self.step)
+        starts = range(self.first, self._past, self.step)
         if self.step == 1:
             return [day_text(day) for day in starts]
         return [f"{day_text(day)}..{day_text(day + self.step - 1)}" for day in starts]
@@ -356,7 +356,7 @@ class Times(_Calendar):
         return "T" not in self.start
 
     @property
-    def _first(self) -> int:
+    def first(self) -> int:
         """Second of the start."""
         return int(self._second(self.start) or 0)
 
@@ -409,7 +409,7 @@ class Times(_Calendar):
 
     def labels(self) -> list[str]:
         """First moment of each cell and of the next."""
-        points = range(self._first, self._past + 1, self.step)
+        points = range(self.first, self._past + 1, self.step)
         texts = [self.write(Fraction(point)) for point in points]
         return [f"{left}..{right}" for left, right in pairwise(texts)]
 

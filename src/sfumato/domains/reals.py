@@ -262,6 +262,10 @@ class Reals(Ordered):
             codes[astray] = np.searchsorted(edges[1:-1], values[astray], side="right")
         return codes
 
+    def float_cuts(self) -> NDArray[np.float64]:
+        """The edges, each rounded once to the nearest double."""
+        return _float_cuts(self)
+
     def labels(self) -> list[str]:
         """Bins as "0..3125", grid points as numbers."""
         points = [number_text(rational(edge, "edge")) for edge in _float_cuts(self).tolist()]

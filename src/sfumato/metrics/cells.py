@@ -73,6 +73,11 @@ class CellMetric(ABC):
         numerators, denominator = self.integers()
         return np.array([divide(row, denominator) for row in numerators])
 
+    def largest(self) -> Fraction | None:
+        """The largest E between two cells; None if some E is infinite."""
+        numerators, denominator = self.integers()
+        return None if (numerators < 0).any() else Fraction(int(numerators.max()), denominator)
+
     def plus(self, others: Sequence[CellMetric]) -> CellMetric | None:
         """The sum with other metrics on the same cells, if all have the shape of this one."""
         return None

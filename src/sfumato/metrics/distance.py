@@ -118,6 +118,10 @@ class LineMetric(CellMetric):
             return self.equal_step * abs(int(i) - int(j))
         return abs(self._places[i] - self._places[j])
 
+    def largest(self) -> Fraction:
+        """E between the two ends."""
+        return self.exact(0, self.size - 1)
+
     def matrix(self) -> NDArray[np.float64]:
         """All of E, shape (size, size)."""
         refuse_large_matrix(self.size)
@@ -197,6 +201,10 @@ class CappedLineMetric(CellMetric):
         """
         return min(self.line.exact(i, j), self.cap)
 
+    def largest(self) -> Fraction:
+        """E between the two ends."""
+        return self.exact(0, self.size - 1)
+
     def matrix(self) -> NDArray[np.float64]:
         """All of E, shape (size, size)."""
         return np.minimum(self.line.matrix(), float(self.cap))
@@ -257,6 +265,10 @@ class AsideMetric(CellMetric):
         if self.line.size not in (i, j):
             return self.line.exact(i, j)
         return Fraction(0) if i == j else self.aside
+
+    def largest(self) -> Fraction:
+        """Along the line, or to the cell aside."""
+        return max(self.line.largest(), self.aside)
 
     def matrix(self) -> NDArray[np.float64]:
         """All of E, shape (size, size)."""

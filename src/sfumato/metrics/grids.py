@@ -49,6 +49,10 @@ class GridMetric(CellMetric):
         (r, c), (s, d) = divmod(i, self.columns.size), divmod(j, self.columns.size)
         return self.rows.exact(r, s) + self.columns.exact(c, d)
 
+    def largest(self) -> Fraction:
+        """E between opposite corners."""
+        return self.exact(0, self.size - 1)
+
     def integers(self) -> tuple[NDArray[Any], int]:
         """All of E as Python integers over one denominator."""
         (down, one), (across, other) = self.rows.integers(), self.columns.integers()

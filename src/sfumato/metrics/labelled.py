@@ -124,6 +124,10 @@ class BlockMetric(_MarkedMetric):
             return Fraction(0)
         return self.epsilon if self.block[i] == self.block[j] else None
 
+    def largest(self) -> Fraction | None:
+        """ε, if there is one block only."""
+        return self.epsilon if np.all(self.block == self.block[0]) else None
+
     def pairs(self) -> list[tuple[int, int]]:
         """The first pair of cells in one block, and the first in two, where there are such."""
         order = np.argsort(self.block, kind="stable")
@@ -179,6 +183,10 @@ class HighLowMetric(_MarkedMetric):
         if i == j:
             return Fraction(0)
         return self.epsilon if self.sensitive[i] else None
+
+    def largest(self) -> Fraction | None:
+        """ε, if all cells are sensitive."""
+        return self.epsilon if np.all(self.sensitive) else None
 
     def pairs(self) -> list[tuple[int, int]]:
         """The first two sensitive cells, the first with another, and the first two others."""

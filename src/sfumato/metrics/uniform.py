@@ -30,6 +30,10 @@ class UniformMetric(CellMetric):
     size: int
     notes: tuple[str, ...] = ()
 
+    def largest(self) -> Fraction:
+        """ε."""
+        return self.epsilon
+
     def exact(self, i: int, j: int) -> Fraction:
         """E(i, j).
 

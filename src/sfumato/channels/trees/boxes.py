@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sfumato.arrays import Cells, Floats
 from sfumato.channels.base import with_known_total
+from sfumato.channels.code import Code, Value
 from sfumato.channels.hashing import LARGEST_DEFAULT, OLHChannel, primes
 from sfumato.channels.hrr import HRRChannel
 from sfumato.channels.response import KaryResponseChannel
@@ -125,6 +126,19 @@ class Boxes(AnyLevel):
     def steps(self, cells: NDArray[np.int64]) -> Steps:
         """The oracle's, for the box."""
         return self.inner.steps(self.nodes(cells))
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """The oracle's, for the box.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell of the grid.
+        """
+        node = code.constant(0)
+        places = code.unravelled(cell, [tree.size for tree in self.trees])
+        for place, tree, level in zip(places, self.trees, self.levels, strict=True):
+            node = node * tree.nodes(level) + place // tree.runs[level]
+        return self.inner.device_code(code, node)
 
     def rows(self) -> tuple[list[list[int]], int]:
         """The oracle's rows, one for every cell of a box."""

@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.arrays import Cells, Floats
 from sfumato.channels.base import as_weights
 from sfumato.channels.choice import Trial, uniform_trials
+from sfumato.channels.code import Code, Value
 from sfumato.channels.hrr import HRRChannel
 from sfumato.channels.trees.chances import (
     checked_chances,
@@ -303,6 +304,23 @@ class HaarLevel(Level):
         node, turned = self.places(cells)
         symbols = yield from self.inner.steps(node)
         return symbols ^ turned
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """That of HRR for the node, with the sign turned in right halves.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell of the grid.
+        """
+        node, turned = code.constant(0), code.constant(0)
+        places = code.unravelled(cell, [axis.tree.size for axis in self.axes])
+        for place, axis, level in zip(places, self.axes, self.levels, strict=True):
+            node = node * axis.nodes(level)
+            if level:
+                fine = place // axis.tree.runs[level]
+                node = node + (fine >> 1 if axis.halves else fine)
+                turned = turned ^ fine % 2 if axis.halves else turned
+        return self.inner.device_code(code, node) ^ turned
 
     def mix(self, law: Floats) -> Floats:
         """Every column with the same chance, and its sign from the transform of the signed law."""

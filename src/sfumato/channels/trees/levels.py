@@ -18,7 +18,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from sfumato.arrays import Cells, Floats, Outputs
 from sfumato.channels.base import FEW_RATIOS, Channel, SymbolChannel, as_symbols, refuse_entries
 from sfumato.channels.choice import Choice, needs_grid, needs_uniform, uniform_fitted
+from sfumato.channels.code import Code, Value, runs
 from sfumato.channels.odds import Findings
 from sfumato.channels.trees.tree import Levels, Tree, level_tuples
 from sfumato.errors import TooLargeError
@@ -136,6 +137,15 @@ class Level(AnyLevel, ABC):
     @abstractmethod
     def steps(self, cells: NDArray[np.int64]) -> Steps:
         """As `Channel.steps`, for this level's symbols."""
+
+    @abstractmethod
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """As `Channel.device_code`, for this level's symbols.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell of the grid.
+        """
 
     @abstractmethod
     def mix(self, law: Floats) -> Floats:
@@ -271,6 +281,21 @@ class SymbolLevels(LevelsChannel, SymbolChannel):
         level = yield Pick(self.level_words, self.precision, branches=True)
         symbols = yield from self.parts[level].steps(cells)
         return symbols + self.starts[level]
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """A level, and the code of its own channel.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell of the grid.
+        """
+
+        def told(part: Level, start: int) -> Value:
+            return part.device_code(code, cell) + start
+
+        level = code.pick(runs(self.level_words), self.precision)
+        pairs = zip(self.parts, self.starts, strict=False)
+        return code.branch(level, [partial(told, part, int(start)) for part, start in pairs])
 
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts: those of the level times those of its symbol."""

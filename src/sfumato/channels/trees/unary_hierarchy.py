@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from typing import ClassVar
 
@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import LANES, BitColumns, Cells, Floats, Outputs, words_for
 from sfumato.channels.base import as_weights
+from sfumato.channels.code import Code, Value, runs
 from sfumato.channels.flips import BitChannel, as_bits
 from sfumato.channels.trees.boxes import Boxes, BoxesChannel, nodes_of
 from sfumato.channels.trees.tree import Levels, Tree
@@ -129,6 +130,21 @@ class UnaryHierarchyChannel(BoxesChannel, BitChannel):
         out[:, self.starts[level]] = 1
         out[:, self.starts[level] + 1 : self.starts[level + 1]] = told
         return out
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """A level, and the code of unary encoding for its nodes.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell of the grid.
+        """
+
+        def told(part: UnaryLevel, start: int) -> Value:
+            return ((part.device_code(code, cell) << 1) + 1) << start
+
+        level = code.pick(runs(self.level_words), self.precision)
+        pairs = zip(self.parts, self.starts, strict=False)
+        return code.branch(level, [partial(told, part, start) for part, start in pairs])
 
     def words(self) -> tuple[list[list[int]], int]:
         """Exact word counts of all patterns: those of the level times those of its bits."""
