@@ -97,6 +97,24 @@ def test_rows_that_are_one_row_moved_are_squared_by_one_transform(shape: tuple[i
     assert bound((3, 5))._moves(np.eye(15)) is None, "16 steps around, and no more than 15 cells"
 
 
+@pytest.mark.parametrize("shape", [(7,), (12,), (4, 4), (3, 5)], ids=str)
+def test_squares_of_any_rows_are_those_of_the_matrix(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over reports and over people, also when combs are read a few at a time."""
+    channel = bound(shape)
+    rng = np.random.default_rng(9)
+    profile = rng.integers(0, 9, channel.outputs).astype(float)
+    rows = rng.random((3, channel.size))
+    read = channel.coefficients(rows) ** 2
+    for near in (1, 1 << 16):
+        monkeypatch.setattr("sfumato.channels.comb._ENTRIES_NEAR", near)
+        for some in (rows, rows[:1]):
+            sums, moments = channel.squares(profile, some)
+            assert np.allclose(sums, (read @ profile)[: len(some)])
+            assert np.allclose(moments, (read @ channel.likelihood().T)[: len(some)])
+
+
 @pytest.mark.parametrize("size", [5, 12, 16, 31])
 def test_the_reading_is_nearly_the_best_linear_one(size: int) -> None:
     """People spread evenly: least squares with the true law of outputs gains a percent at most."""

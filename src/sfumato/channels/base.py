@@ -237,6 +237,15 @@ class Channel(ABC):
             found[..., rows] = profile @ part.T
         return found
 
+    def squares(self, profile: Floats, rows: Floats) -> tuple[Floats, Floats]:
+        """Σ of f² over a profile, and E[f² | x] of every cell, for every row of weights.
+
+        Args:
+            profile: Sums by feature.
+            rows: One row of weights per question.
+        """
+        return self.products(profile, rows, rows), self.second_moment(rows)
+
     def all_squares(self, profile: Floats, *, upto: bool) -> Floats:
         """Σ of f² over a profile, where f reads every single cell x, or every prefix 0..x.
 

@@ -53,6 +53,7 @@ _MOST_ENTRIES = 1 << 25
 _MOST_RUNS = 128  # for decoding, turns are joined into at most this many runs per comb …
 _FEWEST_RUNS = 8  # … or, of combs that are drawn seldom, to as few as these
 _ENTRIES_AT_ONCE = 1 << 20
+_ENTRIES_NEAR = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,12 +382,17 @@ class CombChannel(SymbolChannel):
     def coefficients(self, weights: Floats) -> Floats:
         """Divide by the eigenvalues at every frequency, then mix; the mean is known exactly."""
         centre = weights.mean(axis=-1, keepdims=True)
-        spectrum = self._spectrum(weights - centre)
-        spectrum[..., 0] = 0.0
-        spectrum[..., 1:] /= self.information[1:] * math.prod(self.moduli)
+        spectrum = self._divided(weights - centre)
         off = self._through(spectrum, np.full(len(self.teeth), float(self.circle)))
         result: Floats = centre + off
         return result
+
+    def _divided(self, off: Floats) -> NDArray[np.complex128]:
+        """The spectrum of weights without their mean, divided by the eigenvalues."""
+        spectrum = self._spectrum(off)
+        spectrum[..., 0] = 0.0
+        spectrum[..., 1:] /= self.information[1:] * math.prod(self.moduli)
+        return spectrum
 
     def mix(self, law: Floats) -> Floats:
         """Read the law's spectrum at each comb's harmonics."""
@@ -428,6 +434,36 @@ class CombChannel(SymbolChannel):
             return super().second_moment(w)
         return super().second_moment(w[0])[self._moved(moves)]
 
+    def squares(self, profile: Floats, rows: Floats) -> tuple[Floats, Floats]:
+        """Both from the same readings, a few combs at a time: what stays in near memory is faster.
+
+        Args:
+            profile: Sums by feature.
+            rows: One row of weights per question.
+        """
+        from scipy import fft
+
+        if self._moves(rows) is not None:
+            return super().squares(profile, rows)
+        at_once = max(1, _ENTRIES_NEAR // self.circle)
+        blocks = [slice(k, k + at_once) for k in range(0, len(self.teeth), at_once)]
+        counts = profile.reshape(len(self.teeth), self.circle)
+        back, ahead = np.conj(self._harmonics) * self.circle, self._harmonics * self._twice
+        chances = self.chances[:, None] / self.circle
+        centres = rows.mean(axis=-1)
+        totals = np.zeros(len(rows))
+        spectra = np.zeros((len(rows), math.prod(self.moduli)), complex)
+        for row, spectrum in enumerate(self._divided(rows - centres[:, None])):
+            for combs in blocks:
+                places = self._places[combs]
+                read = fft.irfft(spectrum[places] * back, self.circle, axis=-1)
+                read += centres[row]
+                read *= read
+                totals[row] += np.vdot(counts[combs], read)
+                along = fft.rfft(read, axis=-1) * ahead * chances[combs]
+                spectra[row] += _binned(places, along, spectra.shape[1])
+        return totals, self._on_cells(spectra)
+
     def _moves(self, rows: Floats) -> NDArray[np.intp] | None:
         """The shift of each row against the first, as cells; None if rows are not shifted copies.
 
@@ -466,18 +502,22 @@ class CombChannel(SymbolChannel):
         from scipy import fft
 
         flat = table.reshape(-1, len(self.teeth), self.circle)
-        out = np.empty((len(flat), self.size))
-        places, count = self._places.ravel(), math.prod(self.moduli)
+        spectra = np.empty((len(flat), math.prod(self.moduli)), complex)
         twice = scale * self._twice
         for row, values in enumerate(flat):
-            along = (fft.rfft(values, axis=-1) * twice).ravel()
-            spectrum = np.bincount(places, along.real, count) + 1j * np.bincount(
-                places, along.imag, count
-            )
-            spectrum *= at
-            grid = fft.ifftn(spectrum.reshape(self.moduli), norm="forward").real
-            out[row] = grid[tuple(slice(size) for size in self.shape)].ravel()
-        return out.reshape(*table.shape[:-1], self.size)
+            along = fft.rfft(values, axis=-1) * twice
+            spectra[row] = _binned(self._places, along, spectra.shape[1])
+        spectra *= at
+        return self._on_cells(spectra).reshape(*table.shape[:-1], self.size)
+
+    def _on_cells(self, spectra: NDArray[np.complex128]) -> Floats:
+        """Back from frequencies of the grid to its cells, one row each."""
+        from scipy import fft
+
+        axes = tuple(range(1, len(self.moduli) + 1))
+        grids = fft.ifftn(spectra.reshape(-1, *self.moduli), axes=axes, norm="forward").real
+        found: Floats = grids[(slice(None), *(slice(size) for size in self.shape))]
+        return found.reshape(-1, self.size)
 
     def _spectrum(self, values: Floats) -> NDArray[np.complex128]:
         """The Fourier transform over the grid, flat, with zeros beyond its cells."""
@@ -512,3 +552,13 @@ class CombChannel(SymbolChannel):
                 f"{self.size * self.outputs * 8 / 2**30:.1f} GiB; the limit is "
                 f"{_MOST_ENTRIES * 8 / 2**30:.2f} GiB. Use mix() and expect(), which need none"
             )
+
+
+def _binned(
+    places: NDArray[np.intp], values: NDArray[np.complex128], count: int
+) -> NDArray[np.complex128]:
+    """Sums of complex values by place."""
+    flat, values = places.ravel(), values.ravel()
+    real, imaginary = (np.bincount(flat, part, count) for part in (values.real, values.imag))
+    found: NDArray[np.complex128] = real + 1j * imaginary
+    return found

@@ -322,8 +322,8 @@ def grid_rows(
     less = values**2 / statistic.count if population else base(_baseline(channels, grids))
     if len(channels) == 1:
         (channel,) = channels
-        found = channel.products(squares, grids, grids)
-        one = np.max(channel.second_moment(grids) - grids**2, axis=-1)
+        found, moments = channel.squares(squares, grids)
+        one = np.max(moments - grids**2, axis=-1)
         variance = np.maximum(found - less, weight * one)
         if squared is None:
             one = with_steps(one, variance, channel, grids)
