@@ -13,6 +13,7 @@ from benchmarks import (
     choice,
     context,
     decoding,
+    devices,
     encoding,
     error,
     growth,
@@ -33,6 +34,7 @@ from benchmarks.recording import Measurement, write
 
 MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "encoding": encoding.measure,
+    "devices": devices.measure,
     "ranges": ranges.measure,
     "tables": tables.measure,
     "error": error.measure,

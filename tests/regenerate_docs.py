@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ import typer.rich_utils
 from typer.testing import CliRunner
 
 import sfumato
+from benchmarks import devices
 from benchmarks.imports import OWN as SOURCE
 from benchmarks.imports import modules
 from benchmarks.pages import refilled
@@ -111,7 +113,15 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "api.md": api(),
         DOCS / "reference" / "command-line.md": command_line(),
         DOCS / "architecture.md": architecture(),
+        DOCS / "put-it-into-an-app.md": sizes(),
     }
+
+
+def sizes() -> str:
+    """The tutorial with the recorded sizes of device programs and reports."""
+    page = (DOCS / "put-it-into-an-app.md").read_text(encoding="utf-8")
+    record = json.loads((DOCS.parent / "results" / "bench" / "devices.json").read_text())
+    return refilled(page, devices.page_tables(record["figures"]))
 
 
 # Modules

@@ -27,6 +27,8 @@ from .channels.trees.hierarchy import Hierarchical as Hierarchical
 from .channels.unary import OUE as OUE
 from .collect.tally import Tally as Tally
 from .collect.weighted import WeightedTally as WeightedTally
+from .device.client import Client as Client
+from .device.client import Sent as Sent
 from .device.program import Program as Program
 from .device.verify import verify as verify
 from .device.wire import WireError as WireError
@@ -36,8 +38,10 @@ from .errors import LedgerError as LedgerError
 from .errors import MismatchError as MismatchError
 from .errors import QuestionError as QuestionError
 from .errors import SfumatoError as SfumatoError
+from .errors import StoreError as StoreError
 from .errors import StudyError as StudyError
 from .errors import TooLargeError as TooLargeError
+from .errors import UploadError as UploadError
 from .estimation.answers import Answer as Answer
 from .estimation.answers import Answers as Answers
 from .estimation.answers import difference as difference

@@ -215,6 +215,35 @@ class ReportsVerbs:
 
         return reports_from_arrow(table, what)
 
+    def to_bytes(self) -> bytes:
+        """All reports in the fewest whole bytes each, behind a header that names the study."""
+        from sfumato.collect.packing import reports_to_bytes
+
+        return reports_to_bytes(cast("Reports", self))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, study: Study) -> Reports:
+        """Read packed reports, or a batch as a client sends it; anything else is refused.
+
+        Args:
+            data: What `to_bytes` or a client wrote; the ids of a batch are left behind.
+            study: The study they belong to.
+
+        Raises:
+            WireError: If no client would have written these bytes.
+            MismatchError: If they belong to another study.
+
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+            >>> data = study.encode({"age": [31, 42, 77]}).to_bytes()
+            >>> len(data), len(sf.Reports.from_bytes(data, study))
+            (48, 3)
+        """
+        from sfumato.collect.packing import reports_from_bytes
+
+        return reports_from_bytes(data, study)
+
     def save(self, path: str | Path) -> None:
         """Write the reports as a Parquet file."""
         from sfumato.collect.parquet import write_parquet

@@ -110,6 +110,32 @@ sfumato encode commute.toml people.csv --out reports.parquet
 sfumato encode commute.toml people.csv.gz --out reports.parquet --force
 """,
     ),
+    "program": Command(
+        "Collect",
+        "devices",
+        "Compile a study for devices: one JSON file with all that encoding a record needs.",
+        r"""
+sfumato program commute.toml --out commute.program.json
+sfumato program commute.toml --out commute.program.json --force --json
+""",
+    ),
+    "pack": Command(
+        "Collect",
+        "devices",
+        "Write reports as bytes, in the fewest whole bytes per report.",
+        r"""
+sfumato pack commute.toml reports.parquet --out reports.sfmr
+""",
+    ),
+    "unpack": Command(
+        "Collect",
+        "devices",
+        "Read bytes of reports back; the ids of a batch are left behind.",
+        r"""
+sfumato unpack commute.toml reports.sfmr --out reports.parquet
+sfumato unpack commute.toml batch.bin --out reports.parquet --force
+""",
+    ),
     "tally": Command(
         "Collect",
         "collecting",

@@ -431,6 +431,8 @@ def _axis(held: Any) -> DeviceAxis:
         raise _damaged("an axis must be optional or not, and refuse or clip")
     _CHECKS[kind](held)
     found = DeviceAxis(held)
+    if found.places > 1 and held["optional"]:
+        raise _damaged("an axis with rounding must not be optional")
     if not 1 <= found.cells <= MOST_CELLS + 1:
         raise _damaged(f"an axis must have 1 to {MOST_CELLS:,} cells")
     return found

@@ -86,7 +86,9 @@ class Collector:
         if not plain or parts.scheme not in ("http", "https") or not parts.hostname:
             raise UploadError(f"{rule}, got url={shown(url)}")
         if parts.username is not None or parts.query or parts.fragment:
-            raise UploadError(f"{rule}, without a user name, query or fragment; give token= instead")
+            raise UploadError(
+                f"{rule}, without a user name, query or fragment; give token= instead"
+            )
         if token is not None and not (
             isinstance(token, str) and token and token.isascii() and token.isprintable()
         ):
