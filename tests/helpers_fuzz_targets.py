@@ -27,6 +27,9 @@ from sfumato.central.chain import encode, seal, start
 from sfumato.cli import app, language
 from sfumato.cli.commands import CommandError
 from sfumato.cli.people import encode_file, read_counts
+from sfumato.collect.packing import layout_of
+from sfumato.device.program import digest_of
+from sfumato.device.wire import Batch
 from sfumato.questions.language import weights
 
 KEPT = Path(__file__).parent / "study" / "kept"
@@ -567,11 +570,99 @@ def make_call(given: tuple[str, int, list[Any]], folder: Path) -> None:
     calls[place](_asked()[owner], lambda: next(left))
 
 
+# Devices
+
+
+@cache
+def _programs() -> tuple[str, ...]:
+    kept = (_study(name).device_program().to_text() for name in SMALL)
+    return tuple(text for text in kept if len(text) < 20_000)
+
+
+def program_text(rng: random.Random) -> str:
+    """The text of a device program, changed as text or as a document, with the digest that fits."""
+    text = rng.choice(_programs())
+    if rng.random() < 0.3:
+        return mutated(rng, text, _programs())
+    documents = tuple(json.loads(held) for held in _programs())
+    document = grown(rng, json.loads(text), documents)
+    with contextlib.suppress(sf.SfumatoError, TypeError, ValueError, AttributeError, KeyError):
+        document["digest"] = digest_of(document)
+    try:
+        return json.dumps(document)
+    except (TypeError, ValueError, RecursionError):  # a value that JSON has not
+        return mutated(rng, text, _programs())
+
+
+def read_program(text: str, folder: Path) -> None:
+    program = sf.Program.read(text)
+    assert sf.Program.read(program.to_text(), digest=program.digest).digest == program.digest
+    record = {axis.name: 1 for axis in program.axes}
+    assert len(program.encode(record)) == program.report_size
+
+
+@cache
+def _batch(name: str) -> bytes:
+    study = _study(name)
+    packed = study.encode(_people(study)).to_bytes()[45:]
+    size = study.device_program().report_size
+    reports = tuple(packed[at : at + size] for at in range(0, len(packed), size))
+    ids = tuple(bytes([place]) * 16 for place in range(len(reports)))
+    return Batch(study.fingerprint, 20_000, ids, reports).to_bytes()
+
+
+def _people(study: sf.Study) -> dict[str, list[Any]]:
+    """Three people in the first cells of every axis."""
+    return {
+        axis.name: [_label(axis.labels()[cell].split("..")[0]) for cell in (0, 1, 0)]
+        for axis in study.axes
+    }
+
+
+def _label(text: str) -> Any:
+    """A label as a value: a number where it is one."""
+    with contextlib.suppress(ValueError):
+        return float(text)
+    return text
+
+
+def batch_bytes(rng: random.Random) -> tuple[str, bytes]:
+    """A study's name and a batch, or packed reports, changed."""
+    name = rng.choice(SMALL)
+    raw = _batch(name)
+    if rng.random() < 0.3:
+        raw = sf.Reports.from_bytes(raw, _study(name)).to_bytes()
+    return name, mutated(rng, raw, [raw])
+
+
+def read_batch(given: tuple[str, bytes], folder: Path) -> None:
+    """Both decoders say the same of a batch, and what is read is written again as it was."""
+    name, data = given
+    study = _study(name)
+    found = _outcome(lambda: sf.Reports.from_bytes(data, study).to_bytes())
+    if data[:4] == b"SFMB":
+        layout = layout_of(study.layouts)
+        alone = _outcome(lambda: Batch.from_bytes(data, layout, study.fingerprint).to_bytes())
+        assert alone == found if isinstance(found, str) else alone == data
+    else:
+        assert isinstance(found, str) or found == data
+
+
+def _outcome(read: Callable[[], bytes]) -> str | bytes:
+    """What was read, or the code of the refusal."""
+    try:
+        return read()
+    except sf.WireError as error:
+        return error.code
+
+
 #: Everything that reads from outside, with its part of the inputs.
 TARGETS: dict[str, Target] = {
     "study files": Target(study_file, read_study, 16),
     "reports": Target(lambda rng: _parquet(rng, "reports"), read_reports, 16),
     "tallies": Target(lambda rng: _parquet(rng, "tally"), read_tally, 16),
+    "device programs": Target(program_text, read_program, 16),
+    "batches": Target(batch_bytes, read_batch, 16),
     "ledgers": Target(ledger_file, read_ledger, 16),
     "releases": Target(release_file, read_release, 24),
     "questions": Target(question, read_question, 48),

@@ -3,7 +3,8 @@ import { MOST_DIGITS, operations, run, secureWords } from "./interpreter.js";
 import { Axis } from "./values.js";
 import { Layout, toHex } from "./wire.js";
 
-const MOST = 2 ** 24; // bytes of a document, and entries of all its tables
+const MOST = 2 ** 24; // bytes of a document, and cells of an axis
+const MOST_ENTRIES = 2 ** 22; // of all tables
 const MOST_DEPTH = 8; // of branches
 const MOST_NESTING = 64; // of lists and objects; a program needs half of it
 const HEX = /^[0-9a-f]{64}$/;
@@ -128,11 +129,11 @@ function checkEdges(edges) {
 
 /** Expands tables, at most so many entries in all. */
 class TableReader {
-  #left = MOST;
+  #left = MOST_ENTRIES;
 
   take(count) {
     this.#left -= count;
-    rule(this.#left >= 0, `tables must have at most ${MOST} entries in all`);
+    rule(this.#left >= 0, `tables must have at most ${MOST_ENTRIES} entries in all`);
   }
 
   /** The integers that runs stand for; none may be negative. */
@@ -141,7 +142,7 @@ class TableReader {
     for (const item of list(held, "runs")) {
       const parts = Array.isArray(item) ? item : [item, 1];
       rule(parts.length >= 2 && parts.length <= 4, "a run must have two to four parts");
-      const count = small(parts.at(-1), "the length of a run", 0, MOST);
+      const count = small(parts.at(-1), "the length of a run", 0, MOST_ENTRIES);
       this.take(count);
       const [first, by, times] = parts.slice(0, -1).map(integer);
       rule(

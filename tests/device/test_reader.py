@@ -66,7 +66,7 @@ WRONG: dict[str, tuple[str, Callable[[Any], object], str]] = {
         "study-integers", put("tables", 0, "runs", 1, "5"), "must sum to 2\\^bits"),
     "a negative weight": ("study-integers", put("tables", 0, "runs", 1, "-5"), "negative"),
     "a table too long": (
-        "study-integers", put("tables", 0, "runs", [["0", 1 << 24], ["0", 9]]), "entries in all"),
+        "study-integers", put("tables", 0, "runs", [["0", 1 << 22], ["0", 9]]), "entries in all"),
     "a ratio that grows without end": (
         "study-integers", put("tables", 0, "runs", [["1", "1", str(1 << 60), 1 << 20]]), "digits"),
     "a chance above 1": (
@@ -188,6 +188,12 @@ def test_an_operand_outside_its_range_stops_the_program(code: Any, reason: str) 
         program.encode({"age": 30})  # cell 33
     assert "33" not in str(refused.value)
     assert "30" not in str(refused.value)
+
+
+def test_a_study_that_is_too_large_for_devices_says_so() -> None:
+    study = sf.Study("far", [sf.integers("x", 0, 2**22, protect=sf.Distance("0.001"))])
+    with pytest.raises(sf.TooLargeError, match="too large for devices"):
+        study.device_program()
 
 
 def test_words_come_from_the_secure_source_and_never_twice() -> None:

@@ -222,11 +222,12 @@ class HadamardChannel(SymbolChannel):
             return code.take(matrices.place.tolist(), cell)
         if isinstance(self.metric, UniformMetric):  # one matrix for all: no table is needed
             place = row = code.scattered(cell + 1, matrices.largest)
+            column = code.bits(_lane_bits(matrices.largest)[0])
         else:
             place = code.take(matrices.place.tolist(), cell)
             row = code.take(matrices.row.tolist(), cell)
-        drawn = code.bits(_lane_bits(matrices.largest)[0])
-        column = drawn & code.take(matrices.mask.tolist(), cell)
+            mask = code.take(matrices.mask.tolist(), cell)
+            column = code.bits(_lane_bits(matrices.largest)[0]) & mask
         wrong = code.parity(row & column) ^ code.below(self.flips, self.precision)
         told = place - row + (column ^ (code.lowest_bit(row) * wrong))
         if matrices.covered:

@@ -14,7 +14,7 @@ from sfumato.domains.calendar import Dates, Times
 from sfumato.domains.categories import Categories
 from sfumato.domains.integers import Integers
 from sfumato.domains.reals import Reals
-from sfumato.errors import StudyError, TooLargeError
+from sfumato.errors import FormatError, StudyError, TooLargeError
 from sfumato.study.axis import Axis
 
 if TYPE_CHECKING:
@@ -48,7 +48,10 @@ def device_program(study: Study) -> Program:
             f"{MOST_BYTES:,}. Use fewer cells, or a channel with shorter tables, such as Geometric "
             "or OLH"
         )
-    return Program({**document, "digest": digest_of(document)})
+    try:
+        return Program({**document, "digest": digest_of(document)})
+    except FormatError as error:  # the document is sound, so it is too large for a device
+        raise TooLargeError(f"study {study.name!r} is too large for devices: {error}") from None
 
 
 def _most(study: Study) -> str | None:

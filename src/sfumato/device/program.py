@@ -31,7 +31,7 @@ from sfumato.errors import DataError, FormatError, MismatchError
 FORMAT = "sfumato-program"
 VERSION = 1
 MOST_BYTES = 1 << 24
-MOST_ENTRIES = 1 << 24  # of all tables
+MOST_ENTRIES = 1 << 22  # of all tables, so that a reader's memory is bounded
 MOST_CELLS = 1 << 24
 _MOST_DEPTH = 8
 _EXACT = 1 << 53
