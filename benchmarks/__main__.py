@@ -29,12 +29,14 @@ from benchmarks import (
     structure,
     tables,
     window,
+    wire,
 )
 from benchmarks.recording import Measurement, write
 
 MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "encoding": encoding.measure,
     "devices": devices.measure,
+    "wire": wire.measure,
     "ranges": ranges.measure,
     "tables": tables.measure,
     "error": error.measure,

@@ -1,413 +1,477 @@
-"""The client: one report per round, charged before it is made, queued, and counted once."""
+"""The client: one report per round, the queue, the protocol, and what it refuses."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
-import os
-import random
-import signal
-import sqlite3
-import stat
+import logging
 import subprocess
 import sys
-import time
+import traceback
 from collections.abc import Iterator
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
-from helpers_collector import Stub, collector
+from stub import Fault, Stub
 
 import sfumato as sf
 from sfumato.device import client as module
-from sfumato.device.memory import DAYS, FILE
+from sfumato.device.client import Client, Sent
+from sfumato.device.program import Program, digest_of
+from sfumato.errors import StoreError, UploadError
 
-STUDY = sf.Study("ages", [sf.integers("age", 0, 99_999, protect=sf.Distance("0.001"))])
-PROGRAM = STUDY.device_program()
-COST = Fraction(99_999, 1_000)
-NOW = 20_000 * 86_400 + 1_000.0
-VALUE = 31_415  # found nowhere but in the record
-
-
-@pytest.fixture
-def stub() -> Iterator[Stub]:
-    with collector(PROGRAM.layout, STUDY.fingerprint) as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Pauses are noted and not taken."""
-    paused: list[float] = []
-    monkeypatch.setattr(module, "_sleep", paused.append)
-    return paused
+DAY = 86_400
+TODAY = 20_000
+HEAVY = {"numpy", "scipy", "pyarrow", "pandas", "cryptography"}
+LABELS = ("zebra-crossing", "yellow-submarine", "xylophone-solo")
 
 
 class Clock:
-    """A clock that is set by hand."""
+    """A clock that tests set."""
 
     def __init__(self) -> None:
-        self.now = NOW
+        self.now = float(TODAY * DAY)
 
     def __call__(self) -> float:
         return self.now
 
 
-def made(folder: Path, url: str | None = None, **more: Any) -> sf.Client:
-    """A client of the study."""
-    return sf.Client(STUDY, url, folder=folder, **more)
+@pytest.fixture(scope="module")
+def program() -> Program:
+    axes = [
+        sf.integers("age", 0, 99, protect=sf.Distance(0.02)),
+        sf.categories("mode", LABELS, protect=sf.Uniform(1)),
+    ]
+    return sf.Study("trips", axes).device_program()
 
 
-def bytes_in(folder: Path) -> bytes:
-    """All that the folder holds."""
-    return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
-# Memory and ledger
+@pytest.fixture
+def stub(program: Program) -> Iterator[Stub]:
+    with Stub(program.fingerprint, program.report_size) as running:
+        yield running
 
 
-def test_a_round_has_one_report_whatever_the_value(tmp_path: Path) -> None:
-    with made(tmp_path) as client:
-        first = client.report({"age": VALUE}, round="May")
-        assert all(client.report({"age": age}, round="May") == first for age in range(20))
-        assert client.spent().total == COST
-    with made(tmp_path) as client:  # also after a restart
-        assert client.report({"age": 0}, round="May") == first
-        others = {client.report({"age": VALUE}, round=str(k)) for k in range(10)}
-        assert len(others) > 1  # fresh noise in every round
-        assert client.spent().total == 11 * COST
+@pytest.fixture
+def client(program: Program, stub: Stub, tmp_path: Path, clock: Clock) -> Iterator[Client]:
+    with make(program, tmp_path, stub.url, clock=clock) as made:
+        yield made
 
 
-def test_by_value_the_same_value_gives_the_same_report(tmp_path: Path) -> None:
-    with made(tmp_path / "a", memory="value") as client:
-        reports = [client.report({"age": 5}, round=str(k)) for k in range(4)]
-        other = client.report({"age": 6}, round="other")
-        assert len(set(reports)) == 1
-        assert other != reports[0]
-        assert client.spent().total == 5 * COST
-    with made(tmp_path / "b", memory="value") as client:  # another device has another secret
-        again = {client.report({"age": age}, round=str(age)) for age in range(5)}
-        assert again != {reports[0]}
+def make(program: Program, folder: Path, url: str | None = None, **rest: object) -> Client:
+    return Client(program, url, folder=folder / "home", digest=program.digest, **rest)  # type: ignore[arg-type]
 
 
-def test_words_by_value_are_those_that_other_languages_derive() -> None:
-    """The first word of HMAC-SHA-256, computed apart from this package."""
-    import hashlib
-    import hmac
-
-    digest = hmac.new(b"s" * 32, b"sfumato value\nab\n3,4\n0", hashlib.sha256).digest()
-    found = module._words(b"s" * 32, "ab", (3, 4))
-    expected = [int.from_bytes(digest[k : k + 8], "big") for k in range(0, 32, 8)]
-    assert [next(found) for _ in range(4)] == expected
+RECORD = {"age": 31, "mode": LABELS[0]}
 
 
-def test_the_limit_refuses_before_the_value_is_looked_at(tmp_path: Path) -> None:
-    with made(tmp_path, limit=2 * COST) as client:
-        kept = client.report({"age": 1}, round="1")
-        client.report({"age": 1}, round="2")
-        for value in (1, VALUE, -1, None, "no age"):
-            with pytest.raises(sf.LedgerError, match="limit"):
-                client.report({"age": value}, round="3")
-        assert client.report({"age": 2}, round="1") == kept  # what is stored costs nothing
-        assert client.spent().total == 2 * COST
-        assert client.spent().left == 0
+class TestReports:
+    def test_a_round_has_one_report_whatever_the_value(self, client: Client) -> None:
+        first = client.report(RECORD, round="May")
+        others = [{"age": age, "mode": label} for age in (0, 50, 99) for label in LABELS]
+        assert {client.report(other, round="May") for other in others} == {first}
+        assert client.spent().studies[0].rounds == 1
 
+    def test_another_round_is_another_draw_and_another_charge(self, client: Client) -> None:
+        reports = {client.report(RECORD, round=str(k)) for k in range(12)}
+        assert len(reports) > 1
+        assert client.spent().total == 12 * client.program.most
 
-def test_studies_in_one_folder_add_up(tmp_path: Path) -> None:
-    other = sf.Study("zones", [sf.integers("zone", 0, 9, protect=sf.Uniform(2))])
-    parts = sf.Blocks(epsilon=1, blocks=[["a", "b"], ["c", "d"]])
-    bare = sf.Study("parts", [sf.categories("part", list("abcd"), protect=parts)])
-    with made(tmp_path) as one, sf.Client(other, folder=tmp_path) as two:
-        one.report({"age": 1}, round="1")
-        two.report({"zone": 1}, round="1")
-        assert one.spent().total == two.spent().total == COST + 2
-        with sf.Client(bare, folder=tmp_path) as three:
-            three.report({"part": "a"}, round="1")
-        assert one.spent().total is None
-        assert "unbounded" in str(one.spent())
-        with made(tmp_path, limit=10_000) as limited, pytest.raises(sf.LedgerError):
-            limited.report({"age": 1}, round="2")
+    def test_the_report_outlives_the_client_and_the_upload(
+        self, program: Program, client: Client, stub: Stub, tmp_path: Path
+    ) -> None:
+        first = client.report(RECORD)
+        assert client.send().accepted == 1
+        client.close()
+        with make(program, tmp_path) as again:
+            assert again.report({"age": 99, "mode": LABELS[1]}) == first
+            assert again.spent().studies[0].rounds == 1
 
-
-def test_a_value_that_does_not_fit_costs_nothing_and_is_shown_nowhere(tmp_path: Path) -> None:
-    with made(tmp_path) as client:
-        for wrong in (3_141_592, "3141592", 3_141_592.5):
-            with pytest.raises(sf.DataError) as refused:
-                client.report({"age": wrong}, round="1")
-            assert "3141592" not in str(refused.value).replace("_", "")
+    @pytest.mark.parametrize(
+        "record", [{"age": 987654321, "mode": LABELS[0]}, {"age": 31, "mode": "walnut-grove"}]
+    )
+    def test_a_value_outside_its_domain_is_shown_nowhere_and_costs_nothing(
+        self, record: dict[str, object], client: Client, tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:  # fmt: skip
+        caplog.set_level(logging.DEBUG)
+        with pytest.raises(sf.DataError) as caught:
+            client.report(record)
+        words = "".join(traceback.format_exception(caught.value)) + caplog.text
+        assert "987654321" not in words
+        assert "walnut" not in words
         assert client.spent().total == 0
-    assert b"3141592" not in bytes_in(tmp_path)
+        assert client.send() == Sent()
+        held = everything(tmp_path)
+        assert b"walnut" not in held
+        assert b"987654321" not in held
+
+    def test_no_file_holds_the_value(self, client: Client, tmp_path: Path) -> None:
+        for k, label in enumerate(LABELS):
+            client.report({"age": 31, "mode": label}, round=f"round-{k}")
+        held = everything(tmp_path)
+        assert b"round-2" in held  # the search finds what is there
+        assert not any(label.encode() in held for label in LABELS)
+
+    def test_the_charge_is_made_before_the_words_are_drawn(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen = []
+
+        def encode(*_: object, **__: object) -> bytes:
+            seen.append(client.spent().studies[0].rounds)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Program, "encode", encode)
+            with pytest.raises(KeyboardInterrupt):
+                client.report(RECORD)
+        assert seen == [1]
+        client.report(RECORD)
+        assert client.spent().studies[0].rounds == 1
+
+    def test_a_limit_refuses_whatever_the_value(self, program: Program, tmp_path: Path) -> None:
+        assert program.most is not None
+        with make(program, tmp_path, limit=2 * program.most) as client:
+            first = client.report(RECORD, round="1")
+            client.report(RECORD, round="2")
+            messages = set()
+            for record in (RECORD, {"age": 99, "mode": LABELS[2]}, {"age": -5}, {}):
+                with pytest.raises(sf.LedgerError) as caught:
+                    client.report(record, round="3")
+                messages.add(str(caught.value))
+            assert len(messages) == 1
+            assert client.report(RECORD, round="1") == first
+            assert client.spent().left == 0
+
+    @pytest.mark.parametrize("round_", [7, None, "\ud800", "x" * 2_000])
+    def test_a_round_is_a_text_that_a_file_can_hold(self, client: Client, round_: object) -> None:
+        with pytest.raises(sf.StudyError, match="round"):
+            client.report(RECORD, round=round_)  # type: ignore[arg-type]
 
 
-def test_the_folder_never_holds_the_value(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    study = sf.Study("words", [sf.categories("word", ["sesame", "other"], protect=sf.Uniform(1))])
-    for memory in ("round", "value"):
-        folder = tmp_path / memory
-        with sf.Client(study, folder=folder, memory=memory) as client:  # type: ignore[arg-type]
-            for k in range(5):
-                client.report({"word": "sesame"}, round=str(k))
-        assert b"sesame" not in bytes_in(folder)
-        assert stat.S_IMODE((folder / FILE).stat().st_mode) == 0o600
-    assert "sesame" not in "".join(capfd.readouterr())
+class TestMemoryByValue:
+    def test_the_same_value_gives_the_same_report_in_every_round(
+        self, program: Program, tmp_path: Path
+    ) -> None:
+        with make(program, tmp_path, memory="value") as client:
+            reports = {client.report(RECORD, round=str(k)) for k in range(4)}
+            assert len(reports) == 1
+            others = {
+                client.report({"age": age, "mode": LABELS[0]}, round=f"age {age}")
+                for age in range(0, 100, 20)
+            }
+            assert len(others) > 1
+            assert client.spent().studies[0].rounds == 9
 
+    def test_its_words_are_those_of_the_page(self, program: Program, tmp_path: Path) -> None:
+        with make(program, tmp_path, memory="value") as client:
+            found = client.report(RECORD)
+            secret = client._memory.secret()
+        codes = ",".join(map(str, program.codes(RECORD)))
+        words = []
+        for block in range(8):
+            text = f"sfumato value\n{program.digest}\n{codes}\n{block}".encode()
+            drawn = hmac.new(secret, text, hashlib.sha256).digest()
+            words += [int.from_bytes(drawn[k : k + 8], "big") for k in range(0, 32, 8)]
+        assert found == program.encode(RECORD, words=iter(words).__next__)
 
-# Sending
-
-
-def test_what_is_queued_is_sent_once(tmp_path: Path, stub: Stub) -> None:
-    with made(tmp_path, stub.url, clock=Clock()) as client:
-        reports = [client.report({"age": VALUE}, round=str(k)) for k in range(3)]
-        sent = client.send()
-        assert (sent.accepted, sent.waiting, sent.retry_after) == (3, 0, None)
-        assert sorted(stub.reports.values()) == sorted(reports)
-        assert client.send() == sf.Sent()
-    assert len(stub.bodies) == 1
-    names = {name.lower() for name in stub.headers[0]}
-    assert names <= {"host", "accept-encoding", "content-length", "content-type"}
-
-
-@pytest.mark.parametrize("status", [500, 502, 503, 504, 429, 0])
-def test_a_retry_has_the_same_ids_and_counts_once(tmp_path: Path, stub: Stub, status: int) -> None:
-    clock = Clock()
-    stub.script = [(status, {"Retry-After": "120"} if status == 429 else {}, {})] * 2
-    with made(tmp_path, stub.url, clock=clock) as client:
-        client.report({"age": 1}, round="1")
-        first = client.send()
-        assert first.waiting == 1
-        assert first.retry_after is not None
-        assert (
-            (0.5 if status != 429 else 120) <= first.retry_after <= (1.5 if status != 429 else 120)
-        )
-        assert client.send().accepted == 0  # not due yet: nothing goes out
-        assert len(stub.bodies) == 1
-        clock.now += first.retry_after
-        second = client.send()
-        assert second.retry_after is not None
-        assert second.retry_after >= (1.0 if status != 429 else 120)
-        clock.now += second.retry_after
-        third = client.send()
-        assert third.accepted + third.repeated == 1
-    assert len(set(stub.bodies)) == 1
-    assert len(stub.reports) == 1
-
-
-def test_waiting_keeps_trying(tmp_path: Path, stub: Stub, no_waiting: list[float]) -> None:
-    clock = Clock()
-    stub.script = [(503, {"Retry-After": "2"}, {})]
-    with made(tmp_path, stub.url, clock=clock) as client:
-        client.report({"age": 1}, round="1")
-        client._clock = lambda: clock.now + sum(no_waiting)
-        assert client.send(wait=60).accepted == 1
-    assert len(no_waiting) == 1
-    assert no_waiting[0] >= 2
-
-
-def test_large_batches_are_halved(tmp_path: Path, stub: Stub) -> None:
-    stub.script = [(413, {}, {"code": "size", "most": 4})]
-    with made(tmp_path, stub.url, clock=Clock()) as client:
-        for k in range(10):
-            client.report({"age": 1}, round=str(k))
-        assert client.send().accepted == 10
-    assert len(stub.bodies) == 1 + 3
-    assert len(stub.reports) == 10
-
-
-def test_refused_and_expired_reports_are_not_sent_again(tmp_path: Path, stub: Stub) -> None:
-    clock = Clock()
-    refused = {"accepted": 1, "repeated": 0, "refused": [{"place": 1, "code": "symbol"}]}
-    stub.script = [(207, {}, refused), (410, {}, {"code": "expired"})]
-    with made(tmp_path, stub.url, clock=clock) as client:
+    def test_another_device_has_another_secret(self, program: Program, tmp_path: Path) -> None:
+        found = set()
         for k in range(2):
-            client.report({"age": 1}, round=str(k))
-        sent = client.send()
-        assert (sent.accepted, sent.refused, sent.waiting) == (1, 1, 0)
-        client.report({"age": 1}, round="late")
-        assert client.send().expired == 1
-        client.report({"age": 1}, round="later")
-        clock.now += (DAYS + 1) * 86_400
-        assert client.send() == sf.Sent(expired=1)
-    assert len(stub.bodies) == 2
+            with make(program, tmp_path / str(k), memory="value") as client:
+                found.add(client._memory.secret())
+                assert (tmp_path / str(k) / "home" / "device.sqlite").stat().st_mode & 0o77 == 0
+        assert len(found) == 2
+
+    def test_another_memory_is_refused(self, program: Program, tmp_path: Path) -> None:
+        with pytest.raises(sf.StudyError, match="'round' or 'value'"):
+            make(program, tmp_path, memory="rounds")
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 415])
-def test_a_refusal_for_good_keeps_the_queue(tmp_path: Path, stub: Stub, status: int) -> None:
-    stub.script = [(status, {}, {})]
-    with made(tmp_path, stub.url, clock=Clock()) as client:
-        client.report({"age": 1}, round="1")
-        with pytest.raises(sf.UploadError, match=str(status)):
+class TestSending:
+    def test_reports_arrive_once_and_are_forgotten(self, client: Client, stub: Stub) -> None:
+        made = sorted(client.report(RECORD, round=str(k)) for k in range(5))
+        assert client.send() == Sent(accepted=5)
+        assert sorted(stub.stored.values()) == made
+        assert client.send() == Sent()
+        assert len(stub.uploads) == 1
+
+    def test_nothing_else_is_sent(self, client: Client, stub: Stub) -> None:
+        client.report(RECORD)
+        client.send()
+        ((expires, _, headers),) = stub.uploads
+        assert expires == TODAY + 30
+        assert set(headers) == {"Host", "Accept-Encoding", "Content-Length", "Content-Type"}
+
+    @pytest.mark.parametrize("status", [0, 429, 500, 502, 503, 504])
+    @pytest.mark.parametrize("stores", [False, True])
+    def test_a_retry_has_the_same_ids_and_counts_once(
+        self, status: int, stores: bool, client: Client, stub: Stub, clock: Clock
+    ) -> None:
+        client.report(RECORD, round="1")
+        client.report(RECORD, round="2")
+        stub.faults.append(Fault(status, stores=stores))
+        first = client.send()
+        assert first.waiting == 2
+        assert first.retry_after is not None
+        assert 0.5 <= first.retry_after <= 1.5
+        assert first.reason
+        clock.now += first.retry_after + 0.001  # the clock's own rounding
+        assert client.send() == (Sent(repeated=2) if stores else Sent(accepted=2))
+        assert stub.uploads[0][1] == stub.uploads[1][1]
+        assert len(stub.stored) == 2
+
+    def test_it_waits_twice_as_long_each_time_up_to_ten_minutes(
+        self, client: Client, stub: Stub, clock: Clock
+    ) -> None:
+        client.report(RECORD)
+        for k in range(14):
+            stub.faults.append(Fault(503))
+            wait = client.send().retry_after
+            assert wait is not None
+            assert 0.5 <= wait / min(2**k, 600) <= 1.5
+            clock.now += wait / 2
+            assert client.send().retry_after == pytest.approx(wait / 2, rel=1e-3)
+            clock.now += wait / 2 + 0.001  # the clock's own rounding
+        assert len(stub.uploads) == 14
+        assert client.send().accepted == 1
+        client.report(RECORD, round="next")
+        stub.faults.append(Fault(503))
+        assert (client.send().retry_after or 9) <= 1.5  # a success starts anew
+
+    def test_it_waits_as_long_as_the_collector_asks(self, client: Client, stub: Stub) -> None:
+        client.report(RECORD)
+        stub.faults.append(Fault(429, headers={"Retry-After": "120"}))
+        assert client.send().retry_after == 120
+        assert client.send().waiting == 1
+        assert len(stub.uploads) == 1
+
+    def test_it_keeps_trying_for_as_long_as_it_is_told(
+        self, client: Client, stub: Stub, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def sleep(seconds: float) -> None:
+            clock.now += seconds + 0.001
+
+        monkeypatch.setattr(module, "_sleep", sleep)
+        client.report(RECORD)
+        stub.faults.extend([Fault(503), Fault(0), Fault(500)])
+        assert client.send(wait=60) == Sent(accepted=1)
+        assert len(stub.uploads) == 4
+
+    def test_a_batch_that_is_too_long_is_split(self, client: Client, stub: Stub) -> None:
+        for k in range(11):
+            client.report(RECORD, round=str(k))
+        stub.most = 3
+        assert client.send() == Sent(accepted=11)
+        assert [len(ids) for _, ids, _ in stub.uploads] == [11, 3, 3, 3, 2]
+
+    def test_a_collector_that_takes_no_report_at_all_stops_it(
+        self, client: Client, stub: Stub
+    ) -> None:
+        client.report(RECORD, round="1")
+        client.report(RECORD, round="2")
+        stub.most = 0
+        with pytest.raises(UploadError, match="413"):
+            client.send()
+        stub.most = 2
+        assert client.send().accepted == 2
+
+    def test_refused_reports_are_noted_and_not_sent_again(self, client: Client, stub: Stub) -> None:
+        for k in range(4):
+            client.report(RECORD, round=str(k))
+        refused = iter([None, "symbol", None, "symbol"])
+        stub.refuse = lambda report: next(refused)
+        assert client.send() == Sent(accepted=2, refused=2)
+        assert client._memory.states() == {"sent": 2, "refused": 2}
+        assert client.send() == Sent()
+
+    @pytest.mark.parametrize("status", [200, 301, 400, 401, 403, 404, 415, 418])
+    def test_what_trying_again_does_not_mend_stops_it_and_keeps_the_queue(
+        self, status: int, client: Client, stub: Stub
+    ) -> None:
+        client.report(RECORD)
+        stub.faults.append(Fault(status))
+        with pytest.raises(UploadError, match=f"status {status}"):
+            client.send()
+        assert client.send() == Sent(accepted=1)
+        assert stub.uploads[0][1] == stub.uploads[-1][1]
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            {},
+            {"accepted": 1, "repeated": 0, "refused": []},
+            {"accepted": 2.0, "repeated": 0, "refused": []},
+            {"accepted": 3, "repeated": -1, "refused": []},
+            {"accepted": 1, "repeated": 0, "refused": [{"place": 2, "code": "symbol"}]},
+            {"accepted": 1, "repeated": 0, "refused": [{"place": 0, "code": "symbol"}]},
+            {"accepted": 1, "repeated": 0, "refused": [7]},
+        ],
+    )
+    def test_an_answer_that_does_not_add_up_forgets_nothing(
+        self, body: dict[str, object], client: Client, stub: Stub
+    ) -> None:
+        client.report(RECORD, round="1")
+        client.report(RECORD, round="2")
+        stub.faults.append(Fault(202, body))
+        assert client.send().waiting == 2
+
+    def test_a_token_goes_along(
+        self, program: Program, stub: Stub, tmp_path: Path, clock: Clock
+    ) -> None:
+        stub.token = "open sesame"
+        with make(program, tmp_path, stub.url, clock=clock) as client:
+            client.report(RECORD)
+            with pytest.raises(UploadError, match="401"):
+                client.send()
+        with make(program, tmp_path, stub.url, clock=clock, token="open sesame") as client:
+            assert client.send().accepted == 1
+
+    def test_without_an_address_nothing_is_sent(self, program: Program, tmp_path: Path) -> None:
+        with make(program, tmp_path) as client, pytest.raises(UploadError, match="url="):
+            client.send()
+
+    @pytest.mark.parametrize(
+        "url", ["", "collector", "ftp://a.example", "http://", "http://a:b@c", "http://a:x", 7,
+                "http://a?b", "http://a b"],
+    )  # fmt: skip
+    def test_an_address_that_is_none_is_refused(
+        self, url: str, program: Program, tmp_path: Path
+    ) -> None:
+        with pytest.raises(UploadError, match="url must be"):
+            make(program, tmp_path, url)
+
+
+class TestTheClock:
+    def test_days_have_batches_of_their_own(self, client: Client, stub: Stub, clock: Clock) -> None:
+        for k in range(6):
+            client.report(RECORD, round=str(k))
+            clock.now += DAY / 2
+        assert client.send().accepted == 6
+        found = [(expires, len(ids)) for expires, ids, _ in stub.uploads]
+        assert found == [(TODAY + 30, 2), (TODAY + 31, 2), (TODAY + 32, 2)]
+
+    def test_a_report_is_dropped_once_its_day_has_passed(
+        self, client: Client, stub: Stub, clock: Clock
+    ) -> None:
+        first = client.report(RECORD)
+        clock.now += 31 * DAY - 1
+        stub.faults.append(Fault(503))
+        assert client.send().waiting == 1
+        clock.now += 1
+        assert client.send() == Sent(expired=1)
+        assert client.report(RECORD) == first
+        assert len(stub.uploads) == 1
+
+    def test_what_the_collector_calls_expired_is_dropped(self, client: Client, stub: Stub) -> None:
+        client.report(RECORD)
+        stub.today = TODAY + 31
+        assert client.send() == Sent(expired=1)
+        assert client.send() == Sent()
+
+    def test_another_page_that_is_gone_drops_nothing(self, client: Client, stub: Stub) -> None:
+        client.report(RECORD)
+        stub.faults.append(Fault(410))
+        with pytest.raises(UploadError, match="410"):
             client.send()
         assert client.send().accepted == 1
 
-
-def test_no_collector_at_all_is_no_loss(tmp_path: Path) -> None:
-    with made(tmp_path, "http://127.0.0.1:9", clock=Clock()) as client:
-        client.report({"age": 1}, round="1")
-        sent = client.send()
-        assert sent.waiting == 1
-        assert sent.reason
-    with made(tmp_path) as client, pytest.raises(sf.UploadError, match="url="):
-        client.send()
-
-
-def test_a_token_is_sent_and_shown_nowhere(tmp_path: Path, stub: Stub) -> None:
-    with made(tmp_path, stub.url, token="open-sesame") as client:
-        client.report({"age": 1})
-        client.send()
-        assert stub.headers[0]["Authorization"] == "Bearer open-sesame"
-        assert "sesame" not in repr(client)
-    assert b"sesame" not in bytes_in(tmp_path)
-
-
-# Bad input
-
-
-def test_only_a_pinned_program_runs(tmp_path: Path) -> None:
-    text = PROGRAM.to_text()
-    (tmp_path / "p.json").write_text(text)
-    for program in (PROGRAM, text, text.encode(), tmp_path / "p.json", str(tmp_path / "p.json")):
-        with pytest.raises(sf.MismatchError, match="digest="):
-            sf.Client(program, folder=tmp_path / "x")
-        with pytest.raises(sf.MismatchError, match="pinned"):
-            sf.Client(program, folder=tmp_path / "x", digest="0" * 64)
-        sf.Client(program, folder=tmp_path / "x", digest=PROGRAM.digest).close()
-    newer = json.loads(text) | {"version": 2}
-    with pytest.raises(sf.FormatError, match="version"):
-        sf.Client(json.dumps(newer), folder=tmp_path / "x", digest=PROGRAM.digest)
-
-
-def test_a_clock_that_goes_backwards_makes_no_report(tmp_path: Path) -> None:
-    clock = Clock()
-    with made(tmp_path, clock=clock) as client:
-        kept = client.report({"age": 1}, round="1")
-        clock.now -= 10 * 86_400
-        with pytest.raises(sf.StoreError, match="clock has gone back"):
-            client.report({"age": 1}, round="2")
-        assert client.report({"age": 1}, round="1") == kept
-        assert client.spent().total == COST
+    def test_a_clock_that_goes_backwards_makes_no_report(
+        self, client: Client, stub: Stub, clock: Clock
+    ) -> None:
+        first = client.report(RECORD, round="1")
+        clock.now -= 2 * DAY
+        with pytest.raises(StoreError, match=r"gone back by 2 days.*accept_clock"):
+            client.report(RECORD, round="2")
+        assert client.spent().studies[0].rounds == 1
+        assert client.report(RECORD, round="1") == first
+        assert client.send() == Sent(accepted=1)
         client.accept_clock()
-        client.report({"age": 1}, round="2")
-
-
-def test_a_queue_of_another_study_stays_apart(tmp_path: Path, stub: Stub) -> None:
-    other = sf.Study("zones", [sf.integers("zone", 0, 9, protect=sf.Uniform(2))])
-    with sf.Client(other, folder=tmp_path) as client:
-        client.report({"zone": 1}, round="1")
-    with made(tmp_path, stub.url) as client:
-        client.report({"age": 1}, round="1")
+        client.report(RECORD, round="2")
         assert client.send().accepted == 1
-    assert len(stub.reports) == 1
+
+    def test_a_day_of_difference_is_forgiven(self, client: Client, clock: Clock) -> None:
+        client.report(RECORD, round="1")
+        clock.now -= DAY
+        client.report(RECORD, round="2")
+
+    def test_a_clock_that_goes_backwards_does_not_stretch_the_wait(
+        self, client: Client, stub: Stub, clock: Clock
+    ) -> None:
+        client.report(RECORD)
+        stub.faults.append(Fault(503, headers={"Retry-After": "1000"}))
+        client.send()
+        clock.now -= 400 * DAY
+        assert client.send() == Sent(accepted=1)
 
 
-def test_a_damaged_or_foreign_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / FILE).write_bytes(b"no database" * 1000)
-    with pytest.raises((sf.FormatError, sf.StoreError)):
-        made(tmp_path / "a")
-    (tmp_path / "b").mkdir()
-    with sqlite3.connect(tmp_path / "b" / FILE) as foreign:
-        foreign.execute("CREATE TABLE other (x)")
-    foreign.close()
-    with pytest.raises(sf.FormatError):
-        made(tmp_path / "b")
-    made(tmp_path / "c").close()
-    with sqlite3.connect(tmp_path / "c" / FILE) as newer:
-        newer.execute("PRAGMA user_version = 99")
-    newer.close()
-    with pytest.raises(sf.FormatError):
-        made(tmp_path / "c")
+class TestPrograms:
+    def test_a_study_needs_no_digest(self, tmp_path: Path) -> None:
+        study = sf.Study("ages", [sf.integers("age", 0, 9, protect=sf.Distance(1))])
+        with Client(study, folder=tmp_path) as client:
+            assert client.program.fingerprint == study.fingerprint
+        with pytest.raises(sf.MismatchError, match="pinned"):
+            Client(study, folder=tmp_path, digest="0" * 64)
+
+    def test_a_program_text_or_file_needs_one(self, program: Program, tmp_path: Path) -> None:
+        file = tmp_path / "program.json"
+        file.write_text(program.to_text(), encoding="utf-8")
+        text = program.to_text()
+        for given in (program, text, text.encode(), file, str(file)):
+            with pytest.raises(sf.MismatchError, match="digest="):
+                Client(given, folder=tmp_path / "home")
+            with pytest.raises(sf.MismatchError, match="pinned"):
+                Client(given, folder=tmp_path / "home", digest="0" * 64)
+            Client(given, folder=tmp_path / "home", digest=program.digest).close()
+
+    def test_a_newer_program_is_refused(self, program: Program, tmp_path: Path) -> None:
+        document = json.loads(program.to_text()) | {"version": 2}
+        digest = digest_of(document)
+        text = json.dumps(document | {"digest": digest})
+        with pytest.raises(sf.FormatError, match="version"):
+            Client(text, folder=tmp_path / "home", digest=digest)
+        assert not (tmp_path / "home").exists()
+
+    def test_an_edited_program_is_refused(self, program: Program, tmp_path: Path) -> None:
+        document = json.loads(program.to_text()) | {"name": "weaker"}
+        with pytest.raises(sf.MismatchError, match="edited"):
+            Client(json.dumps(document), folder=tmp_path, digest=program.digest)
+        own = document | {"digest": digest_of(document)}
+        with pytest.raises(sf.MismatchError, match="pinned"):
+            Client(json.dumps(own), folder=tmp_path, digest=program.digest)
+
+    @pytest.mark.parametrize("given", [7, None, ["a"]])
+    def test_something_else_is_refused(self, given: object, tmp_path: Path) -> None:
+        with pytest.raises(sf.StudyError, match="a study or a device program"):
+            Client(given, folder=tmp_path)  # type: ignore[arg-type]
+
+    def test_a_file_that_is_not_there_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(sf.FormatError, match="cannot read"):
+            Client(tmp_path / "none.json", folder=tmp_path, digest="0" * 64)
 
 
-FULL = """
-import resource, sys
-import sfumato as sf
-study = sf.Study.load(sys.argv[1])
-client = sf.Client(study, folder=sys.argv[2])
-client.report({"age": 1}, round="1")
-resource.setrlimit(resource.RLIMIT_FSIZE, (1, 1))
-import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-try:
-    for k in range(2, 2000):
-        client.report({"age": 1}, round=str(k))
-except sf.StoreError as error:
-    print("refused:", error)
-"""
+def everything(folder: Path) -> bytes:
+    """All bytes in all files of a folder."""
+    return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_a_clear_error_and_loses_nothing(tmp_path: Path) -> None:
-    STUDY.save(tmp_path / "s.toml")
-    words = [sys.executable, "-c", FULL, str(tmp_path / "s.toml"), str(tmp_path / "f")]
-    found = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert found.stdout.startswith("refused:")
-    with made(tmp_path / "f") as client:
-        client.report({"age": 1}, round="1")
-        client.report({"age": 1}, round="2")
-        assert client.spent().total == 2 * COST
-
-
-def test_the_client_loads_no_heavy_library() -> None:
-    heavy = ("numpy", "scipy", "pyarrow", "pandas", "cryptography")
-    code = f"import sys, sfumato.device.client; print([m for m in {heavy} if m in sys.modules])"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
-
-
-# kill -9
-
-KILLED = """
+def test_the_client_loads_no_heavy_library(program: Program, tmp_path: Path) -> None:
+    (tmp_path / "program.json").write_text(program.to_text(), encoding="utf-8")
+    code = f"""
 import sys
-import sfumato as sf
 from sfumato.device.client import Client
-program, digest, folder, url = sys.argv[1:]
-with Client(open(program).read(), url, folder=folder, digest=digest) as client:
-    k = len(client.spent().studies) and client.spent().studies[0].rounds
-    while True:
-        report = client.report({"age": 7}, round=str(k))
-        print(k, report.hex(), flush=True)
-        client.send()
-        print("sent", k, flush=True)
-        k += 1
-"""
-_KILLS = 50
-
-
-@pytest.mark.slow
-def test_kill_9_at_any_point_loses_and_doubles_nothing(tmp_path: Path, stub: Stub) -> None:
-    """Acknowledged reports stay; every id counts once; the ledger covers all that was sent."""
-    source = random.Random(9)
-    (tmp_path / "p.json").write_text(PROGRAM.to_text())
-    folder = tmp_path / "f"
-    words = [str(tmp_path / "p.json"), PROGRAM.digest, str(folder), stub.url]
-    acknowledged: dict[str, str] = {}
-    sent: set[str] = set()
-    for _ in range(_KILLS):
-        process = subprocess.Popen(
-            [sys.executable, "-c", KILLED, *words], stdout=subprocess.PIPE, text=True
-        )
-        time.sleep(0.15 + 0.2 * source.random())
-        os.kill(process.pid, signal.SIGKILL)
-        said, _ = process.communicate()
-        for line in said.splitlines(keepends=True):
-            parts = line.split()
-            if line.endswith("\n") and len(parts) == 2:
-                if parts[0] == "sent":
-                    sent.add(parts[1])
-                else:
-                    assert acknowledged.setdefault(parts[0], parts[1]) == parts[1]
-    assert len(acknowledged) > _KILLS  # it was not killed before it did anything
-    with made(folder, stub.url) as client:
-        rounds = client.spent().studies[0].rounds
-        assert rounds >= len(stub.reports)
-        assert rounds >= len(acknowledged)
-        for k, report in acknowledged.items():
-            assert client.report({"age": 99}, round=k).hex() == report
-        for k in range(rounds):
-            client.report({"age": 7}, round=str(k))  # one that was charged and not made is made now
-        client._clock = lambda: time.time() + 3600
-        client.send()
-        assert client.spent().studies[0].rounds == rounds
-    assert len(stub.reports) == rounds  # every round arrived, once
-    assert len(sent) <= len(stub.reports)
+with Client("program.json", folder="home", digest="{program.digest}") as client:
+    client.report({RECORD!r})
+    client.spent()
+print(*sys.modules)"""
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert {name.partition(".")[0] for name in found.stdout.split()} & HEAVY == set()
