@@ -115,3 +115,26 @@ def text_table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[st
         return "  ".join(parts).rstrip()
 
     return [line(columns), "  ".join("-" * width for width in widths), *map(line, rows)]
+
+
+def odds(e: float) -> str:
+    """The factor e^E in words.
+
+    Example:
+        >>> odds(1.0), odds(0.05), odds(30.0)
+        ('2.7 times', '1.05 times', '10^13 times')
+    """
+    if math.isinf(e):
+        return "any number of times"
+    if e > 690:
+        return "practically any number of times"
+    ratio = math.exp(e)
+    if ratio < 1.1:
+        return f"{ratio:.3g} times"
+    if ratio < 10:
+        return f"{ratio:.2g} times"
+    if ratio < 1e6:
+        return f"{float(f'{ratio:.2g}'):,.0f} times"
+    if ratio < 1e9:
+        return f"{ratio / 1e6:,.0f} million times"
+    return f"10^{round(math.log10(ratio))} times"

@@ -14,8 +14,7 @@ from helpers_kill import Random
 
 import sfumato as sf
 from sfumato.device.client import Client
-from sfumato.device.ledger import Account, Spent, odds
-from sfumato.study.guarantee import odds as odds_of_studies
+from sfumato.device.ledger import Account, Spent
 
 
 class Other(Random):
@@ -79,11 +78,6 @@ def test_no_limit_covers_an_unbounded_study_or_what_comes_after_one(tmp_path: Pa
 def test_a_limit_is_a_positive_number(limit: float, tmp_path: Path) -> None:
     with pytest.raises(sf.StudyError, match="limit"):
         Client(Random(), folder=tmp_path, limit=limit)
-
-
-def test_it_speaks_of_odds_as_studies_do() -> None:
-    for e in (0.01, 0.09, 0.1, 1, 2.2, 2.31, 8, 13.8, 13.9, 20.8, 30, 689, 691, 10**6):
-        assert odds(Fraction(e)) == odds_of_studies(e)
 
 
 def test_names_cannot_take_over_a_terminal() -> None:

@@ -12,8 +12,8 @@ from sfumato.cli.commands import CommandError
 from sfumato.cli.options import AsJson, Force, StudyFile, load_study, suffix, target
 from sfumato.exact import nearest_float
 from sfumato.files import write_whole
-from sfumato.study.guarantee import odds
 from sfumato.study.reports import Reports
+from sfumato.text import odds
 
 
 def program(

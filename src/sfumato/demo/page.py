@@ -13,9 +13,8 @@ from sfumato.arrays import Floats
 from sfumato.collect.tally import Tally
 from sfumato.estimation.answers import Answer, Answers
 from sfumato.plots import interactive, style
-from sfumato.study.guarantee import odds
 from sfumato.study.study import Study
-from sfumato.text import format_to
+from sfumato.text import format_to, odds
 
 _UNITS = {"people": "", "share": "%", "years": "", "minutes": ""}
 

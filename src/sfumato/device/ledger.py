@@ -7,14 +7,13 @@ clears its ledger too: the reports that were made have been spent all the same.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import LedgerError
 from sfumato.exact import nearest_float, to_plain
-from sfumato.text import visible
+from sfumato.text import odds, visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,33 +126,14 @@ class Spent:
         if total is None:
             lines.append("Some pairs of values can be told apart for certain.")
         elif total:
+            most = odds(nearest_float(total))
             lines.append(
-                f"All reports together are at most {odds(total)} likelier from one person than "
-                "from any other."
+                f"All reports together are at most {most} likelier from one person than from any "
+                "other."
             )
         if limit is not None and left is not None:
             lines.append(f"The limit is E = {to_plain(limit)}, of which {to_plain(left)} is left.")
         return "\n".join(map(visible, lines))
-
-
-def odds(e: Fraction) -> str:
-    """The factor e^E in words.
-
-    Example:
-        >>> odds(Fraction(1)), odds(Fraction(1, 20)), odds(Fraction(30))
-        ('2.7 times', '1.05 times', '10^13 times')
-    """
-    exponent = nearest_float(e)
-    if exponent > 690:
-        return "practically any number of times"
-    ratio = math.exp(exponent)
-    if ratio < 10:
-        return f"{ratio:.{3 if ratio < 1.1 else 2}g} times"
-    if ratio < 1e6:
-        return f"{float(f'{ratio:.2g}'):,.0f} times"
-    if ratio < 1e9:
-        return f"{ratio / 1e6:,.0f} million times"
-    return f"10^{round(math.log10(ratio))} times"
 
 
 def _amount(e: Fraction | None) -> str:

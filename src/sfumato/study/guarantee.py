@@ -23,7 +23,7 @@ from sfumato.metrics.labelled import BlockMetric, Blocks, HighLow, HighLowMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.metrics.words import label_of
 from sfumato.study.axis import Axis
-from sfumato.text import visible
+from sfumato.text import odds, visible
 from sfumato.verbs import RegionVerbs
 
 
@@ -227,29 +227,6 @@ def _between_codes(metric: LineMetric | CappedLineMetric, a: int, b: int, resolu
 
     apart = abs(place(a) - place(b))
     return float(min(apart, metric.cap) if isinstance(metric, CappedLineMetric) else apart)
-
-
-def odds(e: float) -> str:
-    """The factor e^E in words.
-
-    Example:
-        >>> odds(1.0), odds(0.05), odds(30.0)
-        ('2.7 times', '1.05 times', '10^13 times')
-    """
-    if math.isinf(e):
-        return "any number of times"
-    if e > 690:
-        return "practically any number of times"
-    ratio = math.exp(e)
-    if ratio < 1.1:
-        return f"{ratio:.3g} times"
-    if ratio < 10:
-        return f"{ratio:.2g} times"
-    if ratio < 1e6:
-        return f"{float(f'{ratio:.2g}'):,.0f} times"
-    if ratio < 1e9:
-        return f"{ratio / 1e6:,.0f} million times"
-    return f"10^{round(math.log10(ratio))} times"
 
 
 def explain_axis(axis: Axis, statement: Metric, metric: CellMetric) -> list[str]:

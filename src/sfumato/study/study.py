@@ -23,10 +23,10 @@ from sfumato.study.axis import Axis, Outside, Together
 from sfumato.study.blocks import Block, bound, columns_of, planned, settled
 from sfumato.study.choose import checked_expected
 from sfumato.study.files import damaged, from_toml, read_file, refuse_claim
-from sfumato.study.guarantee import Guarantee, explain_axis, odds
+from sfumato.study.guarantee import Guarantee, explain_axis
 from sfumato.study.reports import Reports
 from sfumato.study.schema import Group, Schema, arrange, digest, to_toml
-from sfumato.text import visible
+from sfumato.text import odds, visible
 from sfumato.verbs import StudyVerbs
 
 PEOPLE_AT_ONCE = 1 << 20
