@@ -13,6 +13,7 @@ CANDIDATES := $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
 CORES ?= 2
 
 LOCK := supply/requirements.lock
+TOOLS := js/node_modules/.package-lock.json
 
 .PHONY: help demo quick test check docs soak bench lock vulnerabilities clean
 
@@ -42,8 +43,13 @@ quick: $(READY) ## the answer to a small change: check, and the tests that are n
 	@$(MAKE) check
 	$(BIN)/python -m pytest -q -n $(CORES) -m "not soak and not slow" tests src
 
-test: $(READY) ## everything that must hold: check, tests with coverage, docs
+$(TOOLS): js/package-lock.json $(READY)
+	@cd js && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --silent --no-audit --no-fund
+	@touch $@
+
+test: $(READY) $(TOOLS) ## everything that must hold: check, tests with coverage, docs
 	@$(MAKE) check
+	@$(BIN)/python -m supply.browser
 	$(BIN)/python -m pytest -n $(CORES) --dist worksteal --cov --cov-report=term
 	@$(MAKE) docs
 
@@ -73,5 +79,5 @@ vulnerabilities: $(READY) ## check the locked versions for known vulnerabilities
 	$(BIN)/python -m supply.vulnerabilities
 
 clean: ## remove .venv and everything built; results/ stays
-	rm -rf $(VENV) build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist js/node_modules .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests docs benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
