@@ -181,10 +181,12 @@ class TestPersons:
     ) -> None:
         seen: list[bytes] = []
         answer = stub.answer
-        stub.answer = lambda path, headers, data: (  # type: ignore[method-assign]
-            seen.append(path.encode() + repr(headers).encode() + data),
-            answer(path, headers, data),
-        )[1]
+
+        def noted(path: str, headers: dict[str, str], data: bytes) -> Fault:
+            seen.append(path.encode() + repr(headers).encode() + data)
+            return answer(path, headers, data)
+
+        stub.answer = noted  # type: ignore[method-assign]
         client.report(RECORD, person="Ann-Marie")
         assert client.send().accepted == 1
         assert b"Ann-Marie" in everything(tmp_path)  # the search finds what is there
