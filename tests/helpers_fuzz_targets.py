@@ -110,10 +110,25 @@ def read_reports(given: tuple[str, bytes | pa.Table], folder: Path) -> None:
     assert study.tally(reports).n == len(reports)
 
 
+def _tally(read: Callable[[], sf.Tally]) -> sf.Tally | sf.SfumatoError:
+    """A tally, or why there is none."""
+    try:
+        return read()
+    except sf.SfumatoError as error:
+        return error
+
+
 def read_tally(given: tuple[str, bytes | pa.Table], folder: Path) -> None:
     name, held = given
     study = _study(name)
-    tally = sf.Tally.load(_file(held, folder / "tally.parquet"), study)
+    file = _file(held, folder / "tally.parquet")
+    tally = _tally(lambda: sf.Tally.load(file, study))
+    alike = _tally(lambda: sf.Tally.from_bytes(file.read_bytes(), study))
+    if isinstance(tally, sf.SfumatoError):  # for the same reason, and no path is named
+        assert type(alike) is type(tally)
+        assert str(alike) == str(tally).replace(repr(str(file)), "the data")
+        raise tally
+    assert alike == tally
     assert 0 <= tally.n <= 2**53
     assert (tally + study.empty_tally()) == tally
     assert float(tally.estimate("unbiased").count()) >= 0 or not tally.n

@@ -28,6 +28,7 @@ from .channels.unary import OUE as OUE
 from .collect.tally import Tally as Tally
 from .collect.weighted import WeightedTally as WeightedTally
 from .device.client import Client as Client
+from .device.client import Made as Made
 from .device.client import Sent as Sent
 from .device.program import Program as Program
 from .device.verify import verify as verify

@@ -29,8 +29,13 @@ def refuse_name(text: str, what: str) -> None:
         raise StudyError(
             f"{what} may have at most {MOST_LETTERS:,} characters, got {len(text):,}: {shown(text)}"
         )
-    if _HALVES.search(text):
+    if not is_writable(text):
         raise StudyError(f"{what} must be text that UTF-8 can write, got {shown(text)}")
+
+
+def is_writable(text: str) -> bool:
+    """Whether UTF-8 can write a text: it holds no half of a character (a surrogate)."""
+    return _HALVES.search(text) is None
 
 
 def visible(text: str) -> str:

@@ -206,6 +206,25 @@ def test_a_file_cut_anywhere_is_refused(kind: str, tmp_path: Path) -> None:
         file.write_bytes(raw[:end])
         with pytest.raises(sf.FormatError):
             read(file, kind == "tally")
+        if kind == "tally":
+            with pytest.raises(sf.FormatError, match=r"^the data is damaged"):
+                sf.Tally.from_bytes(raw[:end], STUDY)
+
+
+def test_small_bytes_that_fill_the_memory_are_refused_before_they_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = pq.read_table(pa.BufferReader(STUDY.simulate(PEOPLE, seed=1).to_bytes())).slice(0, 1)
+    count = 1 << 20
+    columns = [pa.array(np.ones(count, dtype=str(field.type))) for field in one.schema]
+    sink = pa.BufferOutputStream()
+    bomb = pa.table(columns, schema=one.schema)
+    pq.write_table(bomb, sink, compression="zstd")
+    data = sink.getvalue().to_pybytes()
+    assert sf.Tally.from_bytes(data, STUDY).n == count
+    monkeypatch.setattr(parquet, "_FREE_BYTES", 1 << 20)
+    with pytest.raises(sf.TooLargeError, match=r"^the data states 1,048,576 rows"):
+        sf.Tally.from_bytes(data, STUDY)
 
 
 def test_a_small_file_that_fills_the_memory_is_refused_before_it_is_read(

@@ -113,6 +113,41 @@ def test_reports_come_back_from_their_bytes() -> None:
     assert again.to_bytes() == data
 
 
+@pytest.mark.parametrize("count", [0, 1, 40])
+def test_a_file_is_read_by_its_page_alone(count: int) -> None:
+    """A reader written from "A file of packed reports", with nothing of the package in it."""
+    axes = [
+        sf.integers("a", 0, 99, protect=sf.Distance(1)),
+        sf.integers("b", 0, 9, protect=sf.Distance(1), channel=sf.Thermometer()),
+        sf.categories("c", ["x", "y", "z"], protect=sf.Uniform(1)),
+        sf.integers("d", 0, 5, protect=sf.Distance(1), channel=sf.Thermometer()),
+    ]
+    study = sf.Study("mixed", axes)
+    values = {"a": range(count), "b": [4] * count, "c": ["y"] * count, "d": [2] * count}
+    reports = study.encode({name: list(column) for name, column in values.items()})
+    counts = [layout.count for layout in study.layouts]
+    assert [layout.kind for layout in study.layouts] == ["symbols", "bits", "symbols", "bits"]
+    data = reports.to_bytes()
+    assert data[:5] == b"\x53\x46\x4d\x52\x01"
+    assert data[5:37] == bytes.fromhex(study.fingerprint)
+    n = sum(byte << (8 * place) for place, byte in enumerate(data[37:45]))
+    front = ((counts[0] * counts[2] - 1).bit_length() + 7) // 8
+    w = front + (counts[1] + counts[3] + 7) // 8
+    assert (n, len(data)) == (count, 45 + n * w)
+    for k in range(n):
+        report = data[45 + k * w : 45 + (k + 1) * w]
+        number = sum(byte << (8 * place) for place, byte in enumerate(report[:front]))
+        row = [byte >> bit & 1 for byte in report[front:] for bit in range(8)]
+        outputs = [number // counts[2], row[: counts[1]], number % counts[2], row[counts[1] :]]
+        assert not any(outputs[3][counts[3] :])  # type: ignore[index]
+        for place, column in enumerate(reports.outputs):
+            if isinstance(column, BitColumns):
+                bits = column.to_matrix()[k].astype(int).tolist()
+                assert outputs[place][: counts[place]] == bits  # type: ignore[index]
+            else:
+                assert outputs[place] == column[k]
+
+
 def test_a_batch_of_a_client_is_read_without_its_ids() -> None:
     program = STUDY.device_program()
     made = tuple(program.encode({"age": age, "steps": 3}) for age in (1, 50, 99))

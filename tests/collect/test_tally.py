@@ -306,3 +306,56 @@ def test_a_tally_of_symbols_is_small() -> None:
     tally = STUDIES["symbols"].simulate_counts(counts, seed=1)
     assert tally.n == counts.sum()
     assert len(tally.statistic.people) <= counts.size
+
+
+class TestBytes:
+    @kinds
+    @pytest.mark.parametrize("count", [0, 1, 150])
+    def test_they_are_those_of_the_file_and_give_the_tally_back(
+        self, kind: str, count: int, tmp_path: Path
+    ) -> None:
+        study = STUDIES[kind]
+        tally = study.tally(REPORTS[kind][:count])
+        tally.save(tmp_path / "tally.parquet")
+        data = tally.to_bytes()
+        assert data == (tmp_path / "tally.parquet").read_bytes()
+        for held in (data, bytearray(data), memoryview(data)):
+            again = sf.Tally.from_bytes(held, study)
+            assert again == tally
+            assert again.n == count
+            assert again.to_bytes() == data
+
+    @kinds
+    def test_later_changes_of_what_was_read_change_nothing(self, kind: str) -> None:
+        study = STUDIES[kind]
+        tally = study.tally(REPORTS[kind])
+        held = bytearray(tally.to_bytes())
+        found = sf.Tally.from_bytes(held, study)
+        held[:] = bytes(len(held))
+        assert found == tally
+
+    def test_another_study_is_refused(self) -> None:
+        data = STUDIES["symbols"].tally(REPORTS["symbols"]).to_bytes()
+        other = _study("symbols", epsilon=0.8)
+        with pytest.raises(sf.MismatchError, match=r"^the data belongs to study "):
+            sf.Tally.from_bytes(data, other)
+        with pytest.raises(sf.StudyError, match="study must be a Study"):
+            sf.Tally.from_bytes(data, "tally.toml")  # type: ignore[arg-type]
+
+    def test_something_else_is_refused_without_naming_a_path(self) -> None:
+        study, reports = STUDIES["symbols"], REPORTS["symbols"]
+        sink = pa.BufferOutputStream()
+        pq.write_table(reports.to_arrow(), sink)
+        strange = pa.BufferOutputStream()
+        pq.write_table(pa.table({"a": [1]}), strange)
+        for data, reason in (
+            (b"", "the data is damaged or not a Parquet file"),
+            (reports.to_bytes(), "the data is damaged or not a Parquet file"),
+            (sink.getvalue().to_pybytes(), "the data holds reports, but a tally must be given"),
+            (strange.getvalue().to_pybytes(), "the data holds no sfumato tally"),
+        ):
+            with pytest.raises(sf.FormatError, match=f"^{reason}"):
+                sf.Tally.from_bytes(data, study)
+        for other in ("tally.parquet", Path("tally.parquet"), 7, None):
+            with pytest.raises(sf.FormatError, match="a tally must be read from bytes"):
+                sf.Tally.from_bytes(other, study)  # type: ignore[arg-type]

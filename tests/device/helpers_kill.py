@@ -28,6 +28,7 @@ from sfumato.errors import SfumatoError
 FINGERPRINT = "ab" * 32
 SIZE = 16
 ROUNDS = 400
+PERSONS = ("", "Ann", "Bob")  # who share the device
 _WRITERS = 2
 _MOST_LINES = 2_500
 _MOST_SECONDS = 0.15
@@ -82,11 +83,13 @@ def _kept_late() -> None:
     """Return a report before it is on the disk."""
     keep, late = memory.Memory.keep, []
 
-    def postponed(self: memory.Memory, name: str, report: bytes, day: int) -> bytes:
+    def postponed(
+        self: memory.Memory, name: str, reports: Mapping[str, bytes], day: int
+    ) -> dict[str, bytes]:
         for one in late:
             keep(self, *one)
-        late[:] = [(name, report, day)]
-        return report
+        late[:] = [(name, reports, day)]
+        return dict(reports)
 
     memory.Memory.keep = postponed  # type: ignore[method-assign]
 
@@ -123,8 +126,10 @@ def _live(folder: Path, url: str, notes: Path, rng: random.Random, way: str) -> 
     with client.Client(Random(), url, folder=folder) as held:
         for _ in range(40):
             name = str(rng.randrange(ROUNDS))
-            report = held.report({}, round=name)
-            os.write(log, f"{name} {report.hex()}\n".encode())
+            persons = rng.sample(PERSONS, rng.choice((1, 1, 3)))
+            made = held.report_all({person: {} for person in persons}, round=name).reports
+            lines = [f"{name},{person} {report.hex()}\n" for person, report in made.items()]
+            os.write(log, "".join(lines).encode())
             if rng.random() < 0.4:
                 held.send()
 
@@ -164,13 +169,19 @@ def _wave(folder: Path, url: str, notes: Path, rng: random.Random) -> list[int]:
     return ends
 
 
+def _rounds(held: client.Client) -> int:
+    """How many rounds are charged, over all persons."""
+    return sum(held.spent(person).studies[0].rounds for person in PERSONS)
+
+
 def violations(folder: Path, notes: Path, log: Path) -> list[str]:
     """What is wrong about the reports that clients noted and those that the collector stored."""
     found = []
     with client.Client(Random(), folder=folder) as held:  # rolls back what was left half written
-        charged = held.spent().studies[0].rounds
+        charged = _rounds(held)
     database = sqlite3.connect(folder / memory.FILE)
-    reports = dict(database.execute("SELECT round, report FROM rounds").fetchall())
+    rows = database.execute("SELECT round || ',' || person, report FROM rounds").fetchall()
+    reports = dict(rows)
     database.close()
     for file in notes.iterdir():
         for line in file.read_text(encoding="ascii").splitlines():
@@ -205,10 +216,11 @@ def kills(
             return {"killed": killed, "violations": found}
     with client.Client(Random(), url, folder=home) as held:
         for name in map(str, range(ROUNDS)):  # rounds that are charged and have no report yet
-            if held._memory._stored(held._memory._connection, name)[0] == "charged":
-                held.report({}, round=name)
+            for person in PERSONS:
+                if held._memory._stored(held._memory._connection, name, person)[0] == "charged":
+                    held.report({}, round=name, person=person)
         left = held.send(wait=30)
-        rounds = held.spent().studies[0].rounds
+        rounds = _rounds(held)
     found = violations(home, notes, log)
     stored = len(log.read_text(encoding="ascii").splitlines())
     if left.waiting or stored != rounds:

@@ -11,13 +11,14 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from stub import Fault, Stub
 
 import sfumato as sf
 from sfumato.device import client as module
-from sfumato.device.client import Client, Sent
+from sfumato.device.client import Client, Made, Sent
 from sfumato.device.program import Program, digest_of
 from sfumato.errors import StoreError, UploadError
 
@@ -155,6 +156,136 @@ class TestReports:
             client.report(RECORD, round=round_)  # type: ignore[arg-type]
 
 
+class TestPersons:
+    def test_persons_have_reports_limits_and_ledgers_of_their_own(
+        self, program: Program, stub: Stub, tmp_path: Path, clock: Clock
+    ) -> None:
+        assert program.most is not None
+        with make(program, tmp_path, stub.url, clock=clock, limit=2 * program.most) as client:
+            made = [client.report(RECORD, round="1", person=str(k)) for k in range(12)]
+            assert len(set(made)) > 1
+            again = [client.report({"age": 1}, round="1", person=str(k)) for k in range(12)]
+            assert again == made
+            client.report(RECORD, round="2", person="7")
+            with pytest.raises(sf.LedgerError):
+                client.report(RECORD, round="3", person="7")
+            client.report(RECORD, round="3", person="8")
+            assert client.spent("7").total == client.spent("8").total == 2 * program.most
+            assert client.spent("9").total == program.most
+            assert client.spent().total == 0
+            assert client.send() == Sent(accepted=14)
+            assert len(stub.uploads) == 1
+
+    def test_what_a_person_is_called_never_leaves_the_device(
+        self, client: Client, stub: Stub, tmp_path: Path
+    ) -> None:
+        seen: list[bytes] = []
+        answer = stub.answer
+
+        def noted(path: str, headers: dict[str, str], data: bytes) -> Fault:
+            seen.append(path.encode() + repr(headers).encode() + data)
+            return answer(path, headers, data)
+
+        stub.answer = noted  # type: ignore[method-assign]
+        client.report(RECORD, person="Ann-Marie")
+        assert client.send().accepted == 1
+        assert b"Ann-Marie" in everything(tmp_path)  # the search finds what is there
+        assert len(seen) == 1
+        assert b"Ann" not in seen[0]
+
+    @pytest.mark.parametrize("person", [7, None, "\ud800", "x" * 2_000, b"Ann", ["Ann"]])
+    def test_a_person_is_a_text_and_is_not_shown(self, client: Client, person: object) -> None:
+        for ask in (
+            lambda: client.report(RECORD, person=person),  # type: ignore[arg-type]
+            lambda: client.spent(person),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(sf.StudyError, match="person must be a text") as caught:
+                ask()
+            assert "xx" not in str(caught.value)
+            assert "Ann" not in str(caught.value)
+
+
+class TestManyReports:
+    PEOPLE: ClassVar = {f"person {k}": {"age": k % 100, "mode": LABELS[k % 3]} for k in range(600)}
+
+    def test_they_are_those_of_one_call_each(self, client: Client, stub: Stub) -> None:
+        first = client.report(RECORD, round="1", person="person 7")
+        steps: list[tuple[int, int]] = []
+        found = client.report_all(
+            self.PEOPLE, round="1", seen=lambda done, total: steps.append((done, total))
+        )
+        assert (found.made, found.remembered) == (599, 1)
+        assert list(found.reports) == list(self.PEOPLE)
+        assert found.reports["person 7"] == first
+        for person in ("person 0", "person 599"):
+            assert client.report(RECORD, round="1", person=person) == found.reports[person]
+            assert client.spent(person).studies[0].rounds == 1
+        assert steps == [(257, 600), (513, 600), (600, 600)]
+        assert client.report_all(self.PEOPLE, round="1") == Made(found.reports, 0, 600)
+        assert client.send() == Sent(accepted=600)
+        assert sorted(stub.stored.values()) == sorted(found.reports.values())
+
+    def test_reports_follow_their_own_records(self, tmp_path: Path) -> None:
+        axis = sf.integers("age", 0, 99, protect=sf.Distance(60))  # a report is its value
+        with Client(sf.Study("plain", [axis]), folder=tmp_path) as client:
+            found = client.report_all(self.PEOPLE).reports
+        assert [found[f"person {k}"][0] for k in range(600)] == [k % 100 for k in range(600)]
+
+    def test_every_chunk_is_charged_before_it_is_encoded(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        states: list[int] = []
+        encode = Program.encode
+
+        def watched(self: Program, record: dict[str, object], **rest: Any) -> bytes:
+            held = client._memory.states()
+            states.append(sum(held.values()))
+            if len(states) == 300:
+                raise KeyboardInterrupt
+            return encode(self, record, **rest)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Program, "encode", watched)
+            with pytest.raises(KeyboardInterrupt):
+                client.report_all(self.PEOPLE)
+        assert states == [256] * 256 + [512] * 44
+        assert client._memory.states() == {"queued": 256, "charged": 256}
+        found = client.report_all(self.PEOPLE)
+        assert (found.made, found.remembered) == (344, 256)
+        assert client._memory.states() == {"queued": 600}
+
+    @pytest.mark.parametrize("last", [{"age": 987654321, "mode": LABELS[0]}, {}, 7])
+    def test_one_record_that_does_not_fit_charges_nobody(
+        self, client: Client, last: dict[str, object]
+    ) -> None:
+        people = self.PEOPLE | {"person 599": last}
+        with pytest.raises(sf.DataError, match="record 600 of 600, and so none") as caught:
+            client.report_all(people)
+        assert "987654321" not in str(caught.value)
+        assert client._memory.states() == {}
+
+    def test_one_limit_that_is_spent_charges_nobody_whatever_the_values(
+        self, program: Program, tmp_path: Path
+    ) -> None:
+        assert program.most is not None
+        with make(program, tmp_path, limit=program.most) as client:
+            client.report(RECORD, round="1", person="person 599")
+            messages = set()
+            for person in ("person 599", "person 0"):
+                with pytest.raises(sf.LedgerError, match="record 600 of 600") as caught:
+                    client.report_all(self.PEOPLE | {person: {}}, round="2")
+                messages.add(str(caught.value))
+            assert len(messages) == 1
+            assert client._memory.states() == {"queued": 1}
+
+    def test_nobody_is_no_report(self, client: Client) -> None:
+        assert client.report_all({}) == Made({}, 0, 0)
+
+    def test_a_list_is_refused(self, client: Client) -> None:
+        with pytest.raises(sf.DataError, match="a dict of records by person, got list"):
+            client.report_all([RECORD])  # type: ignore[arg-type]
+
+
 class TestMemoryByValue:
     def test_the_same_value_gives_the_same_report_in_every_round(
         self, program: Program, tmp_path: Path
@@ -169,17 +300,56 @@ class TestMemoryByValue:
             assert len(others) > 1
             assert client.spent().studies[0].rounds == 9
 
-    def test_its_words_are_those_of_the_page(self, program: Program, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("person", "form"),
+        [
+            ("", "sfumato value\n{digest}\n{codes}\n{block}"),  # as JavaScript has it
+            ("Ann", "sfumato value of a person\n{digest}\n{codes}\n{block}\nAnn"),
+        ],
+    )
+    def test_its_words_are_those_of_the_page(
+        self, person: str, form: str, program: Program, tmp_path: Path
+    ) -> None:
+        record = RECORD | {"age": 77}
         with make(program, tmp_path, memory="value") as client:
-            found = client.report(RECORD)
+            found = client.report(record, person=person)
             secret = client._memory.secret()
-        codes = ",".join(map(str, program.codes(RECORD)))
+        codes = ",".join(map(str, program.codes(record)))
         words = []
         for block in range(8):
-            text = f"sfumato value\n{program.digest}\n{codes}\n{block}".encode()
+            text = form.format(digest=program.digest, codes=codes, block=block).encode()
             drawn = hmac.new(secret, text, hashlib.sha256).digest()
             words += [int.from_bytes(drawn[k : k + 8], "big") for k in range(0, 32, 8)]
-        assert found == program.encode(RECORD, words=iter(words).__next__)
+        assert found == program.encode(record, words=iter(words).__next__)
+
+    def test_two_persons_with_one_value_do_not_share_their_words(
+        self, program: Program, tmp_path: Path
+    ) -> None:
+        people = {f"person {k}": RECORD for k in range(40)}
+        with make(program, tmp_path, memory="value") as client:
+            found = client.report_all(people, round="1").reports
+            assert len(set(found.values())) > 5
+            assert client.report_all(people, round="2").reports == found
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            (("", (1, 23)), ("", (12, 3))),
+            (("", (1,)), ("1", ())),
+            (("1", (2,)), ("", (1, 2))),
+            (("a\n0", (1,)), ("a", (1,))),
+            (("\n0", (1,)), ("0", (1,))),
+            ((f"{'d'}\n1\n0", (1,)), ("d", (1,))),
+        ],
+    )
+    def test_no_two_persons_and_values_have_the_same_words(
+        self, one: tuple[str, tuple[int, ...]], other: tuple[str, tuple[int, ...]]
+    ) -> None:
+        drawn = [
+            {next(words) for _ in range(80)}
+            for words in (module._words(b"secret", "d", *held) for held in (one, other))
+        ]
+        assert not drawn[0] & drawn[1]
 
     def test_another_device_has_another_secret(self, program: Program, tmp_path: Path) -> None:
         found = set()

@@ -24,9 +24,9 @@ def opened(folder: Path, fingerprint: str = FINGERPRINT, digest: str = "cd" * 32
     return Memory(folder, fingerprint=fingerprint, digest=digest, name="s", most=Fraction(1))
 
 
-def queue(memory: Memory, name: str, report: bytes = b"r") -> bytes:
-    memory.charge(name, None)
-    return memory.keep(name, report, 20_000)
+def queue(memory: Memory, name: str, report: bytes = b"r", person: str = "") -> bytes:
+    memory.charge(name, [person], None)
+    return memory.keep(name, {person: report}, 20_000)[person]
 
 
 def test_the_files_are_open_to_their_own_account_only(tmp_path: Path) -> None:
@@ -48,12 +48,12 @@ def test_what_is_written_is_on_the_disk(tmp_path: Path) -> None:
 
 def test_the_first_report_of_a_round_stays(tmp_path: Path) -> None:
     first, second = opened(tmp_path), opened(tmp_path)
-    first.charge("1", None)
-    second.charge("1", None)  # as two processes may, both before a report is made
-    assert first.keep("1", b"a", 20_000) == b"a"
-    assert second.keep("1", b"b", 20_000) == b"a"
+    first.charge("1", [""], None)
+    second.charge("1", [""], None)  # as two processes may, both before a report is made
+    assert first.keep("1", {"": b"a"}, 20_000) == {"": b"a"}
+    assert second.keep("1", {"": b"b"}, 20_000) == {"": b"a"}
     assert len(second.due(9)) == 1
-    assert first.accounts()[0].rounds == 1
+    assert first.accounts("")[0].rounds == 1
     first.close()
     second.close()
 
@@ -83,7 +83,7 @@ def test_the_queue_of_another_study_is_kept_apart(tmp_path: Path) -> None:
     mine.settle(mine.due(9))
     assert mine.expire(99_999) == 0
     assert other.waiting() == 1
-    assert [account.rounds for account in other.accounts()] == [1, 1]
+    assert [account.rounds for account in other.accounts("")] == [1, 1]
     mine.close()
     other.close()
 
@@ -106,8 +106,53 @@ def test_another_program_of_the_same_study_is_refused(tmp_path: Path) -> None:
 def test_a_report_that_was_never_charged_is_not_kept(tmp_path: Path) -> None:
     memory = opened(tmp_path)
     with pytest.raises(StoreError, match="no longer charged"):
-        memory.keep("1", b"r", 20_000)
+        memory.keep("1", {"": b"r"}, 20_000)
     memory.close()
+
+
+def test_persons_have_rounds_and_accounts_of_their_own_and_one_queue(tmp_path: Path) -> None:
+    memory = opened(tmp_path)
+    for person, rounds in (("", 1), ("Ann", 2), ("Bob", 3)):
+        for name in map(str, range(rounds)):
+            queue(memory, name, f"{person}{name}".encode(), person)
+    found = {person: memory.accounts(person)[0].rounds for person in ("", "Ann", "Bob", "Cem")}
+    assert found == {"": 1, "Ann": 2, "Bob": 3, "Cem": 0}
+    assert memory.stored("1", ["", "Ann", "Bob", "Cem"]) == {"Ann": b"Ann1", "Bob": b"Bob1"}
+    assert len(memory.due(99)) == memory.waiting() == 6
+    memory.settle(memory.due(4))
+    assert memory.states() == {"queued": 2, "sent": 4}
+    memory.close()
+
+
+def test_one_person_beyond_the_limit_charges_nobody(tmp_path: Path) -> None:
+    memory = opened(tmp_path)
+    queue(memory, "1", person="Bob")
+    with pytest.raises(sf.LedgerError, match="one more report costs E = 1"):
+        memory.charge("2", ["Ann", "Bob", "Cem"], Fraction(1))
+    assert memory.states() == {"queued": 1}
+    memory.charge("2", ["Ann", "Cem"], Fraction(1))
+    assert memory.states() == {"queued": 1, "charged": 2}
+    memory.close()
+
+
+def test_a_queue_of_any_length_is_searched_by_its_index(tmp_path: Path) -> None:
+    memory = opened(tmp_path)
+    seen: list[str] = []
+    assert memory._connection is not None
+    queue(memory, "1")
+    memory._connection.set_trace_callback(seen.append)
+    memory.settle(memory.due(9))
+    memory._connection.set_trace_callback(None)
+    plans = [
+        str(row[3])
+        for statement in seen
+        if "rounds" in statement
+        for row in memory._connection.execute(f"EXPLAIN QUERY PLAN {statement}")
+    ]
+    memory.close()
+    assert len(plans) >= 3
+    assert not [plan for plan in plans if "SCAN rounds" in plan or "TEMP B-TREE" in plan]
+    assert "expires=? AND id=?" in plans[-1]
 
 
 class TestFiles:
@@ -154,8 +199,8 @@ class TestFiles:
         def use() -> None:
             memory = opened(tmp_path)
             try:
-                memory.stored("1")
-                memory.accounts()
+                memory.stored("1", [""])
+                memory.accounts("")
                 memory.due(9)
                 memory.see_day(20_000)
             finally:
@@ -189,10 +234,10 @@ class TestFiles:
         holder = sqlite3.connect(tmp_path / FILE, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="another process"):
-            memory.charge("1", None)
+            memory.charge("1", [""], None)
         holder.execute("ROLLBACK")
         holder.close()
-        memory.charge("1", None)
+        memory.charge("1", [""], None)
         memory.close()
 
     def test_a_closed_one_says_so(self, tmp_path: Path) -> None:
@@ -200,7 +245,7 @@ class TestFiles:
         memory.close()
         memory.close()
         with pytest.raises(StoreError, match="closed"):
-            memory.accounts()
+            memory.accounts("")
 
 
 FULL = """

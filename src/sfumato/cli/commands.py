@@ -119,6 +119,17 @@ sfumato program commute.toml --out commute.program.json
 sfumato program commute.toml --out commute.program.json --force --json
 """,
     ),
+    "send": Command(
+        "Collect",
+        "devices",
+        "Report for every person in a file, and send the reports to a collector.",
+        r"""
+sfumato send commute.toml people.csv --url https://collector.example --folder reports \
+  --round 2026-11 --person name
+sfumato send commute.program.json people.csv --digest "$DIGEST" --limit 50 --wait 60 \
+  --url https://collector.example --folder reports --round 2026-11 --token-file token
+""",
+    ),
     "pack": Command(
         "Collect",
         "devices",

@@ -1,15 +1,27 @@
-"""Commands around devices: program, pack, unpack."""
+"""Commands around devices: program, send, pack, unpack."""
 
 from __future__ import annotations
 
+import math
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sfumato.cli import showing
+from sfumato.cli import people, showing
 from sfumato.cli.commands import CommandError
-from sfumato.cli.options import AsJson, Force, StudyFile, load_study, suffix, target
+from sfumato.cli.options import (
+    AsJson,
+    Force,
+    StudyFile,
+    load_study,
+    real_number,
+    suffix,
+    target,
+)
+from sfumato.device.client import Client, Made, Sent
+from sfumato.device.program import Program
 from sfumato.exact import nearest_float
 from sfumato.files import write_whole
 from sfumato.study.reports import Reports
@@ -53,6 +65,155 @@ def program(
         most = f"at most {odds(e)} likelier from one person than from any other (E = {e:g})"
     showing.say(f"A report is {most}.")
     showing.say(f"Digest to pin: {compiled.digest}")
+
+
+def send(
+    study: Annotated[
+        Path,
+        typer.Argument(metavar="STUDY", help="Study file, .toml, or its device program, .json."),
+    ],
+    table: Annotated[
+        Path, typer.Argument(metavar="INPUT", help="People's values, .csv or .csv.gz.")
+    ],
+    url: Annotated[str, typer.Option(metavar="URL", help="Where the collector's routes begin.")],
+    folder: Annotated[
+        Path, typer.Option(help="Where reports, queue and ledger are kept; made if not there.")
+    ],
+    round_: Annotated[
+        str, typer.Option("--round", metavar="NAME", help="What this round is called.")
+    ] = "",
+    person: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Who a row is about; without it, its row number."),
+    ] = None,
+    limit: Annotated[
+        str | None,
+        typer.Option(metavar="E", help="The most that a person may spend in all rounds together."),
+    ] = None,
+    digest: Annotated[
+        str | None,
+        typer.Option(metavar="HEX", help="The digest that a device program must have."),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File with the collector's token, or $SFUMATO_TOKEN."),
+    ] = None,
+    wait: Annotated[
+        float,
+        typer.Option(
+            parser=real_number, metavar="SECONDS", help="How long to try again after a failure."
+        ),
+    ] = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Report for every person in a file, and send the reports to a collector.
+
+    Each row is one person. Only the reports are sent, never a value or who a person is. The whole
+    file is checked before anybody is charged. The folder remembers every report: running the
+    command again with the same round makes none twice, and sends what still waits.
+
+    Without --person a row number stands for the person, so every round needs the same people in the
+    same rows. The exit code is 1 if a report waits, is refused or has expired.
+    """
+    if wait < 0:
+        raise CommandError(f"--wait must be zero or more seconds, got {wait:g}")
+    suffix(table, "people's", ".csv", ".csv.gz")
+    program = _program(study, digest)
+    if person in {axis.name for axis in program.axes}:
+        raise CommandError(
+            f"--person must not name an axis of the study, got {person!r}: values must not be kept "
+            "in the folder; name another column"
+        )
+    token = _token(token_file)
+    with showing.progress(f"Reading {table.name}") as seen:
+        records = people.read_records(program, table, person, seen)
+    with Client(
+        program, url, folder=folder, digest=program.digest, limit=limit, token=token
+    ) as client:
+        with showing.progress("Making reports") as seen:
+            made = client.report_all(records, round=round_, seen=seen)
+        if not as_json:
+            _say_made(made, program.name)
+        with showing.progress("Sending"):
+            sent = client.send(wait=wait)
+    if as_json:
+        showing.show_json(
+            {
+                "study": program.name,
+                "fingerprint": program.fingerprint,
+                "round": round_,
+                "people": len(records),
+                "made": made.made,
+                "remembered": made.remembered,
+                "accepted": sent.accepted,
+                "repeated": sent.repeated,
+                "refused": sent.refused,
+                "expired": sent.expired,
+                "waiting": sent.waiting,
+                "retry_after": sent.retry_after,
+                "reason": sent.reason,
+            }
+        )
+    else:
+        _say_sent(sent)
+    if sent.waiting or sent.refused or sent.expired:
+        raise typer.Exit(1)
+
+
+def _program(path: Path, digest: str | None) -> Program:
+    """The device program of a study file, or the one in a file, which has the pinned digest."""
+    suffix(path, "study or device program", ".toml", ".json")
+    if path.name.lower().endswith(".toml"):
+        text: str | bytes = load_study(path).device_program().to_text()
+    elif digest is None:
+        raise CommandError(
+            "a device program must have the digest that was pinned, and none is given; add "
+            "--digest, which 'sfumato program' states"
+        )
+    else:
+        text = _read(path)
+    return Program.read(text, digest=digest)
+
+
+def _token(path: Path | None) -> str | None:
+    """The collector's token, from a file or the environment; it is never shown."""
+    if path is None:
+        return os.environ.get("SFUMATO_TOKEN")
+    try:
+        return _read(path).decode("ascii").strip()
+    except UnicodeDecodeError:
+        raise CommandError(
+            f"a token must be a text of printable ASCII characters, and {str(path)!r} holds "
+            "others; correct the file"
+        ) from None
+
+
+def _say_made(made: Made, name: str) -> None:
+    """What was made."""
+    before = f"; {made.remembered:,} had been made before" if made.remembered else ""
+    showing.say(f"Made {_reports(made.made)} of study {name!r}{before}.")
+
+
+def _say_sent(sent: Sent) -> None:
+    """What was sent, and when to try again."""
+    showing.say(f"The collector has stored {_reports(sent.accepted)}.")
+    for count, what in (
+        (sent.repeated, "had been stored before"),
+        (sent.refused, "refused for good"),
+        (sent.expired, "expired, and can no longer count"),
+    ):
+        if count:
+            showing.say(f"{_reports(count)} {what}.")
+    if sent.retry_after is not None:
+        showing.say(
+            f"{_reports(sent.waiting)} waiting ({sent.reason}); run the command again in "
+            f"{math.ceil(sent.retry_after):,} seconds or later."
+        )
+
+
+def _reports(count: int) -> str:
+    """How many reports, in words."""
+    return f"{count:,} report{'' if count == 1 else 's'}"
 
 
 def pack(

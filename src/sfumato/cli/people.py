@@ -1,10 +1,10 @@
-"""People's values and counts from a file; errors name rows of the whole file."""
+"""People's values, records and counts from a file; errors name rows of the whole file."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,16 @@ from numpy.typing import NDArray
 from sfumato.arrays import Floats
 from sfumato.cli.showing import Seen
 from sfumato.collect.parquet import MOST_PEOPLE
-from sfumato.domains.columns import read_numbers
+from sfumato.device.program import Program
+from sfumato.device.values import DeviceAxis
+from sfumato.domains.columns import read_numbers, refuse_rows
 from sfumato.domains.tables import read_batches, read_table
 from sfumato.errors import DataError, TooLargeError, rows
 from sfumato.randomness.bits import BitSource
 from sfumato.study.axis import Axis
 from sfumato.study.reports import Reports
 from sfumato.study.study import PEOPLE_AT_ONCE, Study
+from sfumato.text import MOST_LETTERS
 
 _MOST_CELLS = 1 << 26
 
@@ -52,6 +55,112 @@ def encode_file(study: Study, path: Path, bits: BitSource, seen: Seen) -> Iterat
                 message += f" (rows after {before + len(chunk)} were not looked at)"
             raise DataError(message) from None
         before += len(chunk)
+
+
+class Records(Mapping[str, Mapping[str, object]]):
+    """The record of each person, by what the person is called, in the order of the file's rows.
+
+    Args:
+        persons: What each person is called, no two alike.
+        columns: The values of each axis, one per person.
+    """
+
+    def __init__(self, persons: Sequence[str], columns: Mapping[str, Sequence[object]]) -> None:
+        self._rows = {person: row for row, person in enumerate(persons)}
+        self._columns = columns
+
+    def __getitem__(self, person: str) -> dict[str, object]:
+        row = self._rows[person]
+        return {name: column[row] for name, column in self._columns.items()}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def read_records(program: Program, path: Path, person: str | None, seen: Seen) -> Records:
+    """The records in a CSV file, once every one of them fits the program.
+
+    Args:
+        program: The device program.
+        path: A file that ends in .csv or .csv.gz.
+        person: The column that says who a row is about; None calls people by their rows.
+        seen: Told how much of the file has been read.
+
+    Raises:
+        DataError: If the file cannot be read, a value does not fit, or a person has two rows; row
+            1 is the first person in the file, and no cell is shown.
+    """
+    names = [axis.name for axis in program.axes]
+    table = read_table(path, names if person is None else [*names, person], seen=seen)
+    columns = {axis.name: _values(axis, table.column(axis.name)) for axis in program.axes}
+    if person is None:
+        return Records([f"row {row}" for row in range(1, len(table) + 1)], columns)
+    return Records(_persons(table.column(person).to_pylist(), person), columns)
+
+
+def _values(axis: DeviceAxis, column: pa.ChunkedArray) -> list[object]:
+    """The values of an axis from the cells of a CSV file, all of which fit; None where missing."""
+    values: list[object]
+    if axis.kind in ("integers", "reals"):
+        whole = axis.kind == "integers"
+        numbers, gone = read_numbers(column, axis=axis.name, rule=axis.rule, whole=whole)
+        pairs = zip(numbers.tolist(), gone.tolist(), strict=True)
+        values = [None if missing else number for number, missing in pairs]
+    elif axis.kind == "categories":
+        values = column.to_pylist()  # case and spaces count
+    else:
+        values = [(cell or "").strip() or None for cell in column.to_pylist()]
+    missing = [row for row, value in enumerate(values, 1) if value is None]
+    if missing and not axis.optional:
+        raise DataError(
+            f"axis {axis.name!r} must have an answer in every row, but {rows(missing)} "
+            f"{'has' if len(missing) == 1 else 'have'} none; leave these rows out or make the "
+            "axis optional in the study"
+        )
+    refuse_rows(
+        np.array([value is not None and not _fits(axis, value) for value in values], dtype=bool),
+        axis=axis.name,
+        rule=axis.rule,
+        fault="something else",
+        remedy="correct or drop every such row",
+    )
+    return values
+
+
+def _fits(axis: DeviceAxis, value: object) -> bool:
+    """Whether a value is one of an axis."""
+    try:
+        axis.code(value)
+    except DataError:
+        return False
+    return True
+
+
+def _persons(cells: Sequence[str | None], column: str) -> list[str]:
+    """What people are called; every one of them has one row."""
+    persons = ["" if cell is None else cell for cell in cells]
+    blank = [row for row, person in enumerate(persons, 1) if not person.strip()]
+    long = [row for row, person in enumerate(persons, 1) if len(person) > MOST_LETTERS]
+    first: dict[str, int] = {}
+    for row, person in enumerate(persons, 1):
+        first.setdefault(person, row)
+    twice = [row for row, person in enumerate(persons, 1) if first[person] < row]
+    for found, rule in (
+        (blank, "must say in every row who it is about"),
+        (long, f"must hold at most {MOST_LETTERS:,} characters in every row"),
+        (twice, "must name every person once"),
+    ):
+        if found:
+            verb = "does" if len(found) == 1 else "do"
+            why = "not: the same person has a row before" if found is twice else "not"
+            raise DataError(
+                f"column {column!r} {rule}, and {rows(found)} {verb} {why}; correct or drop every "
+                "such row"
+            )
+    return persons
 
 
 def in_chunks(pieces: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Table]:

@@ -199,13 +199,14 @@ def reports_from_bytes(data: Buffer, study: Study) -> Reports:
         study: The study they belong to.
 
     Raises:
-        WireError: If the bytes are damaged, newer, or of another study.
+        WireError: If the bytes are damaged or newer, or a batch of another study.
+        MismatchError: If they are packed reports of another study.
     """
     held = as_bytes(data)
     if held[:4] == BATCH_MAGIC:
         return batch_from_bytes(held, study)[0]
     found = read_front(held, MAGIC, _HEADER, "packed reports")
-    study.refuse_other(found, "packed reports")
+    study.refuse_other(found, "this set of packed reports")
     size = layout_of(study.layouts).size
     count = int.from_bytes(held[37:_HEADER], "little")
     check_length(len(held), _HEADER + count * size, "a file", count)

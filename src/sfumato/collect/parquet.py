@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,8 @@ _MOST_SQUEEZED = 100
 #: What readers of Parquet raise where a file is damaged.
 READER_ERRORS = (pa.ArrowException, OSError, ValueError)
 
+#: Where a Parquet file is: on the disk, or in memory.
+Source: TypeAlias = str | Path | pa.Buffer
 Kind = Literal["reports", "tally", "weighted tally", "estimate"]
 #: What a column holds: outputs, numbers of people, or sums of weights.
 Column = Layout | Literal["people", "weights"]
@@ -338,37 +340,56 @@ def write_parquet(table: pa.Table, path: str | Path) -> None:
         table: The table.
         path: The file.
     """
-    write_whole(path, lambda file: pq.write_table(table, file, compression="zstd"))
+    write_whole(path, lambda file: _write(table, file))
 
 
-def open_parquet(path: str | Path) -> pq.ParquetFile:
-    """Open a Parquet file; a missing or damaged one is a `FormatError`."""
-    file = as_path(path)
-    try:
-        found = pq.ParquetFile(file)
-        _ = found.schema_arrow  # damage there shows now
-    except FileNotFoundError:
-        raise FormatError(f"there is no file {str(path)!r}; check the path") from None
-    except READER_ERRORS:
-        raise FormatError(f"{str(path)!r} is damaged or not a Parquet file") from None
+def parquet_bytes(table: pa.Table) -> bytes:
+    """The bytes of the file that `write_parquet` writes."""
+    sink = pa.BufferOutputStream()
+    _write(table, sink)
+    found: bytes = sink.getvalue().to_pybytes()
     return found
 
 
-def read_columns(file: pq.ParquetFile, path: str | Path, columns: Mapping[str, Column]) -> pa.Table:
+def _write(table: pa.Table, where: Path | pa.NativeFile) -> None:
+    """Write the bytes of a Parquet file."""
+    pq.write_table(table, where, compression="zstd")
+
+
+def called(source: Source) -> str:
+    """What messages call a Parquet file: by its path, if it has one."""
+    return "the data" if isinstance(source, pa.Buffer) else repr(str(source))
+
+
+def open_parquet(source: Source) -> pq.ParquetFile:
+    """Open a Parquet file; a missing or damaged one is a `FormatError`."""
+    given = pa.BufferReader(source) if isinstance(source, pa.Buffer) else as_path(source)
+    try:
+        found = pq.ParquetFile(given)
+        _ = found.schema_arrow  # damage there shows now
+    except FileNotFoundError:
+        raise FormatError(f"there is no file {called(source)}; check the path") from None
+    except READER_ERRORS:
+        raise FormatError(f"{called(source)} is damaged or not a Parquet file") from None
+    return found
+
+
+def read_columns(file: pq.ParquetFile, source: Source, columns: Mapping[str, Column]) -> pa.Table:
     """Read columns of a Parquet file, once its schema and its size are as they should be.
 
     Args:
         file: The file.
-        path: Its path.
+        source: Where it is.
         columns: What each column holds.
 
     Raises:
         TooLargeError: If a small file would fill the memory.
     """
-    what = repr(str(path))
+    what = called(source)
     schema = file.schema_arrow
     width = sum(_check_field(schema, name, holds, what) for name, holds in columns.items())
-    size, rows = as_path(path).stat().st_size, file.metadata.num_rows
+    size = source.size if isinstance(source, pa.Buffer) else as_path(source).stat().st_size
+    rows = file.metadata.num_rows
     if rows * width > max(_FREE_BYTES, _MOST_SQUEEZED * size):
         raise TooLargeError(
             f"{what} states {rows:,} rows and would fill {rows * width / 2**30:.1f} GiB, from "

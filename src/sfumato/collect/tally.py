@@ -14,8 +14,11 @@ from sfumato.collect.parquet import (
     MOST_PEOPLE,
     Column,
     Kind,
+    Source,
+    called,
     free_name,
     open_parquet,
+    parquet_bytes,
     read_columns,
     read_head,
     read_layouts,
@@ -26,7 +29,14 @@ from sfumato.collect.parquet import (
     write_parquet,
 )
 from sfumato.collect.statistics import BitReports, SymbolCounts, merged, statistic_of
-from sfumato.errors import DataError, FormatError, MismatchError, StudyError, TooLargeError
+from sfumato.errors import (
+    DataError,
+    FormatError,
+    MismatchError,
+    StudyError,
+    TooLargeError,
+    shown,
+)
 from sfumato.study.reports import Reports
 from sfumato.study.study import Study
 from sfumato.verbs import SomeReports, TallyVerbs
@@ -96,6 +106,22 @@ class Tally(TallyVerbs):
 
     def save(self, path: str | Path) -> None:
         """Write a Parquet file."""
+        write_parquet(self._table(), path)
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the Parquet file that `save` writes, for a database or a message.
+
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+            >>> tally = study.simulate({"age": [31] * 50}, seed=1)
+            >>> Tally.from_bytes(tally.to_bytes(), study) == tally
+            True
+        """
+        return parquet_bytes(self._table())
+
+    def _table(self) -> pa.Table:
+        """The Arrow table of the tally."""
         statistic = self.statistic
         names = self.study.columns
         columns: Sequence[Outputs]
@@ -103,8 +129,7 @@ class Tally(TallyVerbs):
             columns, beside = statistic.symbols, {free_name("people", names): statistic.people}
         else:
             columns, beside = statistic.columns, {}
-        table = to_table("tally", self.study.fingerprint, names, statistic.layouts, columns, beside)
-        write_parquet(table, path)
+        return to_table("tally", self.study.fingerprint, names, statistic.layouts, columns, beside)
 
     @classmethod
     def load(cls, path: str | Path, study: Study) -> Tally:
@@ -113,14 +138,39 @@ class Tally(TallyVerbs):
         Args:
             path: A file written by `save`.
             study: The study that the tally belongs to.
+
+        Raises:
+            FormatError: If the file is missing, damaged, newer, or holds something else.
+            MismatchError: If it holds a tally of another study.
         """
+        return cls._read(path, study)
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview, study: Study) -> Tally:
+        """Read what `to_bytes` gave, or the bytes of a file, as strictly as `load` does.
+
+        Args:
+            data: The bytes.
+            study: The study that the tally belongs to.
+
+        Raises:
+            FormatError: If the bytes are damaged, newer, or hold something else.
+            MismatchError: If they hold a tally of another study.
+        """
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise FormatError(f"a tally must be read from bytes, got {shown(data)}")
+        return cls._read(pa.py_buffer(bytes(data)), study)
+
+    @classmethod
+    def _read(cls, source: Source, study: Study) -> Tally:
+        """The tally in a Parquet file, wherever that is."""
         bits = sends_bits(study)
         people = free_name("people", study.columns)
-        _, table = load_table(path, study, "tally", {} if bits else {people: "people"})
-        columns = read_outputs(table, study.columns, study.layouts, repr(str(path)))
+        _, table = load_table(source, study, "tally", {} if bits else {people: "people"})
+        columns = read_outputs(table, study.columns, study.layouts, called(source))
         if bits:
             return cls(study, BitReports(study.layouts, tuple(columns), table.num_rows))
-        counts = read_people(table, people, repr(str(path)))
+        counts = read_people(table, people, called(source))
         return cls(study, SymbolCounts.of(study.layouts, columns, counts))  # type: ignore[arg-type]
 
 
@@ -132,25 +182,25 @@ def sends_bits(study: Study) -> bool:
 
 
 def load_table(
-    path: str | Path, study: Study, kind: Kind, beside: Mapping[str, Column]
+    source: Source, study: Study, kind: Kind, beside: Mapping[str, Column]
 ) -> tuple[dict[str, Any], pa.Table]:
     """The metadata and the columns of a file that holds a tally; one of another study is refused.
 
     Args:
-        path: The file.
+        source: Where the file is.
         study: The study that the tally belongs to.
         kind: What the file must hold.
         beside: Columns beside the outputs, and what they hold.
     """
-    what = repr(str(path))
-    with open_parquet(path) as file:
+    what = called(source)
+    with open_parquet(source) as file:
         head = read_head(file.schema_arrow, kind, what)
         study.refuse_other(head["study"], what)
         names, layouts = read_layouts(head, what)
         if (tuple(names), tuple(layouts)) != (study.columns, study.layouts):
             raise FormatError(f"{what} has damaged metadata; write it again")
         wanted = dict[str, Column](zip(names, layouts, strict=True))
-        return head, read_columns(file, path, {**wanted, **beside})
+        return head, read_columns(file, source, {**wanted, **beside})
 
 
 def tally_of(study: Study, reports: SomeReports) -> Tally:

@@ -1,11 +1,12 @@
 """The client: encodes on the device, remembers, queues on the disk and sends.
 
 Only the standard library is loaded. What leaves the device is reports: a value is never sent, kept
-in a file or shown in a message.
+in a file or shown in a message. What a person is called stays on the device, too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import math
 import secrets
@@ -24,21 +25,31 @@ from sfumato.device.memory import Backoff, Memory, Queued
 from sfumato.device.program import MOST_BYTES, Program
 from sfumato.device.upload import Answer, Collector
 from sfumato.device.wire import MEDIA_TYPE, Batch
-from sfumato.errors import FormatError, MismatchError, StoreError, StudyError, UploadError, shown
+from sfumato.errors import (
+    DataError,
+    FormatError,
+    LedgerError,
+    MismatchError,
+    StoreError,
+    StudyError,
+    UploadError,
+    shown,
+)
 from sfumato.exact import positive
 from sfumato.files import as_path
-from sfumato.text import refuse_name
+from sfumato.text import MOST_LETTERS, is_writable, refuse_name
 
 FIRST_WAIT = 1.0  # seconds after the first failure, doubled each time
 LONGEST_WAIT = 600.0
 MOST_REPORTS = 1_000  # in one batch
+_AT_ONCE = 256  # reports that are charged, made and kept together
 _DAY = 86_400
 _BUSY = frozenset({0, 429, 500, 502, 503, 504})
 _STOPS = {
     400: "says that the batch is damaged",
-    401: "asks for a token, or does not accept this one; give the right token=",
-    403: "does not accept this token; give the right token=",
-    404: "does not know this study; check url=, or ask whoever runs the collector to add the study",
+    401: "asks for a token, or does not accept this one; give the right token",
+    403: "does not accept this token; give the right one",
+    404: "does not know this study; check the url, or ask the collector's owner to add the study",
     413: "does not even take a single report at a time",
     415: "takes another version of batches; update sfumato",
 }
@@ -76,36 +87,53 @@ class Sent:
     reason: str = ""
 
 
-class Client:
-    """Makes and sends the reports of one person on one device.
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The reports of several persons in one round.
 
-    By default there is one report per study and round, whatever the value. Asking again returns
-    the stored report, so that repeating neither averages the noise away nor shows that a value has
-    changed. Each new round is charged to the device's ledger before its value is encoded.
+    Attributes:
+        reports: The report of each person.
+        made: How many of them are new.
+        remembered: How many had been made before.
+    """
+
+    reports: Mapping[str, bytes]
+    made: int
+    remembered: int
+
+
+class Client:
+    """Makes and sends the reports of one person on one device, or of several who share it.
+
+    By default there is one report per study, person and round, whatever the value. Asking again
+    returns the stored report, so that repeating neither averages the noise away nor shows that a
+    value has changed. Each new round is charged to the person before the value is encoded.
 
     With `memory="value"` the random words of a report are derived from a secret of the device, the
-    program and the value: the same value gives the same report in every round (permanent
-    randomised response). The noise then cannot be averaged away over rounds while the value stays
-    the same. It gives something away: a collector that can link the reports of a device sees when
-    its value has changed, and when it has returned. Each round is charged all the same.
+    program, the person and the value: the same value gives the same report in every round
+    (permanent randomised response). The noise then cannot be averaged away over rounds while the
+    value stays the same. It gives something away: a collector that can link the reports of a
+    person sees when the value has changed, and when it has returned. Each round is charged all the
+    same.
 
     The files in the folder protect against the collector only: whoever reads them sees the
-    reports, and with `memory="value"` the secret, with which each value can be tried. Clearing the
-    folder loses memory, queue and ledger.
+    reports and whose they are, and with `memory="value"` the secret, with which each value can be
+    tried. Clearing the folder loses memory, queue and ledger.
 
     Guarantee:
-        Over k rounds the odds of all reports of a study change by at most e^(k·E), where E is the
-        program's `most`; over several studies these exponents add.
+        Over k rounds the odds of all reports of a person in a study change by at most e^(k·E),
+        where E is the program's `most`; over several studies these exponents add.
 
     Args:
         study: A study, or its device program: a `Program`, its text or the path of its file.
         url: Where the collector's routes begin, such as "https://collector.example"; without it,
             reports are made and queued, and cannot be sent.
-        folder: Where the device's file is kept, one folder for all studies of a person.
+        folder: Where the device's file is kept, one folder for all studies of its persons.
         digest: The digest that is pinned in the app, which a device program must have.
         memory: "round", or "value" for permanent randomised response.
-        limit: The most that the reports of all studies in the folder may spend of E together.
-            Every client in the folder states its own limit and compares the same sum with it.
+        limit: The most that a person's reports of all studies in the folder may spend of E
+            together. Every client in the folder states its own limit and compares the same sum
+            with it.
         token: What the collector asks for, if anything.
         clock: Gives the seconds since 1970-01-01 (UTC).
 
@@ -123,7 +151,7 @@ class Client:
         ...     print(client.report({"age": 32}, round="May") == first)
         ...     print(client.spent())
         True
-        This device has spent E = 1.98 in all.
+        The reports of this person have spent E = 1.98 in all.
         - 'ages': 1 round at E = 1.98 each, 1.98 together
         All reports together are at most 7.2 times likelier from one person than from any other.
     """
@@ -156,7 +184,7 @@ class Client:
             most=self.program.most,
         )
 
-    def report(self, record: Mapping[str, object], *, round: str = "") -> bytes:
+    def report(self, record: Mapping[str, object], *, round: str = "", person: str = "") -> bytes:
         """The report of a round: the stored one, or a new one, which is queued.
 
         The report is on the disk when this returns. A record that does not fit the study costs
@@ -166,27 +194,92 @@ class Client:
         Args:
             record: Values by axis name.
             round: What the round is called; it must not depend on the value.
+            person: Whose report it is, where several persons share the device; it never leaves
+                the device.
 
         Raises:
             DataError: If a value is missing or does not fit; values are never shown.
             LedgerError: If the limit does not cover one more round, whatever the value.
             StoreError: If the file cannot be written, or if the clock has gone backwards.
         """
+        _refuse_person(person)
+        return self.report_all({person: record}, round=round).reports[person]
+
+    def report_all(
+        self,
+        records: Mapping[str, Mapping[str, object]],
+        *,
+        round: str = "",
+        seen: Callable[[int, int], None] | None = None,
+    ) -> Made:
+        """The reports of several persons in one round, as `report` makes each of them.
+
+        All limits and all records are checked before anybody is charged. Then 256 reports at a
+        time are charged, made and kept, which is far faster than one by one. If the process ends
+        before this returns, calling it again makes the rest.
+
+        Args:
+            records: The record of each person: values by axis name.
+            round: What the round is called; it must not depend on the values.
+            seen: Told how many persons are done, and how many there are.
+
+        Raises:
+            DataError: If a value is missing or does not fit; values are never shown.
+            LedgerError: If a limit does not cover one more round, whatever the values.
+            StoreError: If the file cannot be written, or if the clock has gone backwards.
+        """
         if not isinstance(round, str):
             raise StudyError(f"round must be a text, got round={shown(round)}")
         refuse_name(round, "round")
-        found = self._memory.stored(round)
-        if found is not None:
-            return found
-        day = self._today()
-        self._memory.charge(round, self.limit, enter=False)  # before the value is looked at
-        held = dict(record) if isinstance(record, Mapping) else record
-        codes = self.program.codes(held)  # what does not fit is not charged
-        self._memory.charge(round, self.limit)
-        words = None
-        if self._by_value:
-            words = _words(self._memory.secret(), self.program.digest, codes).__next__
-        return self._memory.keep(round, self.program.encode(held, words=words), day)
+        if not isinstance(records, Mapping):
+            raise DataError(
+                f"records must be a dict of records by person, got {type(records).__name__}"
+            )
+        for person in records:
+            _refuse_person(person)
+        total = len(records)
+        found = self._memory.stored(round, records)
+        remembered = len(found)
+        new = {person: place for place, person in enumerate(records, 1) if person not in found}
+        if new:
+            day = self._today()
+            self._check(new, records, round)
+            persons = list(new)
+            for start in range(0, len(persons), _AT_ONCE):
+                chunk = {person: records[person] for person in persons[start : start + _AT_ONCE]}
+                found |= self._made(chunk, round, day)
+                if seen is not None:
+                    seen(len(found), total)
+        return Made({person: found[person] for person in records}, total - remembered, remembered)
+
+    def _check(
+        self, new: Mapping[str, int], records: Mapping[str, Mapping[str, object]], name: str
+    ) -> None:
+        """Refuse what a limit does not cover, before any value is looked at, or does not fit."""
+        total = len(records)
+        if self.limit is not None:
+            for person, place in new.items():
+                with _placed(place, total):
+                    self._memory.charge(name, [person], self.limit, enter=False)
+        for person, place in new.items():
+            with _placed(place, total):
+                self.program.codes(records[person])
+
+    def _made(
+        self, records: Mapping[str, Mapping[str, object]], name: str, day: int
+    ) -> dict[str, bytes]:
+        """New reports, charged before they are encoded."""
+        held = {person: dict(record) for person, record in records.items()}
+        codes = {person: self.program.codes(record) for person, record in held.items()}
+        self._memory.charge(name, held, self.limit)
+        secret = self._memory.secret() if self._by_value else None
+        made = {}
+        for person, record in held.items():
+            words = None
+            if secret is not None:
+                words = _words(secret, self.program.digest, person, codes[person]).__next__
+            made[person] = self.program.encode(record, words=words)
+        return self._memory.keep(name, made, day)
 
     def send(self, *, wait: float = 0.0) -> Sent:
         """Send what is due: batches of one expiry day, with the same ids on every try.
@@ -265,9 +358,14 @@ class Client:
         self._memory.back_off(Backoff(tries + 1, self._clock(), wait))
         return wait, answer.reason or f"the collector answered with status {answer.status}"
 
-    def spent(self) -> Spent:
-        """What the reports of all studies in the folder have spent of E; it prints plain words."""
-        return Spent(self._memory.accounts(), self.limit)
+    def spent(self, person: str = "") -> Spent:
+        """What a person's reports of all studies in the folder have spent of E, in plain words.
+
+        Args:
+            person: Whose reports, as `report` was told.
+        """
+        _refuse_person(person)
+        return Spent(self._memory.accounts(person), self.limit)
 
     def accept_clock(self) -> None:
         """Take today's date as right, if the clock was ahead before and has been set right."""
@@ -345,9 +443,34 @@ def _read(file: Path) -> bytes:
         ) from None
 
 
-def _words(secret: bytes, digest: str, codes: tuple[int, ...]) -> Iterator[int]:
-    """Random words that are the same for the same device, program and value."""
-    start = f"sfumato value\n{digest}\n{','.join(map(str, codes))}\n"
+def _words(secret: bytes, digest: str, person: str, codes: tuple[int, ...]) -> Iterator[int]:
+    """Random words that are the same for the same device, program, person and value."""
+    # What a person is called may hold any letter, so it comes last: no two texts are the same.
+    first, last = ("sfumato value of a person", f"\n{person}") if person else ("sfumato value", "")
+    start = f"{first}\n{digest}\n{','.join(map(str, codes))}\n"
     for block in count():
-        drawn = hmac.digest(secret, f"{start}{block}".encode(), "sha256")
+        drawn = hmac.digest(secret, f"{start}{block}{last}".encode(), "sha256")
         yield from struct.unpack(">4Q", drawn)
+
+
+@contextlib.contextmanager
+def _placed(place: int, total: int) -> Iterator[None]:
+    """Say which of several records is refused."""
+    try:
+        yield
+    except (DataError, LedgerError) as error:
+        if total == 1:
+            raise
+        message = f"record {place:,} of {total:,}, and so none is reported: {error}"
+        raise type(error)(message) from None
+
+
+def _refuse_person(person: str) -> None:
+    """Refuse what cannot say whose report it is; it is not shown, since it may be a name."""
+    if not isinstance(person, str):
+        raise StudyError(f"person must be a text, got a {type(person).__name__}")
+    if len(person) > MOST_LETTERS or not is_writable(person):
+        raise StudyError(
+            f"person must be a text of at most {MOST_LETTERS:,} characters that UTF-8 can write, "
+            "and the one given (not shown) is not; shorten or correct it"
+        )

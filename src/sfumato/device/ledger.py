@@ -1,4 +1,4 @@
-"""The ledger on a device: what its reports have spent of E, per study and in all.
+"""The ledger on a device: what a person's reports have spent of E, per study and in all.
 
 A study costs its largest E once per round, and what several studies cost adds up. The ledger counts
 the rounds themselves, which are charged before a value is encoded. Clearing the device's folder
@@ -42,7 +42,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a device has spent of E, in numbers and, printed, in plain words.
+    """What a person's reports have spent of E, in numbers and, printed, in plain words.
 
     Guarantee:
         Whatever the values were and however they changed, the odds of all reports together change
@@ -54,7 +54,7 @@ class Spent:
 
     Example:
         >>> print(Spent((Account("ages", "ab12", 2, Fraction(3, 2)),), Fraction(4)))
-        This device has spent E = 3 in all.
+        The reports of this person have spent E = 3 in all.
         - 'ages': 2 rounds at E = 1.5 each, 3 together
         All reports together are at most 20 times likelier from one person than from any other.
         The limit is E = 4, of which 1 is left.
@@ -92,7 +92,7 @@ class Spent:
             return
         cost = "is unbounded" if most is None else f"costs E = {to_plain(most)}"
         raise LedgerError(
-            f"one more report {cost}, and this device has spent {_amount(self.total)} of its limit "
+            f"one more report {cost}, and this person has spent {_amount(self.total)} of the limit "
             f"of E = {to_plain(self.limit or Fraction(0))}, so that no report is made; "
             "raise the limit only if the person agrees"
         )
@@ -117,7 +117,7 @@ class Spent:
 
     def __str__(self) -> str:
         total, limit, left = self.total, self.limit, self.left
-        lines = [f"This device has spent {_amount(total)} in all."]
+        lines = [f"The reports of this person have spent {_amount(total)} in all."]
         for account in self.studies:
             rounds = f"{account.rounds:,} round{'' if account.rounds == 1 else 's'}"
             each = _amount(account.most)

@@ -1,9 +1,10 @@
 """What a device remembers: its reports, the queue of those not sent yet, and what is charged.
 
-Everything is in one SQLite file per folder. A round is charged in a transaction of its own before
-its value is encoded; the report and its place in the queue are one more transaction. So a process
-that is killed between the two leaves a round that is charged once and has no report yet, and the
-next call makes it. The file holds reports, never a value, a cell or a random word.
+Everything is in one SQLite file per folder. A round of a person is charged in a transaction of its
+own before the value is encoded; the report and its place in the queue are one more transaction. So
+a process that is killed between the two leaves a round that is charged once and has no report yet,
+and the next call makes it. The reports of many persons share these two transactions. The file holds
+reports and what persons are called, never a value, a cell or a random word.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import secrets
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -37,10 +38,11 @@ CREATE TABLE studies (
   tries INTEGER NOT NULL DEFAULT 0, tried REAL NOT NULL DEFAULT 0, wait REAL NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE rounds (
-  study TEXT NOT NULL REFERENCES studies, round TEXT NOT NULL, state TEXT NOT NULL,
-  report BLOB, id BLOB, expires INTEGER, code TEXT, PRIMARY KEY (study, round)
+  study TEXT NOT NULL REFERENCES studies, person TEXT NOT NULL, round TEXT NOT NULL,
+  state TEXT NOT NULL, report BLOB, id BLOB, expires INTEGER, code TEXT,
+  PRIMARY KEY (study, person, round)
 ) WITHOUT ROWID;
-CREATE INDEX queue ON rounds (study, state, expires);
+CREATE INDEX queue ON rounds (study, state, expires, id);
 """
 
 
@@ -173,64 +175,84 @@ class Memory:
 
     # Reports
 
-    def stored(self, name: str) -> bytes | None:
-        """The report of a round, whether it is sent or not; None if none has been made."""
-        with self._change() as run:
-            return self._stored(run, name)[1]
-
-    def charge(self, name: str, limit: Fraction | None, *, enter: bool = True) -> None:
-        """Charge a round, once; it is on the disk when this returns.
+    def stored(self, name: str, persons: Iterable[str]) -> dict[str, bytes]:
+        """The reports of a round that have been made, whether they are sent or not, by person.
 
         Args:
             name: The round.
-            limit: The most that all studies of this device may spend; None without a limit.
+            persons: Whose reports are wanted.
+        """
+        with self._change() as run:
+            found = ((person, self._stored(run, name, person)[1]) for person in persons)
+            return {person: report for person, report in found if report is not None}
+
+    def charge(
+        self, name: str, persons: Iterable[str], limit: Fraction | None, *, enter: bool = True
+    ) -> None:
+        """Charge a round to persons, once each; it is on the disk when this returns.
+
+        Args:
+            name: The round.
+            persons: Who is charged: all of them, or nobody if one is refused.
+            limit: The most that a person may spend in all studies together; None without a limit.
             enter: False to check the limit only.
 
         Raises:
-            LedgerError: If the limit does not cover the round.
+            LedgerError: If the limit of a person does not cover the round.
         """
         with self._change() as run:
-            if self._stored(run, name)[0] is None:
-                accounts = self._accounts(run)
-                own = next(held for held in accounts if held.fingerprint == self._study)
-                Spent(accounts, limit).refuse_beyond(own.most)
+            for person in persons:
+                if self._stored(run, name, person)[0] is not None:
+                    continue
+                if limit is not None:
+                    accounts = self._accounts(run, person)
+                    own = next(held for held in accounts if held.fingerprint == self._study)
+                    Spent(accounts, limit).refuse_beyond(own.most)
                 if enter:
                     run.execute(
-                        "INSERT INTO rounds (study, round, state) VALUES (?, ?, 'charged')",
-                        (self._study, name),
+                        "INSERT INTO rounds (study, person, round, state) "
+                        "VALUES (?, ?, ?, 'charged')",
+                        (self._study, person, name),
                     )
 
-    def keep(self, name: str, report: bytes, day: int) -> bytes:
-        """Keep the report of a charged round, and queue it; the first one kept stays.
+    def keep(self, name: str, reports: Mapping[str, bytes], day: int) -> dict[str, bytes]:
+        """Keep the reports of a charged round, and queue them; the first one kept stays.
 
         Args:
             name: The round.
-            report: The report.
+            reports: The report of each person.
             day: Today, counted from 1970-01-01.
 
         Returns:
-            The report of the round: this one, or that of a process which was faster.
+            Each person's report of the round: this one, or that of a process which was faster.
         """
+        kept = dict(reports)
         with self._change() as run:
-            state, found = self._stored(run, name)
-            if state is None:
-                raise StoreError(
-                    f"the round is no longer charged in {str(self.path)!r}, and its report is not "
-                    "kept; do not clear the folder while a client uses it"
+            for person, report in reports.items():
+                state, found = self._stored(run, name, person)
+                if state is None:
+                    raise StoreError(
+                        f"the round is no longer charged in {str(self.path)!r}, and its report is "
+                        "not kept; do not clear the folder while a client uses it"
+                    )
+                if found is not None:
+                    kept[person] = found
+                    continue
+                mark = secrets.token_bytes(_ID_BYTES)
+                run.execute(
+                    "UPDATE rounds SET state = 'queued', report = ?, id = ?, expires = ? "
+                    "WHERE study = ? AND person = ? AND round = ?",
+                    (report, mark, day + DAYS, self._study, person, name),
                 )
-            if found is not None:
-                return found
-            run.execute(
-                "UPDATE rounds SET state = 'queued', report = ?, id = ?, expires = ? "
-                "WHERE study = ? AND round = ?",
-                (report, secrets.token_bytes(_ID_BYTES), day + DAYS, self._study, name),
-            )
-            return report
+        return kept
 
-    def _stored(self, run: sqlite3.Connection, name: str) -> tuple[str | None, bytes | None]:
-        """The state and the report of a round, None where there is none."""
+    def _stored(
+        self, run: sqlite3.Connection, name: str, person: str
+    ) -> tuple[str | None, bytes | None]:
+        """The state and the report of a person's round, None where there is none."""
         row = run.execute(
-            "SELECT state, report FROM rounds WHERE study = ? AND round = ?", (self._study, name)
+            "SELECT state, report FROM rounds WHERE study = ? AND person = ? AND round = ?",
+            (self._study, person, name),
         ).fetchone()
         if row is None:
             return None, None
@@ -239,16 +261,17 @@ class Memory:
             raise self._damaged()
         return state, report
 
-    def accounts(self) -> tuple[Account, ...]:
-        """What every study on this device has cost."""
+    def accounts(self, person: str) -> tuple[Account, ...]:
+        """What every study on this device has cost a person."""
         with self._change() as run:
-            return self._accounts(run)
+            return self._accounts(run, person)
 
-    def _accounts(self, run: sqlite3.Connection) -> tuple[Account, ...]:
-        """What every study on this device has cost, as one transaction sees it."""
+    def _accounts(self, run: sqlite3.Connection, person: str) -> tuple[Account, ...]:
+        """What every study on this device has cost a person, as one transaction sees it."""
         rows = run.execute(
-            "SELECT name, fingerprint, count(round), most FROM studies "
-            "LEFT JOIN rounds ON study = fingerprint GROUP BY fingerprint ORDER BY name"
+            "SELECT name, fingerprint, count(round), most FROM studies LEFT JOIN rounds "
+            "ON study = fingerprint AND person = ? GROUP BY fingerprint ORDER BY name",
+            (person,),
         ).fetchall()
         try:
             return tuple(
@@ -261,7 +284,7 @@ class Memory:
     # The queue
 
     def due(self, most: int) -> list[Queued]:
-        """The next reports to send, all of one expiry day; their order says nothing of their age.
+        """The next reports to send, all of one expiry day; their order says nothing about them.
 
         Args:
             most: The largest number of reports.
@@ -294,13 +317,19 @@ class Memory:
         """
         codes, end = refused or {}, "expired" if expired else "sent"
         ends = [
-            ("refused" if place in codes else end, codes.get(place), self._study, held.id)
+            (
+                "refused" if place in codes else end,
+                codes.get(place),
+                self._study,
+                held.expires,
+                held.id,
+            )
             for place, held in enumerate(batch)
         ]
         with self._change() as run:
             run.executemany(
                 "UPDATE rounds SET state = ?, code = ?, id = NULL "
-                "WHERE study = ? AND id = ? AND state = 'queued'",
+                "WHERE study = ? AND state = 'queued' AND expires = ? AND id = ?",
                 ends,
             )
             self._set_backoff(run, Backoff())

@@ -121,7 +121,7 @@ class Collector:
         except ssl.SSLCertVerificationError:
             raise UploadError(
                 f"the collector {self._host!r} has no certificate that this device trusts, and "
-                "nothing was sent; check url= and the device's certificates and clock"
+                "nothing was sent; check the url and the device's certificates and clock"
             ) from None
         except (OSError, http.client.HTTPException) as error:
             return Answer(0, reason=f"no answer ({type(error).__name__})")

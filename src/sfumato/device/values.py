@@ -32,36 +32,40 @@ class DeviceAxis:
 
     Attributes:
         name: What the axis is called in a record.
+        kind: "integers", "reals", "categories", "dates" or "times".
+        optional: Whether "no answer" is one more answer.
+        rule: What the axis takes, in words.
         cells: How many cells stand for values; the one of "no answer" comes after them.
         places: Codes from one cell to the next: 2^20 with stochastic rounding, otherwise 1.
     """
 
     def __init__(self, held: Mapping[str, Any]) -> None:
         self.name: str = held["name"]
-        self._optional: bool = held["optional"]
+        self.optional: bool = held["optional"]
         self._clip = held["outside"] == "clip"
-        self._kind: str = held["kind"]
+        self.kind: str = held["kind"]
+        self.rule: str
         self.places = 1
-        if self._kind == "integers":
+        if self.kind == "integers":
             self._low, high = int(held["low"]), int(held["high"])
             self.cells = high - self._low + 1
-            self._rule = f"whole numbers from {self._low} to {high}"
-        elif self._kind == "reals":
+            self.rule = f"whole numbers from {self._low} to {high}"
+        elif self.kind == "reals":
             self._edges = _edges(held["edges"])
             rounds = held["rounding"] != 0
             self.places = 1 << ROUNDING_BITS if rounds else 1
             self.cells = len(self._edges) - 1 + rounds
-            self._rule = f"numbers from {self._edges[0]:g} to {self._edges[-1]:g}"
-        elif self._kind == "categories":
+            self.rule = f"numbers from {self._edges[0]:g} to {self._edges[-1]:g}"
+        elif self.kind == "categories":
             self._places = {label: place for place, label in enumerate(held["labels"])}
             self.cells = len(self._places)
-            self._rule = f"one of {self.cells} labels"
+            self.rule = f"one of {self.cells} labels"
         else:
             self._first, self._step, self.cells = held["first"], held["step"], held["cells"]
             self._of_day = held.get("of_day", False)
-            self._rule = "times within the bounds of the study, without a time zone"
-            if self._kind == "dates":
-                self._rule = "dates within the bounds of the study, without a time zone"
+            self.rule = "times within the bounds of the study, without a time zone"
+            if self.kind == "dates":
+                self.rule = "dates within the bounds of the study, without a time zone"
         if self.cells < 1:
             raise FormatError(
                 f"axis {self.name!r} of a device program must have cells, and it has none"
@@ -70,7 +74,7 @@ class DeviceAxis:
     @property
     def size(self) -> int:
         """Cells, with that of "no answer"."""
-        return self.cells + self._optional
+        return self.cells + self.optional
 
     def code(self, value: object) -> int:
         """The code of a value.
@@ -79,7 +83,7 @@ class DeviceAxis:
             DataError: If the value is missing or does not fit; it is never shown.
         """
         if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
-            if self._optional:
+            if self.optional:
                 return self.cells
             raise DataError(
                 f"axis {self.name!r} must have an answer, got none; give one, or make the axis "
@@ -88,18 +92,18 @@ class DeviceAxis:
         found = self._found(value)
         if found is None:
             raise DataError(
-                f"axis {self.name!r} takes {self._rule}, and got something else (not shown); "
+                f"axis {self.name!r} takes {self.rule}, and got something else (not shown); "
                 "correct the value before it is encoded"
             )
         return found
 
     def _found(self, value: object) -> int | None:
         """The code, or None if the value does not fit."""
-        if self._kind == "integers":
+        if self.kind == "integers":
             return self._integer(value)
-        if self._kind == "reals":
+        if self.kind == "reals":
             return self._real(value)
-        if self._kind == "categories":
+        if self.kind == "categories":
             return self._places.get(value) if isinstance(value, str) else None
         return self._calendar(value)
 
@@ -150,7 +154,7 @@ class DeviceAxis:
             place = None if second == _DAY else second
         else:
             place = _moment(value)
-            if self._kind == "dates":
+            if self.kind == "dates":
                 place = _day(value) if place is None else place // _DAY
         return None if place is None else self._inside((place - self._first) // self._step)
 
