@@ -51,6 +51,9 @@ export async function digestOf({ digest: _, ...rest }) {
 }
 
 const isObject = (held) => typeof held === "object" && held !== null && !Array.isArray(held);
+// A list of one text would pass for the text as the key of an object.
+const isKind = (held, kinds) =>
+  isObject(held) && typeof held.kind === "string" && Object.hasOwn(kinds, held.kind);
 const isFlag = (held) => typeof held === "boolean";
 const isSmall = (held, low, high) => Number.isSafeInteger(held) && held >= low && held <= high;
 
@@ -78,8 +81,7 @@ function integer(held) {
 }
 
 function checkAxis(held) {
-  const entries = isObject(held) && Object.hasOwn(AXIS_ENTRIES, held.kind);
-  rule(entries, "an axis is of no known kind");
+  rule(isKind(held, AXIS_ENTRIES), "an axis is of no known kind");
   entriesOf(held, `name optional outside kind ${AXIS_ENTRIES[held.kind]}`, "an axis");
   rule(typeof held.name === "string", "the name of an axis must be a text");
   rule(
@@ -108,6 +110,7 @@ function checkAxis(held) {
     rule(held.kind === "dates" || isFlag(held.of_day), "of_day must be true or false");
   }
   const axis = new Axis(held);
+  rule(!(axis.rounds && axis.optional), "an axis with rounding must not be optional");
   rule(axis.cells <= MOST + 1, `an axis must have at most ${MOST} cells`);
   return axis;
 }
@@ -174,7 +177,7 @@ class TableReader {
   }
 
   read(held) {
-    rule(isObject(held) && Object.hasOwn(TABLE_ENTRIES, held.kind), "a table is of no known kind");
+    rule(isKind(held, TABLE_ENTRIES), "a table is of no known kind");
     const { kind } = held;
     entriesOf(held, `kind ${TABLE_ENTRIES[kind]}`, "a table");
     if (kind === "numbers") return { kind, list: this.runs(held.runs) };
@@ -201,6 +204,7 @@ function readCode(code, filled, depth, tables) {
   let draws = 0;
   const read = list(code, "code").map((instruction, i) => {
     const [name, ...given] = list(instruction, "an instruction");
+    rule(typeof name === "string", "an instruction must begin with the name of an operation");
     const value = (held) =>
       typeof held === "string" ? integer(held) : small(held, "a register", 0, filled + i - 1);
     const wanted = (count) => rule(given.length === count, `"${name}" lacks arguments or has more`);

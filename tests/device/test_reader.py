@@ -92,6 +92,8 @@ WRONG: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "edges that fall": (
         REALS, lambda d: d["axes"][0]["edges"].reverse(), "finite and rise"),
     "an edge as a number": (REALS, put("axes", 0, "edges", 0, 1), "an edge"),
+    "a rule of edges with thousands of digits": (
+        "study-reals", put("axes", 0, "edges", "below", "9" * 5_000), "rule of edges"),
     "a step of no days": (DAYS, put("axes", 0, "step", 0), "step"),
     "labels that repeat": (
         "study-categories", put("axes", 0, "labels", 0, "A"), "texts that differ"),

@@ -286,7 +286,8 @@ class Collected:
         if len(self.bodies) <= self.failures:
             route.fulfill(status=503, headers=cors)
             return
-        route.fulfill(status=202, headers=cors, json={"accepted": 2, "repeated": 0})
+        stored = {"accepted": 2, "repeated": 0, "refused": []}
+        route.fulfill(status=202, headers=cors, json=stored)
 
 
 def test_a_browser_sends_the_same_bytes_until_they_arrive(page: Page) -> None:
