@@ -74,6 +74,15 @@ WRONG: dict[str, tuple[str, Callable[[Any], object], str]] = {
             runs=[[str((1 << 64) + 1), 9]]), "at most 2\\^bits"),
     "an unknown table": ("study-integers", put("tables", 0, "kind", "odd"), "of the kind"),
     "an unknown axis": ("study-integers", put("axes", 0, "kind", "odd"), "of the kind"),
+    "the kind of a table in a list": (
+        "study-integers", put("tables", 0, "kind", ["weights"]), "of the kind"),
+    "the kind of an axis in a list": (
+        "study-integers", put("axes", 0, "kind", ["integers"]), "of the kind"),
+    "an operation in a list": (
+        "study-integers", put("blocks", 0, "code", 0, [["pick"], 0]), "name of an operation"),
+    "rounding of an optional axis": (
+        "study-rounded", lambda d: (put("axes", 0, "optional", True)(d),
+                                    put("blocks", 0, "sizes", [5])(d)), "not be optional"),
     "bounds out of order": ("study-integers", put("axes", 0, "low", "99"), "in order"),
     "a size of another axis": ("study-integers", put("blocks", 0, "sizes", [45]), "sizes"),
     "axes with one name": (SEVERAL, put("axes", 1, "name", "age"), "names of axes"),

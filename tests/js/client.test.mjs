@@ -11,6 +11,13 @@ const text = JSON.stringify(vector.program);
 const { digest } = vector.program;
 const program = await Program.read(text, { digest });
 
+/** The program of another file of vectors. */
+async function programOf(name) {
+  const url = new URL(`../../vectors/${name}.json`, import.meta.url);
+  const held = JSON.parse(readFileSync(url, "utf8")).program;
+  return Program.read(JSON.stringify(held), { digest: held.digest });
+}
+
 const answered = (status, body = {}, headers = {}) =>
   new Response(JSON.stringify(body), { status, headers });
 
@@ -192,9 +199,7 @@ test("a store that cannot be written makes no report, and charges at most once",
 });
 
 test("a client sends no report of another study", async () => {
-  const url = new URL("../../vectors/study-times.json", import.meta.url);
-  const held = JSON.parse(readFileSync(url, "utf8")).program;
-  const other = await Program.read(JSON.stringify(held), { digest: held.digest });
+  const other = await programOf("study-times");
   const { client, bodies, options } = made();
   await client.report({ age: 1 }, { round: "1" });
   const second = new Client(other, options);
@@ -221,10 +226,14 @@ test("what was given away is said in decimal numbers where they are exact", asyn
   assert.match((await client.spent()).text, /^ages, 1 round: E = 21\.5: together at most 10\^10 times/);
 });
 
+test("a moment counts for its own day until midnight", async () => {
+  const days = await programOf("study-dates"); // weeks from 2023-12-25
+  assert.deepEqual(days.codes({ day: "2023-12-31T23:59:59.9" }), [0]);
+  assert.deepEqual(days.codes({ day: "2024-01-01T00:00" }), [1]);
+});
+
 test("neither the store nor a message holds the value", async () => {
-  const url = new URL("../../vectors/study-categories.json", import.meta.url);
-  const ways = JSON.parse(readFileSync(url, "utf8")).program;
-  const other = await Program.read(JSON.stringify(ways), { digest: ways.digest });
+  const other = await programOf("study-categories");
   const { store, options } = made();
   const client = new Client(other, options);
   await client.report({ way: "car" }, { round: "1" });

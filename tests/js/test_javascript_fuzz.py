@@ -18,6 +18,7 @@ import sfumato as sf
 from sfumato.collect.packing import layout_of
 from sfumato.device.program import canonical
 from sfumato.device.wire import Batch
+from tests.device.test_reader import WRONG, edited
 
 INPUTS = 2_000  # of each kind
 WORDS = [0x0123456789ABCDEF, (1 << 64) - 1, 1 << 63]
@@ -84,19 +85,34 @@ def outcome(work: Callable[[], str]) -> str:
         return "refused"
 
 
+def in_node(inputs: list[list[Any]]) -> list[str]:
+    """What became of inputs in JavaScript."""
+    node = Path(ROOT_DIR) / "bin" / "node"
+    script = Path(__file__).with_name("run_fuzz.mjs")
+    lines = "\n".join(map(json.dumps, inputs))
+    found = subprocess.run(
+        [str(node), str(script)], input=lines, capture_output=True, text=True, check=True
+    )
+    return [json.loads(line) for line in found.stdout.splitlines()]
+
+
+@pytest.mark.slow
+def test_javascript_refuses_every_program_that_breaks_a_rule() -> None:
+    inputs = [
+        ["program", *written(edited(document, change)), list(map(str, WORDS))]
+        for document, change, _ in WRONG.values()
+    ]
+    outcomes = dict(zip(WRONG, in_node(inputs), strict=True))
+    assert {name: held for name, held in outcomes.items() if not held.startswith("refused: ")} == {}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [programs, vectors, batches])
 def test_javascript_answers_and_refuses_as_python_does(
     kind: Callable[[random.Random], Iterator[Case]], seed: int
 ) -> None:
     cases = [case for case, _ in zip(kind(random.Random(seed)), range(INPUTS), strict=False)]
-    lines = "\n".join(json.dumps(given) for given, _ in cases)
-    node = Path(ROOT_DIR) / "bin" / "node"
-    script = Path(__file__).with_name("run_fuzz.mjs")
-    found = subprocess.run(
-        [str(node), str(script)], input=lines, capture_output=True, text=True, check=True
-    )
-    theirs = [json.loads(line) for line in found.stdout.splitlines()]
+    theirs = in_node([given for given, _ in cases])
     ours = [outcome(work) for _, work in cases]
     assert len(theirs) == len(ours)
     if kind is not batches:  # the codes of programs and values are JavaScript's own
