@@ -51,9 +51,6 @@ export async function digestOf({ digest: _, ...rest }) {
 }
 
 const isObject = (held) => typeof held === "object" && held !== null && !Array.isArray(held);
-// A list of one text would pass for the text as the key of an object.
-const isKind = (held, kinds) =>
-  isObject(held) && typeof held.kind === "string" && Object.hasOwn(kinds, held.kind);
 const isFlag = (held) => typeof held === "boolean";
 const isSmall = (held, low, high) => Number.isSafeInteger(held) && held >= low && held <= high;
 
@@ -81,7 +78,8 @@ function integer(held) {
 }
 
 function checkAxis(held) {
-  rule(isKind(held, AXIS_ENTRIES), "an axis is of no known kind");
+  const entries = isObject(held) && Object.hasOwn(AXIS_ENTRIES, held.kind);
+  rule(entries, "an axis is of no known kind");
   entriesOf(held, `name optional outside kind ${AXIS_ENTRIES[held.kind]}`, "an axis");
   rule(typeof held.name === "string", "the name of an axis must be a text");
   rule(
@@ -177,7 +175,7 @@ class TableReader {
   }
 
   read(held) {
-    rule(isKind(held, TABLE_ENTRIES), "a table is of no known kind");
+    rule(isObject(held) && Object.hasOwn(TABLE_ENTRIES, held.kind), "a table is of no known kind");
     const { kind } = held;
     entriesOf(held, `kind ${TABLE_ENTRIES[kind]}`, "a table");
     if (kind === "numbers") return { kind, list: this.runs(held.runs) };
