@@ -92,12 +92,10 @@ def studies() -> Iterator[tuple[str, sf.Study, dict[str, object]]]:
 def measure() -> Measurement:
     """Sizes, and the time from a record to its bytes, in Python and in a browser."""
     rows = []
-    held = [(name, study.device_program(), record) for name, study, record in studies()]
+    held = [(*given, given[1].device_program()) for given in studies()]
     progress("in the browser")
-    in_browser = _in_browser([(program, record) for _, program, record in held])
-    for (name, program, record), (_, study, _), elsewhere in zip(
-        held, studies(), in_browser, strict=True
-    ):
+    in_browser = _in_browser([(program, record) for _, _, record, program in held])
+    for (name, study, record, program), elsewhere in zip(held, in_browser, strict=True):
         progress(name)
         text = program.to_text()
         drawn = 0
