@@ -6,14 +6,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import sfumato as sf
 from benchmarks.pages import digits, markdown
 from benchmarks.recording import Measurement, progress, seconds
+from supply.browser import ORIGIN, browser
 
 _RECORDS = 50
 _STARTS = 5
+_ROOT = Path(__file__).parents[1]
+_FOLDERS = {"js": _ROOT / "js" / "src", "tests": _ROOT / "tests" / "js"}
+#: About how many bytes a report of other protocols takes; RAPPOR's filter without its cohort.
+_OTHERS = (
+    ("Prio3 (two aggregators), a count", "about 232 B"),
+    ("Prio3 (two aggregators), a histogram of 100 cells", "about 2,700 B"),
+    ("RAPPOR, a Bloom filter of 128 bits", "16 B"),
+)
 
 
 def studies() -> Iterator[tuple[str, sf.Study, dict[str, object]]]:
@@ -80,11 +90,13 @@ def studies() -> Iterator[tuple[str, sf.Study, dict[str, object]]]:
 
 
 def measure() -> Measurement:
-    """Sizes, and the time from a record to its bytes in the interpreter."""
+    """Sizes, and the time from a record to its bytes, in Python and in a browser."""
     rows = []
-    for name, study, record in studies():
+    held = [(*given, given[1].device_program()) for given in studies()]
+    progress("in the browser")
+    in_browser = _in_browser([(program, record) for _, _, record, program in held])
+    for (name, study, record, program), elsewhere in zip(held, in_browser, strict=True):
         progress(name)
-        program = study.device_program()
         text = program.to_text()
         drawn = 0
 
@@ -103,6 +115,7 @@ def measure() -> Measurement:
                 "report bytes": program.report_size,
                 "words": drawn,
                 "ms per record": 1000 * best / _RECORDS,
+                "ms in the browser": elsewhere,
             }
         )
     progress("imports")
@@ -113,6 +126,8 @@ def measure() -> Measurement:
         rows,
         [
             "a program may have at most 16 MiB; words: random words of 64 bits that a record draws",
+            "in Python processor time, best of five; in a headless Chromium elapsed time, median "
+            "of seven; both per record, after loading",
             f"import of the client: {(client - bare) / (numpy - bare):.2f} × that of NumPy, each "
             "beyond an empty interpreter",
         ],
@@ -120,20 +135,38 @@ def measure() -> Measurement:
 
 
 def page_tables(figures: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The table of the tutorial, from recorded figures."""
-    head = ("study", "channels", "program", "report", "words drawn", "ms per record")
-    rows = [
+    """The tables of the tutorial, from recorded figures."""
+    reports = [(row["study"], row["channels"], f"{row['report bytes']:,} B") for row in figures]
+    reports += [(name, "", size) for name, size in _OTHERS]
+    programs = [
         (
             row["study"],
-            row["channels"],
             f"{row['program bytes']:,} B",
-            f"{row['report bytes']:,} B",
             f"{row['words']:,}",
             digits(row["ms per record"]),
+            digits(row["ms in the browser"]),
         )
         for row in figures
     ]
-    return {"sizes": markdown(head, rows)}
+    head = ("study", "program", "words drawn", "ms in Python", "ms in Chromium")
+    return {
+        "sizes": markdown(("study", "channels", "a report"), reports),
+        "programs": markdown(head, programs),
+    }
+
+
+def _in_browser(held: Sequence[tuple[sf.Program, dict[str, object]]]) -> list[float]:
+    """Milliseconds to encode a record in Chromium, for each program."""
+    with browser(_FOLDERS) as context:
+        page = context.new_page()
+        page.goto(f"{ORIGIN}/")
+        return [
+            page.evaluate(
+                """async (given) => (await import("/tests/browser.mjs")).timed(...given)""",
+                [program.to_text(), program.digest, record, 20 * _RECORDS],
+            )
+            for program, record in held
+        ]
 
 
 _MODULES = ("numpy", "sfumato.device.client")

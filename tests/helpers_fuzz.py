@@ -111,9 +111,9 @@ def _addresses() -> int:
 
 def _target(name: str) -> Target:
     """A target by its name."""
-    from helpers_fuzz_targets import BROKEN, TARGETS
+    from helpers_fuzz_targets import BROKEN, DEVICES, TARGETS
 
-    return {**TARGETS, **BROKEN}[name]
+    return {**TARGETS, **DEVICES, **BROKEN}[name]
 
 
 def _randomness(name: str, seed: int, number: int) -> random.Random:

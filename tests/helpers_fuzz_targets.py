@@ -9,6 +9,7 @@ import tempfile
 import tomllib
 from collections.abc import Callable
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from sfumato.device.wire import Batch
 from sfumato.questions.language import weights
 
 KEPT = Path(__file__).parent / "study" / "kept"
+VECTORS = Path(__file__).parents[1] / "vectors"
 SMALL = ("ages", "commute", "thermometer", "oue", "blocks", "days", "survey", "stochastic-rounding")
 
 
@@ -663,6 +665,46 @@ def read_batch(given: tuple[str, bytes], folder: Path) -> None:
         assert isinstance(found, str) or found == data
 
 
+@cache
+def _vectors() -> tuple[tuple[sf.Program, tuple[Any, ...]], ...]:
+    """The programs of the vectors, each with its records."""
+    held = (
+        json.loads(file.read_text(encoding="utf-8")) for file in sorted(VECTORS.glob("*-*.json"))
+    )
+    return tuple(
+        (
+            sf.Program.read(json.dumps(vector["program"])),
+            tuple(case["record"] for case in vector["cases"]),
+        )
+        for vector in held
+    )
+
+
+def _word(rng: random.Random) -> int:
+    """A random word, often at an end or in the middle of its range."""
+    return rng.choice((0, 1 << 63, (1 << 64) - 1, rng.getrandbits(64)))
+
+
+def vector(rng: random.Random) -> tuple[int, Any, list[int]]:
+    """The place of a vector's program, one of its records, changed, and words."""
+    place = rng.randrange(len(_vectors()))
+    records = _vectors()[place][1]
+    record = dict(rng.choice(records))
+    if rng.random() < 0.5:
+        record[rng.choice(list(record))] = _cell(rng)
+    else:
+        record = grown(rng, record, records)
+    return place, record, [_word(rng), _word(rng), _word(rng)]
+
+
+def encode_vector(given: tuple[int, Any, list[int]], folder: Path) -> None:
+    """Whatever a record holds, its report is one that the decoder takes."""
+    place, record, words = given
+    program = _vectors()[place][0]
+    report = program.encode(record, words=cycle(words).__next__)
+    assert program.layout.pack(program.layout.unpack(report)) == report
+
+
 def _outcome(read: Callable[[], bytes]) -> str | bytes:
     """What was read, or the code of the refusal."""
     try:
@@ -671,13 +713,17 @@ def _outcome(read: Callable[[], bytes]) -> str | bytes:
         return error.code
 
 
-#: Everything that reads from outside, with its part of the inputs.
+#: What devices read and what is read from them; each has as many inputs as is asked for.
+DEVICES: dict[str, Target] = {
+    "device programs": Target(program_text, read_program),
+    "batches": Target(batch_bytes, read_batch),
+    "vectors": Target(vector, encode_vector),
+}
+#: Everything else that reads from outside, with its part of the inputs.
 TARGETS: dict[str, Target] = {
     "study files": Target(study_file, read_study, 16),
     "reports": Target(lambda rng: _parquet(rng, "reports"), read_reports, 16),
     "tallies": Target(lambda rng: _parquet(rng, "tally"), read_tally, 16),
-    "device programs": Target(program_text, read_program, 16),
-    "batches": Target(batch_bytes, read_batch, 16),
     "ledgers": Target(ledger_file, read_ledger, 16),
     "releases": Target(release_file, read_release, 24),
     "questions": Target(question, read_question, 48),

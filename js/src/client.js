@@ -40,6 +40,18 @@ function exceeds(first, second) {
   return a * d > c * b;
 }
 
+/** A fraction as a decimal number where it is one, as "9.9", or else as it is, as "1/3". */
+function plain(total) {
+  const [a, b] = fraction(total);
+  for (let places = 0, scale = 1n; places <= 6; places++, scale *= 10n) {
+    if (scale % b === 0n) {
+      const digits = `${(a * scale) / b}`.padStart(places + 1, "0");
+      return places ? `${digits.slice(0, -places)}.${digits.slice(-places)}` : digits;
+    }
+  }
+  return String(total);
+}
+
 /** How much likelier a report may be from one record than from another, in words. */
 function odds(total) {
   if (total === null) return "unbounded: a report may give a value away";
@@ -50,11 +62,24 @@ function odds(total) {
     times < 1e6
       ? Number(times.toPrecision(2)).toLocaleString("en")
       : `10^${Math.ceil(e / Math.LN10)}`;
-  return `E = ${total}: together at most ${shown} times likelier from one answer than from another`;
+  return `E = ${plain(total)}: together at most ${shown} times likelier from one answer than from another`;
 }
 
 const pause = (milliseconds) =>
   new Promise((resolve) => setTimeout(resolve, Math.min(milliseconds, LONGEST_TIMER)));
+
+/** Whether the body of an answer accounts for every report of a batch, and a 202 refuses none. */
+function addsUp({ accepted, repeated, refused = [] }, status, count) {
+  const whole = (number, most) => Number.isInteger(number) && number >= 0 && number <= most;
+  if (!whole(accepted, count) || !whole(repeated, count) || !Array.isArray(refused)) return false;
+  const places = new Set(refused.map((each) => (typeof each?.code === "string" ? each.place : -1)));
+  return (
+    accepted + repeated + refused.length === count &&
+    places.size === refused.length &&
+    [...places].every((place) => whole(place, count - 1)) &&
+    (status === 207 || !refused.length)
+  );
+}
 
 /** Words from a device secret: the same codes give the same words, and so the same report. */
 async function valueWords(key, program, codes) {
@@ -130,6 +155,7 @@ export class Client {
       const held = await store.get(key);
       if (held?.report) return held.report;
       const charge = { study: program.name, most: program.most };
+      const today = await this.#refuseEarlier();
       if (!held) {
         await this.#afford();
         program.codes(record); // what does not fit is refused, and not charged
@@ -139,7 +165,7 @@ export class Client {
       const words = this.memory === "value" ? await this.#remembered(record) : undefined;
       const report = program.encode(record, words);
       const id = crypto.getRandomValues(new Uint8Array(16));
-      await store.put(key, { ...charge, report, id, expires: this.#today() + KEPT_DAYS });
+      await store.put(key, { ...charge, report, id, expires: today + KEPT_DAYS });
       return report;
     });
   }
@@ -164,10 +190,7 @@ export class Client {
           most = Number.isInteger(body.most) && body.most > 0 ? Math.min(body.most, batch.length - 1) : half;
           continue;
         }
-        const refused = new Map();
-        if (status === 207 && Array.isArray(body.refused)) {
-          for (const { place, code } of body.refused) refused.set(place, String(code));
-        }
+        const refused = new Map(body.refused?.map(({ place, code }) => [place, String(code)]));
         for (const [i, entry] of batch.entries()) {
           const code = status === 410 ? "expired" : refused.get(i);
           await this.#finish(entry, code ?? "sent");
@@ -205,12 +228,30 @@ export class Client {
     return { total, studies, text: lines.join("\n") };
   }
 
+  /** Takes today's date as right, if the clock was ahead before and has been set right. */
+  async acceptClock() {
+    await this.store.put("day", this.#today());
+  }
+
   get #prefix() {
     return `round ${this.program.fingerprint} `;
   }
 
   #today() {
     return Math.floor(this.#now() / DAY);
+  }
+
+  /** Today; refused if this device has seen a day that is later by more than one. */
+  async #refuseEarlier() {
+    const today = this.#today();
+    const latest = (await this.store.get("day")) ?? today;
+    require(
+      today >= latest - 1,
+      "clock",
+      `The clock has gone back by ${latest - today} days, so no report is made: it would expire too early. Set the clock right, or call acceptClock() if it is right now and was ahead before.`,
+    );
+    if (today >= latest) await this.store.put("day", today);
+    return today;
   }
 
   /** Refuses a new round beyond the limit; the value plays no part. */
@@ -247,18 +288,12 @@ export class Client {
         outcome.expired += 1;
       } else waiting.push({ key, held });
     }
-    const days = waiting.map(({ held }) => held.expires);
-    require(
-      days.every((day) => day <= today + KEPT_DAYS),
-      "clock",
-      "The clock of this device went back: reports wait that were made later than now. Set it right.",
-    );
     require(
       waiting.every(({ held }) => held.report.length === this.program.layout.size),
       "queue",
       "Reports wait that this program did not make: send them with the program that did.",
     );
-    const first = Math.min(...days);
+    const first = Math.min(...waiting.map(({ held }) => held.expires));
     return waiting.filter(({ held }) => held.expires === first);
   }
 
@@ -275,9 +310,12 @@ export class Client {
     if (this.token) headers.Authorization = `Bearer ${this.token}`;
     for (let tried = 1; ; tried++) {
       const answer = await this.#post(body, headers);
-      const status = answer?.status ?? 0;
+      let status = answer?.status ?? 0;
       if ([202, 207, 410, 413].includes(status)) {
-        return [status, (await answer.json().catch(() => null)) ?? {}];
+        const found = (await answer.json().catch(() => null)) ?? {};
+        if (status === 413 || (status === 410 && found.code === "expired")) return [status, found];
+        if (status < 300 && addsUp(found, status, entries.length)) return [status, found];
+        if (status < 300) status = 0; // not an answer of the protocol: the same ids go out again
       }
       if (![0, 429, 500, 502, 503, 504].includes(status)) {
         const why = STOPS[status] ?? `The collector gave the unknown answer ${status}`;

@@ -130,6 +130,8 @@ export class Client {
   send(options?: { tries?: number }): Promise<Sent>;
   /** What all reports so far give away, in all studies of this store. */
   spent(): Promise<Spent>;
+  /** Takes today's date as right, if the clock was ahead before and has been set right. */
+  acceptClock(): Promise<void>;
 }
 
 /** The media type of a batch. */

@@ -108,6 +108,7 @@ function checkAxis(held) {
     rule(held.kind === "dates" || isFlag(held.of_day), "of_day must be true or false");
   }
   const axis = new Axis(held);
+  rule(!(axis.rounds && axis.optional), "an axis with rounding must not be optional");
   rule(axis.cells <= MOST + 1, `an axis must have at most ${MOST} cells`);
   return axis;
 }
@@ -201,6 +202,7 @@ function readCode(code, filled, depth, tables) {
   let draws = 0;
   const read = list(code, "code").map((instruction, i) => {
     const [name, ...given] = list(instruction, "an instruction");
+    rule(typeof name === "string", "an instruction must begin with the name of an operation");
     const value = (held) =>
       typeof held === "string" ? integer(held) : small(held, "a register", 0, filled + i - 1);
     const wanted = (count) => rule(given.length === count, `"${name}" lacks arguments or has more`);

@@ -78,7 +78,14 @@ export class BrowserStore {
     this.#opened ??= new Promise((resolve, reject) => {
       const asked = indexedDB.open(this.#name, 1);
       asked.onupgradeneeded = () => asked.result.createObjectStore("held");
-      asked.onsuccess = () => resolve(asked.result);
+      asked.onsuccess = () => {
+        const base = asked.result;
+        base.onversionchange = () => {
+          base.close(); // somebody deletes the database, and would wait for this page
+          this.#opened = undefined;
+        };
+        resolve(base);
+      };
       asked.onerror = () => reject(asked.error);
     });
     return this.#opened;

@@ -112,8 +112,8 @@ export function packBatch(fingerprint, expires, reports) {
 export function readBatch(batch, layout, fingerprint) {
   const check = (holds, code, message) => require(holds, code, `This batch is refused: ${message}.`);
   check(MAGIC.every((byte, i) => batch[i] === byte), "magic", "these are other bytes");
+  check(batch.length <= 4 || batch[4] === 1, "version", "it has another version");
   check(batch.length >= HEADER, "length", "it is too short");
-  check(batch[4] === 1, "version", "it has another version");
   check(toHex(batch.subarray(5, 37)) === fingerprint, "study", "it belongs to another study");
   const view = new DataView(batch.buffer, batch.byteOffset);
   const count = view.getUint32(37, true);

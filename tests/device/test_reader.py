@@ -74,6 +74,15 @@ WRONG: dict[str, tuple[str, Callable[[Any], object], str]] = {
             runs=[[str((1 << 64) + 1), 9]]), "at most 2\\^bits"),
     "an unknown table": ("study-integers", put("tables", 0, "kind", "odd"), "of the kind"),
     "an unknown axis": ("study-integers", put("axes", 0, "kind", "odd"), "of the kind"),
+    "the kind of a table in a list": (
+        "study-integers", put("tables", 0, "kind", ["weights"]), "of the kind"),
+    "the kind of an axis in a list": (
+        "study-integers", put("axes", 0, "kind", ["integers"]), "of the kind"),
+    "an operation in a list": (
+        "study-integers", put("blocks", 0, "code", 0, [["pick"], 0]), "name of an operation"),
+    "rounding of an optional axis": (
+        "study-rounded", lambda d: (put("axes", 0, "optional", True)(d),
+                                    put("blocks", 0, "sizes", [5])(d)), "not be optional"),
     "bounds out of order": ("study-integers", put("axes", 0, "low", "99"), "in order"),
     "a size of another axis": ("study-integers", put("blocks", 0, "sizes", [45]), "sizes"),
     "axes with one name": (SEVERAL, put("axes", 1, "name", "age"), "names of axes"),
@@ -92,6 +101,8 @@ WRONG: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "edges that fall": (
         REALS, lambda d: d["axes"][0]["edges"].reverse(), "finite and rise"),
     "an edge as a number": (REALS, put("axes", 0, "edges", 0, 1), "an edge"),
+    "a rule of edges with thousands of digits": (
+        "study-reals", put("axes", 0, "edges", "below", "9" * 5_000), "rule of edges"),
     "a step of no days": (DAYS, put("axes", 0, "step", 0), "step"),
     "labels that repeat": (
         "study-categories", put("axes", 0, "labels", 0, "A"), "texts that differ"),

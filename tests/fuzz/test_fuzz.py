@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 from helpers_fuzz import SECONDS, fuzz, shares
-from helpers_fuzz_targets import BROKEN, TARGETS
+from helpers_fuzz_targets import BROKEN, DEVICES, TARGETS
 
 INPUTS = 20_000
+DEVICE_INPUTS = 5_000  # for each target of devices
 COUNTS = shares(INPUTS, {name: target.weight for name, target in TARGETS.items()})
+COUNTS |= dict.fromkeys(DEVICES, DEVICE_INPUTS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("name", COUNTS)
 def test_hostile_input_is_answered_or_refused(name: str, seed: int) -> None:
     found = fuzz(name, seed, COUNTS[name])
     assert found["inputs"] == COUNTS[name]

@@ -3,17 +3,22 @@ import { Client, Program } from "/js/index.js";
 
 const hex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
 
-/** Random words that a seed decides (SplitMix64), in place of the browser's own. */
+/** Random bytes that a seed decides (sfc32), in place of the browser's own. */
 export function seedRandomness(seed) {
-  let state = BigInt(seed);
-  crypto.getRandomValues = (words) => {
-    for (let i = 0; i < words.length; i++) {
-      state = BigInt.asUintN(64, state + 0x9e3779b97f4a7c15n);
-      let mixed = BigInt.asUintN(64, (state ^ (state >> 30n)) * 0xbf58476d1ce4e5b9n);
-      mixed = BigInt.asUintN(64, (mixed ^ (mixed >> 27n)) * 0x94d049bb133111ebn);
-      words[i] = mixed ^ (mixed >> 31n);
-    }
-    return words;
+  let [a, b, c, d] = [Number(seed & 0xffffffffn), Number(seed >> 32n), 0, 1];
+  const next = () => {
+    const sum = (((a + b) | 0) + d) | 0;
+    d = (d + 1) | 0;
+    a = b ^ (b >>> 9);
+    b = (c + (c << 3)) | 0;
+    c = (((c << 21) | (c >>> 11)) + sum) | 0;
+    return sum;
+  };
+  for (let i = 0; i < 15; i++) next();
+  crypto.getRandomValues = (held) => {
+    const places = new Uint32Array(held.buffer, held.byteOffset, held.byteLength / 4);
+    for (let i = 0; i < places.length; i++) places[i] = next();
+    return held;
   };
 }
 

@@ -11,8 +11,19 @@ const text = JSON.stringify(vector.program);
 const { digest } = vector.program;
 const program = await Program.read(text, { digest });
 
+/** The program of another file of vectors. */
+async function programOf(name) {
+  const url = new URL(`../../vectors/${name}.json`, import.meta.url);
+  const held = JSON.parse(readFileSync(url, "utf8")).program;
+  return Program.read(JSON.stringify(held), { digest: held.digest });
+}
+
 const answered = (status, body = {}, headers = {}) =>
   new Response(JSON.stringify(body), { status, headers });
+
+/** The answer of a collector that has stored a whole batch. */
+const stored = (body) =>
+  answered(202, { accepted: new DataView(body.buffer).getUint32(37, true), repeated: 0, refused: [] });
 
 /** A client, what it sent, and how long it waited; answers are given one after the other. */
 function made({ answers = [], ...more } = {}) {
@@ -21,7 +32,7 @@ function made({ answers = [], ...more } = {}) {
     bodies.push(Buffer.from(body).toString("hex"));
     const next = answers.shift();
     if (next === "no answer") throw new TypeError("failed");
-    return next ?? answered(202, { accepted: 1, repeated: 0, refused: [] });
+    return next ?? stored(body);
   };
   const wait = async (milliseconds) => waits.push(milliseconds);
   const store = new MemoryStore();
@@ -30,13 +41,18 @@ function made({ answers = [], ...more } = {}) {
 }
 
 test("only the pinned program runs", async () => {
-  await assert.rejects(Program.read(text, { digest: "0".repeat(64) }), { name: "SfumatoError" });
-  await assert.rejects(Program.read(text), { name: "SfumatoError" });
+  const refused = (given, options, code) =>
+    assert.rejects(Program.read(given, options), { name: "SfumatoError", code });
+  await refused(text, { digest: "0".repeat(64) }, "digest");
+  await refused(text, undefined, "digest");
   const edited = text.replace('"high":"40"', '"high":"39"');
   assert.notEqual(edited, text);
-  await assert.rejects(Program.read(edited, { digest }), { name: "SfumatoError" });
+  await refused(edited, { digest }, "digest");
+  const table = text.replace(/"runs":\[\["(\d+)"/, (found, first) => found.replace(first, `${first}1`));
+  assert.notEqual(table, text);
+  await refused(table, { digest }, "digest");
   const newer = text.replace('"version":1', '"version":2');
-  await assert.rejects(Program.read(newer, { digest }), { name: "SfumatoError" });
+  await refused(newer, { digest }, "version");
 });
 
 test("a round has one report, whatever the value", async () => {
@@ -86,7 +102,12 @@ test("a retry has the same bytes, and waits as it is asked to", async () => {
 
 test("refused and expired reports are not sent again", async () => {
   const refused = [{ place: 1, code: "symbol" }];
-  const { client, bodies } = made({ answers: [answered(207, { refused }), answered(410)] });
+  const { client, bodies } = made({
+    answers: [
+      answered(207, { accepted: 2, repeated: 0, refused }),
+      answered(410, { code: "expired" }),
+    ],
+  });
   for (const round of ["1", "2", "3"]) await client.report({ age: 1 }, { round });
   assert.deepEqual(await client.send(), { sent: 2, expired: 0, refused: [{ code: "symbol" }] });
   await client.report({ age: 1 }, { round: "4" });
@@ -114,10 +135,105 @@ test("a refusal for good keeps the queue", async () => {
   assert.equal((await client.send()).sent, 1);
 });
 
+const wrong = [
+  ["no counts", 202, {}],
+  ["too few", 202, { accepted: 1, repeated: 0, refused: [] }],
+  ["too many", 202, { accepted: 3, repeated: -1, refused: [] }],
+  ["a refusal beyond the end", 207, { accepted: 1, repeated: 0, refused: [{ place: 2, code: "id" }] }],
+  ["a refusal twice", 207, { accepted: 0, repeated: 0, refused: [{ place: 1, code: "id" }, { place: 1, code: "id" }] }],
+  ["a refusal in a full success", 202, { accepted: 1, repeated: 0, refused: [{ place: 0, code: "id" }] }],
+  ["no refusal at all", 207, { accepted: 1, repeated: 0, refused: [7] }],
+];
+for (const [name, status, body] of wrong) {
+  test(`an answer that does not add up forgets nothing: ${name}`, async () => {
+    const { client, bodies } = made({ answers: [answered(status, body)] });
+    for (const round of ["1", "2"]) await client.report({ age: 1 }, { round });
+    assert.equal((await client.send()).sent, 2);
+    assert.equal(bodies.length, 2);
+    assert.equal(bodies[0], bodies[1]);
+  });
+}
+
+test("another page that is gone drops nothing", async () => {
+  const { client } = made({ answers: [answered(410)] });
+  await client.report({ age: 1 }, { round: "1" });
+  await assert.rejects(client.send(), { code: "refused" });
+  assert.equal((await client.send()).sent, 1);
+});
+
+test("a clock that goes backwards makes no report, and a day of difference is forgiven", async () => {
+  let day = 20_000;
+  const { client } = made({ now: () => day * 86_400_000 });
+  const first = await client.report({ age: 1 }, { round: "1" });
+  day -= 1;
+  await client.report({ age: 1 }, { round: "2" });
+  day -= 1;
+  const asked = client.report({ age: 17 }, { round: "3" });
+  await assert.rejects(asked, (error) => error.code === "clock" && !error.message.includes("17"));
+  assert.deepEqual(await client.report({ age: 1 }, { round: "1" }), first);
+  assert.equal((await client.spent()).studies[0].rounds, 2);
+  assert.equal((await client.send()).sent, 2);
+  await client.acceptClock();
+  await client.report({ age: 1 }, { round: "3" });
+});
+
+test("a store that cannot be written makes no report, and charges at most once", async () => {
+  for (const works of [0, 1, 2]) {
+    class Full extends MemoryStore {
+      left = works;
+      async put(key, value) {
+        if (this.left-- <= 0) throw Object.assign(new Error("full"), { code: "store" });
+        return super.put(key, value);
+      }
+    }
+    const store = new Full();
+    const { client, bodies } = made({ store });
+    await assert.rejects(client.report({ age: 17 }, { round: "1" }), { code: "store" });
+    assert.equal((await client.send()).sent, 0);
+    assert.equal(bodies.length, 0);
+    store.left = Infinity;
+    await client.report({ age: 17 }, { round: "1" });
+    assert.equal((await client.spent()).total, "43/2");
+    assert.equal((await client.send()).sent, 1);
+  }
+});
+
+test("a client sends no report of another study", async () => {
+  const other = await programOf("study-times");
+  const { client, bodies, options } = made();
+  await client.report({ age: 1 }, { round: "1" });
+  const second = new Client(other, options);
+  assert.deepEqual(await second.send(), { sent: 0, expired: 0, refused: [] });
+  await second.report({ at: "06:30" }, { round: "1" });
+  assert.equal((await second.send()).sent, 1);
+  assert.equal((await client.send()).sent, 1);
+  const fingerprints = bodies.map((body) => body.slice(10, 74));
+  assert.deepEqual(fingerprints, [other.fingerprint, program.fingerprint]);
+  assert.equal((await client.spent()).studies.length, 2);
+});
+
+test("reports that another program has made are not sent", async () => {
+  const { client, store } = made();
+  await client.report({ age: 1 }, { round: "1" });
+  const [[key, entry]] = await store.all("round ");
+  await store.put(key, { ...entry, report: new Uint8Array(7) });
+  await assert.rejects(client.send(), { code: "queue" });
+});
+
+test("what was given away is said in decimal numbers where they are exact", async () => {
+  const { client } = made({ limit: 43 });
+  await client.report({ age: 1 }, { round: "1" });
+  assert.match((await client.spent()).text, /^ages, 1 round: E = 21\.5: together at most 10\^10 times/);
+});
+
+test("a moment counts for its own day until midnight", async () => {
+  const days = await programOf("study-dates"); // weeks from 2023-12-25
+  assert.deepEqual(days.codes({ day: "2023-12-31T23:59:59.9" }), [0]);
+  assert.deepEqual(days.codes({ day: "2024-01-01T00:00" }), [1]);
+});
+
 test("neither the store nor a message holds the value", async () => {
-  const url = new URL("../../vectors/study-categories.json", import.meta.url);
-  const ways = JSON.parse(readFileSync(url, "utf8")).program;
-  const other = await Program.read(JSON.stringify(ways), { digest: ways.digest });
+  const other = await programOf("study-categories");
   const { store, options } = made();
   const client = new Client(other, options);
   await client.report({ way: "car" }, { round: "1" });

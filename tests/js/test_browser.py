@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -286,7 +287,9 @@ class Collected:
         if len(self.bodies) <= self.failures:
             route.fulfill(status=503, headers=cors)
             return
-        route.fulfill(status=202, headers=cors, json={"accepted": 2, "repeated": 0})
+        count = int.from_bytes(self.bodies[-1][37:41], "little")
+        stored = {"accepted": count, "repeated": 0, "refused": []}
+        route.fulfill(status=202, headers=cors, json=stored)
 
 
 def test_a_browser_sends_the_same_bytes_until_they_arrive(page: Page) -> None:
@@ -316,3 +319,51 @@ def test_a_browser_sends_the_same_bytes_until_they_arrive(page: Page) -> None:
     for headers in collector.headers:
         assert headers["content-type"] == "application/vnd.sfumato.batch.v1"
         assert not headers.keys() & {"cookie", "referer"}
+
+
+# Examples in pages
+
+
+@pytest.mark.parametrize("name", ["docs/put-it-into-an-app.md", "js/README.md"])
+def test_the_examples_of_a_page_run(page: Page, name: str) -> None:
+    commute = sf.Study(
+        "commute",
+        [
+            sf.integers("age", 0, 99, protect=sf.Distance("0.2")),
+            sf.categories("mode", ["car", "bus", "bike"], protect=sf.Uniform(1), optional=True),
+        ],
+    )
+    program = held(commute.device_program())
+    blocks = re.findall(r"^```js\n(.*?)^```", (ROOT / name).read_text("utf-8"), re.M | re.S)
+    assert blocks
+    collector = Collected(failures=0)
+    page.context.route(COLLECTOR, collector)
+    lines: list[str] = []
+    page.on("console", lambda message: lines.append(message.text))
+    code = (
+        f"const {{ text, digest }} = {json.dumps(program)};\n{''.join(blocks)}\nwindow.done = true"
+    )
+    page.add_script_tag(type="module", content=code.replace('"sfumato"', '"/js/index.js"'))
+    page.wait_for_function("window.done")
+    page.context.unroute(COLLECTOR, collector)
+    assert len(collector.bodies) == 1
+    assert lines[0].startswith("commute, 1 round: E = 20.8: together at most")
+
+
+@pytest.mark.parametrize("name", ["QuotaExceededError", "ReadOnlyError"])
+def test_full_or_read_only_storage_makes_no_report(page: Page, name: str) -> None:
+    body = """
+      const made = await t.client(given[0]);
+      const put = IDBObjectStore.prototype.put;
+      IDBObjectStore.prototype.put = () => { throw new DOMException("no", given[1]); };
+      const asked = made.report({ cell: 123456 }, { round: "May" });
+      const refusal = await asked.catch((error) => [error.code, error.message]);
+      IDBObjectStore.prototype.put = put;
+      const sent = (await made.send()).sent;
+      return [...refusal, sent, (await made.spent()).text];
+    """
+    code, words, sent, spent = asked(page, body, held(study().device_program()), name)
+    assert code == "store"
+    assert "123456" not in words
+    assert sent == 0
+    assert spent == "Nothing was reported so far."

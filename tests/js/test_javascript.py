@@ -104,6 +104,7 @@ def test_the_package_and_its_python_side_have_one_version() -> None:
     assert package["version"] == sf.__version__
     assert all((JS / held).is_file() for held in package["exports"]["."].values())
     assert "dependencies" not in package
+    assert (JS / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
 @pytest.mark.slow

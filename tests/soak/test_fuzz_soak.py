@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 from helpers_fuzz import MEGABYTES, SECONDS, fuzz, shares
-from helpers_fuzz_targets import TARGETS
+from helpers_fuzz_targets import DEVICES, TARGETS
 
 pytestmark = pytest.mark.soak
 
-INPUTS = 1_000_000
+INPUTS = 1_000_000  # and as many for each target of devices
 COUNTS = shares(INPUTS, {name: target.weight for name, target in TARGETS.items()})
+COUNTS |= dict.fromkeys(DEVICES, INPUTS)
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("name", COUNTS)
 def test_hostile_input_is_answered_or_refused(
     name: str, seed: int, record_property: Callable[[str, Any], None]
 ) -> None:

@@ -454,7 +454,9 @@ class TestWords:
         assert "differs by 1: a report is at most 1.2 times likelier" in text
         assert "differs by 5: a report is at most 2.7 times likelier" in text
         assert "their guarantees add" in text
-        assert "Answering again reveals as much again" in " ".join(text.split())
+        words = " ".join(text.split())
+        assert "Answering again reveals as much again" in words
+        assert "memory='value'" in words
         assert "because" in text  # the planner says why
         assert all(len(line) <= 100 for line in text.splitlines())
 

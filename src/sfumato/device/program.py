@@ -454,7 +454,8 @@ def _check_reals(held: Mapping[str, Any]) -> None:
         return
     _keys(edges, "edges", ("first", "step", "below", "count"))
     for name in ("first", "step", "below"):
-        _integer(edges[name], name)
+        if abs(_integer(edges[name], name)) >= _EXACT:
+            raise _damaged("the rule of edges must stay within ±(2^53 − 1)")
     _small(edges["count"], "count", 1, MOST_CELLS)
 
 

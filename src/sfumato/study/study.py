@@ -294,7 +294,8 @@ def _explained(schema: Schema, blocks: Sequence[Block], reasons: Sequence[str]) 
         out.append("")
     out += textwrap.wrap(
         "The guarantee holds for each single report. Answering again reveals as much again: E adds "
-        "up over reports.",
+        "up over reports. A client with memory='value' repeats its report while a value stays the "
+        "same, and so shows when the value has changed, and when it has returned.",
         96,
     )
     return out
