@@ -23,7 +23,7 @@ from sfumato.estimation.likelihood import LikelihoodEstimate
 
 KINDS = ("smooth", "heaped", "spiky", "sparse")
 NAMES = tuple(name for name in SHAPES if name.startswith(KINDS))
-SEEDS = range(100, 124)
+SEEDS = range(100, 110)
 WORKERS = 2
 
 Errors = dict[str, float]  # RMSE by channel
