@@ -10,6 +10,7 @@ import pyarrow as pa
 from benchmarks import (
     allocation,
     answers,
+    channels,
     choice,
     context,
     decoding,
@@ -46,6 +47,7 @@ MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "decoding": decoding.measure,
     "plain": plain.measure,
     "shapes": shapes.measure,
+    "channels": channels.measure,
     "answers": answers.measure,
     "growth": growth.measure,
     "large": large.measure,
