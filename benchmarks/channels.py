@@ -8,14 +8,18 @@ fixed before any of them was looked at.
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import sfumato as sf
-from benchmarks.recording import Measurement, progress
+from benchmarks.pages import digits, markdown, refilled
+from benchmarks.recording import FOLDER, Measurement, progress
 from benchmarks.shape_people import HELD_OUT, SHAPES, UNIFORM, Setting
 from benchmarks.shape_reading import rmse
 from benchmarks.shapes import CHANNELS, best_of, ratio
@@ -25,6 +29,7 @@ KINDS = ("smooth", "heaped", "spiky", "sparse")
 NAMES = tuple(name for name in SHAPES if name.startswith(KINDS))
 SEEDS = range(100, 110)
 WORKERS = 2
+PAGE = Path("docs/plain-ldp.md")
 
 Errors = dict[str, float]  # RMSE by channel
 
@@ -104,3 +109,30 @@ def measure() -> Measurement:
             "held out: not used to choose anything; the tree is Hierarchical(4, 'best')",
         ],
     )
+
+
+def page_tables(figures: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """The tables of the page: comb and tree on every shape, and the worst ratio of the default.
+
+    Args:
+        figures: The rows of the record.
+    """
+    found = {
+        (row["shape"], row["cells"], row["ε"]): f"{digits(row['comb'])} / {digits(row['tree'])}"
+        for row in figures
+    }
+    columns = dict.fromkeys((cells, epsilon) for _, cells, epsilon in found)
+    head = ["people", *(f"{cells:,} cells, ε = {epsilon:g}" for cells, epsilon in columns)]
+    rows = [[shape, *(found[shape, *column] for column in columns)] for shape in NAMES]
+    worst = max(figures, key=lambda row: float(row["default/better"]))
+    told = (
+        f"At worst, the default's error is {worst['default/better']:.2f} ± {worst['±']:.2f} times "
+        f"that of the better one ({worst['shape']}, {worst['cells']:,} cells, ε = {worst['ε']:g})."
+    )
+    return {"comb and tree": markdown(head, rows), "worst choice": told}
+
+
+if __name__ == "__main__":
+    held = json.loads((FOLDER / "channels.json").read_text(encoding="utf-8"))["figures"]
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(refilled(text, page_tables(held)), encoding="utf-8")

@@ -1,6 +1,6 @@
 """The planner's choice under Uniform: recorded errors reach their goals, and a small run agrees.
 
-The recorded figures are those of `python -m benchmarks plain`.
+The recorded figures are those of `python -m benchmarks plain` and `channels`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:  # for the benchmarks, which also make the record
     sys.path.insert(0, str(ROOT))
 
-from benchmarks import pages, plain, plain_methods  # noqa: E402
+from benchmarks import channels, pages, plain, plain_methods, shape_people  # noqa: E402
 from benchmarks.choice import mean_square_of_ranges  # noqa: E402
 from benchmarks.decoding import PLANES  # noqa: E402
 
@@ -119,6 +120,35 @@ def test_the_page_shows_the_recorded_figures() -> None:
     assert text == pages.refilled(text, tables), "run: python -m benchmarks.plain"
     other = plain.page_tables([row | {"RMSE": 2 * row["RMSE"]} for row in figures])
     assert text != pages.refilled(text, other)
+
+
+# Comb and tree
+
+
+def test_the_default_is_nearly_as_good_as_the_better_of_comb_and_tree() -> None:
+    figures = json.loads((ROOT / "results/bench/channels.json").read_text("utf-8"))["figures"]
+    kinds = {(row["shape"], row["cells"], row["ε"]) for row in figures}
+    assert kinds == set(product(channels.NAMES, (256, 1_024), (0.5, 1.0, 2.0)))
+    assert sum(name in channels.HELD_OUT for name in channels.NAMES) == 4
+    for row in figures:
+        assert row["seeds"] == len(channels.SEEDS)
+        assert row["default/better"] <= 1.15
+        assert row["default/better"] == pytest.approx(
+            row["default"] / min(row["comb"], row["tree"])
+        )
+    text = (ROOT / channels.PAGE).read_text(encoding="utf-8")
+    shown = pages.refilled(text, channels.page_tables(figures))
+    assert text == shown, "run: python -m benchmarks.channels"
+    other = channels.page_tables([row | {"comb": 2 * row["comb"]} for row in figures])
+    assert text != pages.refilled(text, other)
+
+
+def test_channels_are_compared_on_the_same_people() -> None:
+    setting = shape_people.Setting("Uniform", 1.0, (16,), 2_000)
+    found = channels.collect("smooth: two bumps", setting, 5)
+    assert found == channels.collect("smooth: two bumps", setting, 5)
+    assert set(found) == {"default", "comb", "tree"}
+    assert found["default"] == found["comb"] != found["tree"]
 
 
 # A small run
