@@ -125,7 +125,7 @@ def test_every_pair_is_checked_in_its_own_direction() -> None:
 def test_the_blank_is_checked_too() -> None:
     """Two outputs within E whose sums differ leave a blank that is likelier from one cell."""
     metric = axis_of("two").metric()
-    logs = np.array([[0, 0], [0, 4]], dtype=np.int32)  # in thousandths, nearly
+    logs = np.array([[0, 0], [-4, 0]], dtype=np.int32)  # in thousandths, nearly
     even = OutputRows(logs * 0, 10, np.array([0.5, 0.499]), 0.0)
     with pytest.raises(sf.StudyError, match="told apart"):  # private, and says nothing
         ExtremalChannel(metric=metric, rows=even)

@@ -139,6 +139,26 @@ def test_what_is_no_document_is_refused(text: str | bytes) -> None:
         Program.read(text)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"version":1', '"version":1,"version":1'),
+        ('"count":44', '"count":44.0'),
+        ('"count":44', '"count":4.4e1'),
+        ('"version":1', '"version": 1'),
+        ('"name":"ages"', '"name":"\\u0061ges"'),
+        ('"mirrored":true', '"mirrored":true\n'),
+    ],
+)
+def test_another_text_of_the_same_document_is_refused(before: str, after: str) -> None:
+    """As in JavaScript, whose parser would not notice doubled entries and 44.0."""
+    text = canonical(documents()["study-integers"])
+    assert before in text
+    Program.read(text)
+    with pytest.raises((sf.FormatError, sf.MismatchError), match=r"canonical|its digest"):
+        Program.read(text.replace(before, after, 1))
+
+
 def test_a_document_that_is_too_long_is_not_even_parsed() -> None:
     with pytest.raises(sf.FormatError, match="bytes"):
         Program.read(" " * (MOST_BYTES + 1))
