@@ -13,6 +13,7 @@ from sfumato.channels.searched.codec import OutputRows
 
 EVEN = sf.Uniform(1)
 NEAR = sf.Distance(0.5)
+LOPSIDED = sf.SensitiveSet("2/3", [1, 4])
 
 FEW = OutputRows(
     np.array([[0, -8190], [-8190, 0], [0, 0]], dtype=np.int32), 13, np.array([0.5, 0.5, 0.25]), 0.0

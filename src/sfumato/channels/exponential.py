@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -111,14 +111,8 @@ class ExponentialChannel(TableChannel):
             )
 
     def _rounded(self) -> tuple[tuple[int, ...], ...]:
-        """Words with as little slack as passes the check: whole numbers only, on every machine."""
-        numerators, denominator = _symmetric(*self.metric.integers())
-        distance = np.array([divide(row, denominator) for row in numerators])
-        for spare in range(min(_LEAST_SLACK, self.precision - 4), 0, -1):
-            rows = _rows(numerators, Fraction(1, denominator), spare, self.precision)
-            if rows is not None and _within(rows, distance, numerators, denominator):
-                return tuple(map(tuple, rows))
-        raise too_coarse(self.precision)
+        """The table of words."""
+        return _table(self.metric, self.precision)
 
     @cached_property
     def _inverse(self) -> Floats:
@@ -139,6 +133,18 @@ def too_coarse(precision: int) -> StudyError:
     return StudyError(
         f"a table of 2^{precision} words is too coarse for this metric; use a larger epsilon"
     )
+
+
+@lru_cache(maxsize=1)  # a study binds what its planner has just tried
+def _table(metric: CellMetric, precision: int) -> tuple[tuple[int, ...], ...]:
+    """Words with as little slack as passes the check: whole numbers only, on every machine."""
+    numerators, denominator = _symmetric(*metric.integers())
+    distance = np.array([divide(row, denominator) for row in numerators])
+    for spare in range(min(_LEAST_SLACK, precision - 4), 0, -1):
+        rows = _rows(numerators, Fraction(1, denominator), spare, precision)
+        if rows is not None and _within(rows, distance, numerators, denominator):
+            return tuple(map(tuple, rows))
+    raise too_coarse(precision)
 
 
 def _symmetric(numerators: NDArray[Any], denominator: int) -> tuple[NDArray[Any], int]:

@@ -414,7 +414,7 @@ def _products(held: Mapping[str, Any], total: int, budget: _Budget) -> Iterator[
     if length % count or any(len(line) != length for line in places):
         raise _damaged("places must have as many digits for every share, one per factor")
     budget.take(length // count * (len(shares) + 1))
-    if any(number >> WORD_BITS > 1 for factor in factors for number in factor):
+    if any(number > 1 << WORD_BITS for factor in factors for number in factor):
         raise _damaged("a factor must be at most 2^64")
     digits = {letter: digit for digit, letter in enumerate(DIGITS)}
     try:
