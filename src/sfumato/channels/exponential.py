@@ -12,7 +12,7 @@ Estimator:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -37,6 +37,7 @@ MOST_CELLS = 1024
 _WORST_CONDITION = 1e12
 _LEAST_SLACK = 24  # distances are shortened by this binary part or a larger one, for rounding
 _UNIT, _DIGIT = 42, 6  # exponents in units of 2^-42, exponentiated by six binary digits at a time
+_NEVER = -1e9  # instead of the logarithm of 0 words
 _FEWER = "wider bins or fewer categories"
 
 
@@ -137,28 +138,32 @@ def too_coarse(precision: int) -> StudyError:
 
 @lru_cache(maxsize=1)  # a study binds what its planner has just tried
 def _table(metric: CellMetric, precision: int) -> tuple[tuple[int, ...], ...]:
-    """Words with as little slack as passes the check: whole numbers only, on every machine."""
-    numerators, denominator = _symmetric(*metric.integers())
+    """Words with as little slack as keeps all odds within e^d: whole numbers decide."""
+    given, denominator = metric.integers()
+    numerators = _symmetric(given)
     distance = np.array([divide(row, denominator) for row in numerators])
+
+    def within(x: int, y: int) -> bool:
+        bound = Bound(Fraction(int(numerators[x, y]), denominator))
+        return all(map(bound.allows, rows[x], rows[y]))
+
     for spare in range(min(_LEAST_SLACK, precision - 4), 0, -1):
         rows = _rows(numerators, Fraction(1, denominator), spare, precision)
-        if rows is not None and _within(rows, distance, numerators, denominator):
+        if rows and all(within(x, y) for x, y in unclear(rows, distance)):
             return tuple(map(tuple, rows))
     raise too_coarse(precision)
 
 
-def _symmetric(numerators: NDArray[Any], denominator: int) -> tuple[NDArray[Any], int]:
+def _symmetric(numerators: NDArray[Any]) -> NDArray[Any]:
     """The largest symmetric metric below E: the smaller direction, closed again; -1: infinite."""
-    smaller = np.where(numerators < 0, numerators.T, np.minimum(numerators, numerators.T))
-    smaller = np.where(numerators.T < 0, numerators, smaller)
-    same = bool((smaller == numerators).all())  # E itself is closed
-    return (numerators if same else close_integers(smaller)), denominator
+    other = numerators.T
+    smaller = np.where(numerators < 0, other, np.minimum(numerators, other))
+    smaller = np.where(other < 0, numerators, smaller)
+    return numerators if (smaller == numerators).all() else close_integers(smaller)
 
 
-def _rows(
-    numerators: NDArray[Any], unit: Fraction, spare: int, precision: int
-) -> list[list[int]] | None:
-    """The ideal law of the distances less a 2^spare-th part, in words; None if they run out.
+def _rows(numerators: NDArray[Any], unit: Fraction, spare: int, precision: int) -> list[list[int]]:
+    """The ideal law of the distances less a 2^spare-th part, in words; none if they run out.
 
     A weight is e^(−d/2) with d/2 rounded down to a multiple of 2^-42, as a product of table entries
     with 64 binary digits after the point. A cell itself takes what rounding leaves over.
@@ -184,7 +189,7 @@ def _rows(
         )
         found[x] += total - found.sum()
         if found[x] <= 0:
-            return None
+            return []
         rows.append(found.tolist())
     return rows
 
@@ -200,32 +205,25 @@ def _decay(halves: NDArray[np.int64]) -> NDArray[Any]:
     return found
 
 
-def _within(
-    rows: list[list[int]], distance: Floats, numerators: NDArray[Any], denominator: int
-) -> bool:
-    """Whether all odds are within e^d: floats decide what is clear, and whole numbers the rest."""
+def unclear(rows: Sequence[Sequence[int]], distance: Floats) -> Iterator[tuple[int, int]]:
+    """Pairs of cells whose odds floats cannot tell to be within e^d.
+
+    Args:
+        rows: Words, one row per cell.
+        distance: d between cells, infinite between components.
+    """
     words = np.array(rows, dtype=np.float64)
-    log = np.log(np.where(words > 0, words, 1.0))
+    log = np.where(words > 0, np.log(np.maximum(words, 1.0)), _NEVER)
     # Logs of numbers up to 2^64 and the rounding of words and distances err by under 2^-44.
     allowed = distance * (1 - 2.0**-50) - 2.0**-44
-    for cells in _components(numerators):
+    np.fill_diagonal(allowed, np.inf)
+    left = np.ones(len(rows), dtype=bool)
+    while left.any():
+        cells = np.flatnonzero(np.isfinite(distance[left.argmax()]))  # a component
+        left[cells] = False
         part = log[np.ix_(cells, cells)]
-        if len(cells) and not (words[np.ix_(cells, cells)] > 0).all():
-            return False
         gap = np.empty_like(part)
         for place, x in enumerate(cells.tolist()):
             np.subtract(part[place], part, out=gap)
             for y in cells[gap.max(axis=1) > allowed[x, cells]].tolist():
-                bound = Bound(Fraction(int(numerators[x, y]), denominator))
-                if y != x and not all(map(bound.allows, rows[x], rows[y])):
-                    return False
-    return True
-
-
-def _components(numerators: NDArray[Any]) -> Iterator[NDArray[np.intp]]:
-    """Cells that are at finite distances from each other."""
-    left = np.ones(len(numerators), dtype=bool)
-    while left.any():
-        cells = np.flatnonzero(np.asarray(numerators[int(left.argmax())] >= 0, dtype=bool))
-        left[cells] = False
-        yield cells
+                yield x, y

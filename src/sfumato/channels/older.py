@@ -13,7 +13,7 @@ import numpy as np
 
 from sfumato.arrays import Floats
 from sfumato.channels.code import Code, Value
-from sfumato.channels.exponential import Exponential, ExponentialChannel, too_coarse
+from sfumato.channels.exponential import Exponential, ExponentialChannel, too_coarse, unclear
 from sfumato.channels.least_squares import TableChannel
 from sfumato.channels.searched.codec import OutputRows
 from sfumato.channels.searched.extremal import Extremal, ExtremalChannel, floor_bits
@@ -51,7 +51,7 @@ class FloatExponentialChannel(ExponentialChannel):
         distance, _ = closure(np.minimum(given, given.T))
         for spare in range(min(36, self.precision - 4), 0, -1):
             rows = _rounded_rows(distance * (1 - 2.0**-spare), self.precision)
-            if rows is not None and _within(rows, distance):
+            if rows is not None and next(unclear(rows, distance), None) is None:
                 return tuple(tuple(row) for row in rows)
         raise too_coarse(self.precision)
 
@@ -73,25 +73,6 @@ def _rounded_rows(distance: Floats, precision: int) -> list[list[int]] | None:
             return None
         rows.append(row)
     return rows
-
-
-def _within(rows: list[list[int]], distance: Floats) -> bool:
-    """Whether every log ratio is below its distance, with the error of the logarithms to spare."""
-    words = np.array(rows, dtype=np.float64)
-    possible = words > 0
-    log = np.log(np.where(possible, words, 1.0))
-    # Logs of numbers up to 2^64 and the rounding of words and distances err by under 2^-44.
-    allowed = distance * (1 - 2.0**-50) - 2.0**-44
-    for x in range(len(rows)):
-        reach = np.isfinite(distance[x])
-        others = log[reach][:, possible[x]]
-        if not possible[reach][:, possible[x]].all():
-            return False
-        worst = (log[x, possible[x]] - others).max(axis=1)
-        mine = np.flatnonzero(reach) == x
-        if np.any(worst[~mine] > allowed[x, reach][~mine]):
-            return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)
