@@ -137,7 +137,6 @@ def test_a_table_too_long_for_devices_is_no_default(monkeypatch: Any) -> None:
     monkeypatch.setattr(candidates, "MOST_PROGRAM_BYTES", size // 2)
     other = sf.Study("capped", [axis])
     assert not other.blocks[0].choice.slow
-    assert len(other.device_program().to_text()) < size / 2
 
 
 def test_the_record_of_all_metrics_holds_what_is_promised() -> None:
