@@ -24,7 +24,7 @@ from scipy import stats
 
 from sfumato.arrays import BitColumns
 from sfumato.channels.base import Channel, SymbolChannel, signs
-from sfumato.channels.choice import REGISTRY, Trial
+from sfumato.channels.choice import OLDER, REGISTRY, Trial, choice_from_dict
 from sfumato.errors import StudyError
 from sfumato.exact import at_most_exp
 from sfumato.metrics.cells import CellMetric, TableMetric
@@ -602,4 +602,12 @@ TRIALS: dict[str, Trial] = {
     f"{kind}-{number}": trial
     for kind in REGISTRY
     for number, trial in enumerate(REGISTRY[kind].trials())
+}
+#: Older laws, which studies of that time still have.
+TRIALS |= {
+    f"{kind}-revision-{revision}-{number}": trial
+    for kind, revision in OLDER
+    for number, trial in enumerate(
+        type(choice_from_dict({"kind": kind, "revision": revision})).trials()
+    )
 }

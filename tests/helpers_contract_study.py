@@ -21,7 +21,7 @@ from helpers_contract import PEOPLE, Floats, Rows, Subject, codes_of, exceeding_
 
 import sfumato as sf
 from sfumato.arrays import BitColumns
-from sfumato.channels.choice import Choice, Trial, choice_from_dict, choice_to_dict
+from sfumato.channels.choice import Choice, Trial, as_saved, choice_from_dict, choice_to_dict
 from sfumato.errors import MismatchError
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import AsideMetric, CappedLineMetric, LineMetric
@@ -414,7 +414,7 @@ def comes_back_from_files(
     """The choice, the study, reports and a tally are the same after a file."""
     study = case.study
     for block in study.blocks:
-        assert choice_from_dict(written(block.choice)) == block.choice
+        assert choice_from_dict(as_saved(written(block.choice))) == block.choice
     study.save(folder / "study.toml")
     again = sf.Study.load(folder / "study.toml")
     assert again.fingerprint == study.fingerprint

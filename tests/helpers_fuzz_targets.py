@@ -29,7 +29,7 @@ from sfumato.cli import app, language
 from sfumato.cli.commands import CommandError
 from sfumato.cli.people import encode_file, read_counts
 from sfumato.collect.packing import layout_of
-from sfumato.device.program import digest_of
+from sfumato.device.program import canonical, digest_of
 from sfumato.device.wire import Batch
 from sfumato.questions.language import weights
 
@@ -606,7 +606,7 @@ def program_text(rng: random.Random) -> str:
     with contextlib.suppress(sf.SfumatoError, TypeError, ValueError, AttributeError, KeyError):
         document["digest"] = digest_of(document)
     try:
-        return json.dumps(document)
+        return canonical(document)
     except (TypeError, ValueError, RecursionError):  # a value that JSON has not
         return mutated(rng, text, _programs())
 

@@ -22,9 +22,12 @@ const TABLE_ENTRIES = {
   numbers: "runs",
   weights: "bits runs mirrored",
   rows: "bits rows",
+  products: "bits base shares factors shift places",
   chances: "bits runs",
 };
 const TABLE_OF = { take: "numbers", pick: "weights", row: "rows", flips: "chances" };
+const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+const MOST_FACTORS = 8;
 const ARGUMENTS = { lowbit: 1, parity: 1, select: 3, clamp: 3 };
 
 /** The one form of a document from which its digest is computed. */
@@ -167,11 +170,42 @@ class TableReader {
     const sums = [];
     let sum = 0n;
     for (const weight of weights) {
+      rule(weight >= 0n, "weights must not be negative");
       sum += weight;
       if (sum < total) sums.push(sum);
     }
     rule(sum === total, "the weights of a table must sum to 2^bits");
     return BigUint64Array.from(sums);
+  }
+
+  /** Rows of weights: base + (share · factors >> shift), and last what is left of 2^bits. */
+  products(held, bits) {
+    const base = integer(held.base);
+    const shares = this.runs(held.shares);
+    const factors = list(held.factors, "factors").map((factor) => this.runs(factor));
+    const shift = BigInt(small(held.shift, "shift", 0, MOST_DIGITS));
+    const places = list(held.places, "places");
+    const [count, length] = [factors.length, places[0]?.length];
+    rule(
+      base >= 0n && count > 0 && count <= MOST_FACTORS && shares.length > 0 &&
+        shares.length === places.length && length % count === 0 &&
+        factors.flat().every((factor) => factor <= 1n << 64n) &&
+        places.every((line) => typeof line === "string" && line.length === length),
+      "products must have one to eight factors, and places for each share",
+    );
+    this.take((length / count) * (shares.length + 1));
+    return Array.from({ length: length / count }, (_, row) => {
+      const weights = shares.map((share, outcome) => {
+        const product = factors.reduce((value, factor, i) => {
+          const entry = factor[DIGITS.indexOf(places[outcome][row * count + i])];
+          rule(entry !== undefined, "places must be digits of entries of their factors");
+          return value * entry;
+        }, share);
+        return base + (product >> shift);
+      });
+      const rest = weights.reduce((left, weight) => left - weight, 1n << BigInt(bits));
+      return this.sums([...weights, rest], bits);
+    });
   }
 
   read(held) {
@@ -180,6 +214,7 @@ class TableReader {
     entriesOf(held, `kind ${TABLE_ENTRIES[kind]}`, "a table");
     if (kind === "numbers") return { kind, list: this.runs(held.runs) };
     const bits = small(held.bits, "bits", 1, 64);
+    if (kind === "products") return { kind: "rows", bits, list: this.products(held, bits) };
     if (kind === "rows") {
       const rows = list(held.rows, "rows").map((row) => this.sums(this.runs(row), bits));
       return { kind, bits, list: rows };
@@ -308,6 +343,8 @@ export class Program {
       "format",
       "This is not a device program.",
     );
+    // Doubled entries, 1.0 for 1 and integers beyond doubles are gone once they are parsed.
+    rule(canonical(document) === text, "its text is not the canonical one");
     require(
       document.version === 1,
       "version",

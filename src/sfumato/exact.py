@@ -207,6 +207,28 @@ def exp_floor(x: Fraction, bits: int = 96) -> Fraction:
     return Fraction(exp_bounds(min(x, Fraction(128)), bits)[0], 1 << bits)
 
 
+def exp_minus_floor(x: Fraction, bits: int = 64) -> int:
+    """The whole part of 2^bits · e^-x, for x >= 0, decided exactly by refining the bounds.
+
+    Args:
+        x: What e^-x is asked of, 0 or more.
+        bits: Binary digits after the point.
+
+    Example:
+        >>> exp_minus_floor(Fraction(0), 4), exp_minus_floor(Fraction(1), 4)
+        (16, 5)
+    """
+    if x > bits:  # e^-x < 2^-x
+        return 0
+    extra = bits
+    while True:
+        low, high = exp_bounds(x, extra)
+        most, least = (1 << (bits + extra)) // low, (1 << (bits + extra)) // high
+        if most == least:
+            return most
+        extra *= 2
+
+
 def far_below_exp(more: int, less: int, x: Fraction) -> bool:
     """Whether more/less <= e^x can be seen from the lengths of the integers alone.
 

@@ -15,6 +15,10 @@ _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\
 _HALVES = re.compile("[\ud800-\udfff]")
 
 
+#: Digits of numbers below 64 in device programs.
+DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
 def refuse_name(text: str, what: str) -> None:
     """Refuse a name, label or unit that no file can hold; any other is shown as it is.
 

@@ -19,7 +19,7 @@ from stub import Fault, Stub
 import sfumato as sf
 from sfumato.device import client as module
 from sfumato.device.client import Client, Made, Sent
-from sfumato.device.program import Program, digest_of
+from sfumato.device.program import Program, canonical, digest_of
 from sfumato.errors import StoreError, UploadError
 
 DAY = 86_400
@@ -603,7 +603,7 @@ class TestPrograms:
     def test_a_newer_program_is_refused(self, program: Program, tmp_path: Path) -> None:
         document = json.loads(program.to_text()) | {"version": 2}
         digest = digest_of(document)
-        text = json.dumps(document | {"digest": digest})
+        text = canonical(document | {"digest": digest})
         with pytest.raises(sf.FormatError, match="version"):
             Client(text, folder=tmp_path / "home", digest=digest)
         assert not (tmp_path / "home").exists()
@@ -611,10 +611,10 @@ class TestPrograms:
     def test_an_edited_program_is_refused(self, program: Program, tmp_path: Path) -> None:
         document = json.loads(program.to_text()) | {"name": "weaker"}
         with pytest.raises(sf.MismatchError, match="edited"):
-            Client(json.dumps(document), folder=tmp_path, digest=program.digest)
+            Client(canonical(document), folder=tmp_path, digest=program.digest)
         own = document | {"digest": digest_of(document)}
         with pytest.raises(sf.MismatchError, match="pinned"):
-            Client(json.dumps(own), folder=tmp_path, digest=program.digest)
+            Client(canonical(own), folder=tmp_path, digest=program.digest)
 
     @pytest.mark.parametrize("given", [7, None, ["a"]])
     def test_something_else_is_refused(self, given: object, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from helpers_contract import TRIALS
 from helpers_programs import Noting, encoded, program_of
 
 import sfumato as sf
+from benchmarks import devices
 from sfumato.channels.base import Channel
 from sfumato.channels.choice import Trial
 from sfumato.channels.comb import CombChannel
@@ -181,6 +182,14 @@ def test_programs_of_studies_encode_what_bulk_encoding_means() -> None:
     again = Program.read(program.to_text(), digest=program.digest)
     assert again.to_text() == program.to_text()
     assert study.device_program().digest == program.digest
+
+
+@pytest.mark.slow
+def test_programs_of_ten_studies_are_as_short_as_the_tutorial_says() -> None:
+    sizes = [len(study.device_program().to_text().encode()) for _, study, _ in devices.studies()]
+    assert len(sizes) == 10
+    assert max(sizes) < 256_000
+    assert sorted(sizes)[-2] < 12_000
 
 
 def test_most_is_unbounded_where_some_pair_is_not_hidden() -> None:

@@ -53,6 +53,16 @@ def drop(*path: Any) -> Callable[[Any], None]:
     return change
 
 
+def products(document: Any) -> Any:
+    """The table of rows that a rule gives."""
+    return next(table for table in document["tables"] if table["kind"] == "products")
+
+
+def product(*path: Any) -> Callable[[Any], None]:
+    """A change of that table."""
+    return lambda document: put(*path)(products(document))
+
+
 SEVERAL, REALS, DAYS = "study-several-blocks", "study-unequal", "study-dates"
 WRONG: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "another format": ("study-integers", put("format", "x"), "not a device program"),
@@ -72,6 +82,19 @@ WRONG: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "a chance above 1": (
         SEVERAL, lambda d: next(t for t in d["tables"] if t["kind"] == "chances").update(
             runs=[[str((1 << 64) + 1), 9]]), "at most 2\\^bits"),
+    "products with a negative base": (REALS, product("base", "-1"), "factors, and places"),
+    "products without factors": (REALS, product("factors", []), "factors, and places"),
+    "products with too many factors": (
+        REALS, product("factors", [["1"]] * 9), "factors, and places"),
+    "products without places": (REALS, product("places", []), "factors, and places"),
+    "a place too few": (REALS, product("places", 0, ""), "as many digits"),
+    "a place without its factor": (
+        REALS, lambda d: products(d)["factors"].append(["1"]), "as many digits|their factors"),
+    "a letter that is no digit": (REALS, product("places", 0, "++++"), "their factors|as many"),
+    "a digit beyond its factor": (REALS, product("factors", 0, ["1"]), "their factors"),
+    "a factor above 1": (REALS, product("factors", 0, 0, str((1 << 64) + 1)), "at most 2\\^64"),
+    "products beyond 2^bits": (REALS, product("shares", 0, str(1 << 90)), "must sum to 2\\^bits"),
+    "a shift below zero": (REALS, product("shift", -1), "shift"),
     "an unknown table": ("study-integers", put("tables", 0, "kind", "odd"), "of the kind"),
     "an unknown axis": ("study-integers", put("axes", 0, "kind", "odd"), "of the kind"),
     "the kind of a table in a list": (
@@ -137,6 +160,26 @@ def test_branches_may_not_be_too_deep() -> None:
 def test_what_is_no_document_is_refused(text: str | bytes) -> None:
     with pytest.raises(sf.FormatError):
         Program.read(text)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"version":1', '"version":1,"version":1'),
+        ('"count":44', '"count":44.0'),
+        ('"count":44', '"count":4.4e1'),
+        ('"version":1', '"version": 1'),
+        ('"name":"ages"', '"name":"\\u0061ges"'),
+        ('"mirrored":true', '"mirrored":true\n'),
+    ],
+)
+def test_another_text_of_the_same_document_is_refused(before: str, after: str) -> None:
+    """As in JavaScript, whose parser would not notice doubled entries and 44.0."""
+    text = canonical(documents()["study-integers"])
+    assert before in text
+    Program.read(text)
+    with pytest.raises((sf.FormatError, sf.MismatchError), match=r"canonical|its digest"):
+        Program.read(text.replace(before, after, 1))
 
 
 def test_a_document_that_is_too_long_is_not_even_parsed() -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import sfumato as sf
 from sfumato.channels.choice import REGISTRY
-from sfumato.device.program import Program
+from sfumato.device.program import Program, canonical
 from sfumato.device.wire import Batch, ReportLayout
 from tests.regenerate_vectors import FOLDER, read, text_of, vectors
 
@@ -48,7 +48,7 @@ def test_every_registered_channel_has_vectors(kind: str) -> None:
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "batches"])
 def test_python_reproduces_every_vector(name: str) -> None:
     vector = held(name)
-    program = Program.read(json.dumps(vector["program"]), digest=vector["program"]["digest"])
+    program = Program.read(canonical(vector["program"]), digest=vector["program"]["digest"])
     for case in vector["cases"]:
         words = words_of(case)
         assert program.encode(record_of(case["record"]), words=words).hex() == case["report"]
@@ -61,6 +61,25 @@ def test_python_reproduces_every_vector(name: str) -> None:
         study = sf.Study.from_toml(vector["study"])
         assert study.fingerprint == program.fingerprint
         assert study.device_program().digest == program.digest
+
+
+def numbers(held: Any) -> Iterator[int]:
+    """All integers of a document that are written as numbers."""
+    if isinstance(held, dict | list):
+        for part in held.values() if isinstance(held, dict) else held:
+            yield from numbers(part)
+    elif isinstance(held, int) and not isinstance(held, bool):
+        yield held
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_vector_loses_digits_where_numbers_are_doubles(name: str) -> None:
+    """JSON.parse reads numbers as doubles; larger integers travel as texts."""
+    assert all(abs(number) < 1 << 53 for number in numbers(held(name)))
+
+
+def test_a_number_that_would_lose_digits_is_noticed() -> None:
+    assert max(numbers({"a": [{"b": (1 << 53) + 1}, 3, True, "9" * 30]})) > 1 << 53
 
 
 def test_python_reproduces_every_batch() -> None:

@@ -55,6 +55,19 @@ test("only the pinned program runs", async () => {
   await refused(newer, { digest }, "version");
 });
 
+test("only the canonical text of a program is read", async () => {
+  const other = [
+    ['"version":1', '"version":1,"version":1'],
+    ['"count":44', '"count":44.0'],
+    ['"version":1', '"version": 1'],
+  ];
+  for (const [before, after] of other) {
+    assert.ok(text.includes(before));
+    const wrong = text.replace(before, after);
+    await assert.rejects(Program.read(wrong, { digest }), { name: "SfumatoError" });
+  }
+});
+
 test("a round has one report, whatever the value", async () => {
   const { client, options } = made();
   const first = await client.report({ age: 17 }, { round: "1" });

@@ -129,6 +129,16 @@ def test_a_metric_that_no_channel_can_serve_is_refused(monkeypatch: Any) -> None
         best_channel(metric, Asked.of(3, 3, ordered=False))
 
 
+def test_a_table_too_long_for_devices_is_no_default(monkeypatch: Any) -> None:
+    axis = sf.integers("x", 0, 9, protect=sf.Distance(1, cap="3/2"))
+    usual = sf.Study("capped", [axis])
+    assert isinstance(usual.blocks[0].choice, Extremal)
+    size = len(usual.device_program().to_text())
+    monkeypatch.setattr(candidates, "MOST_PROGRAM_BYTES", size // 2)
+    other = sf.Study("capped", [axis])
+    assert not other.blocks[0].choice.slow
+
+
 def test_the_record_of_all_metrics_holds_what_is_promised() -> None:
     """`python -m benchmarks metrics`: exact errors, against candidates listed there one by one."""
     file = Path(__file__).parents[2] / "results" / "bench" / "metrics.json"

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 import sfumato as sf
+from sfumato.channels.older import FloatExponential
 
 KEPT = Path(__file__).parent / "kept"
 PEOPLE = 400
@@ -92,7 +93,7 @@ def survey() -> sf.Study:
                 protect=sf.Distance(1, no_answer=3),
                 optional=True,
                 outside="clip",
-                channel=sf.Exponential(),
+                channel=FloatExponential(),
             ),
             sf.reals("income", 0, 100, bins=8, unit="kEUR", protect=sf.Distance(1, per=25)),
             sf.dates("moved", "2024-01-01", "2024-01-14", protect=sf.Distance(1, per="7 days")),
@@ -177,7 +178,7 @@ STUDIES: dict[str, Kept] = {
                 outside="clip",
                 optional=True,
                 protect=sf.Distance(1, per="7 days", no_answer="10 days"),
-                channel=sf.Exponential(),
+                channel=FloatExponential(),
             )
         ),
         "7373c70c2237d52b484c98d0e229eeac50b79ca46ceaa0120372d20f4ed231ee",
@@ -212,12 +213,12 @@ STUDIES: dict[str, Kept] = {
     "capped, unequal": (
         lambda: one(
             sf.reals("x", edges=[0, 1, 3, 8], protect=sf.Distance(1, cap=2)),
-            channel=sf.Exponential(),
+            channel=FloatExponential(),
         ),
         "b5c2f42c259026f9592558dda44ec7770b77d705388a0173adf4e114d660b297",
     ),
     "no answer": (
-        lambda: aside(sf.Exponential()),
+        lambda: aside(FloatExponential()),
         "b84965a02143f75f5cd6a780029d4ff3913a366511be20a7e015fad7f74c8572",
     ),
     "blocks": (
@@ -229,19 +230,19 @@ STUDIES: dict[str, Kept] = {
         "fa750e12238212524bfd57c5ce5372c318ab95862660ca63e5a866f6fdd6d622",
     ),
     "sensitive set": (
-        lambda: label(sf.SensitiveSet("1/2", ["Ash", "Fir"]), sf.Exponential()),
+        lambda: label(sf.SensitiveSet("1/2", ["Ash", "Fir"]), FloatExponential()),
         "4ee22ead6590b50e5df11b067706805b70507625b2d5bb7bf27f25eacdbab190",
     ),
     "policy graph": (
-        lambda: label(sf.PolicyGraph(0.5, ROADS), sf.Exponential()),
+        lambda: label(sf.PolicyGraph(0.5, ROADS), FloatExponential()),
         "1633d58cfb794acf85e19c70c5587e71146c27a53fcb33e998a941c801f75536",
     ),
     "points": (
-        lambda: label(sf.Points(1, per=2, at=PLACES), sf.Exponential()),
+        lambda: label(sf.Points(1, per=2, at=PLACES), FloatExponential()),
         "ddfd54ee5a3a138852f84215bb64c182edbed5a04ee6ba85a900026a020cbcb0",
     ),
     "points, by blocks": (
-        lambda: label(sf.Points(1, at=PLACES, norm=1), sf.Exponential()),
+        lambda: label(sf.Points(1, at=PLACES, norm=1), FloatExponential()),
         "db29a278a14799c5ca7802bf5fdb9b0033703de8b8f52d6d1160ddba323a21e1",
     ),
     "matrix": (
@@ -249,7 +250,7 @@ STUDIES: dict[str, Kept] = {
             sf.categories(
                 "a", ["x", "y", "z"], protect=sf.Matrix([[0, 1, 5], [1, 0, "1/3"], [5, "1/3", 0]])
             ),
-            channel=sf.Exponential(),
+            channel=FloatExponential(),
         ),
         "088dcf01884e9a8c9d6fcb8cb14709ca70e967a007c93646f8829e43b1591780",
     ),
@@ -263,27 +264,27 @@ STUDIES: dict[str, Kept] = {
                     labels=["z", "y", "x"],
                 ),
             ),
-            channel=sf.Exponential(),
+            channel=FloatExponential(),
         ),
         "5ee7f2facaa8b08a15e830e2c6d7dfe5c357a4d2a5dc3cb017c3f6687e549845",
     ),
     "sum": (
         lambda: one(
             sf.integers("x", 0, 9, protect=sf.Distance(0.1) + sf.Uniform(1)),
-            channel=sf.Exponential(),
+            channel=FloatExponential(),
         ),
         "0e8a05295a3ce3ca80f780526a13492b8611b9aaebdcc8a3b443c91432d22df3",
     ),
     "sum, in full": (
-        lambda: label(sf.Sum([sf.Uniform(1), sf.SensitiveSet(1, ["Elm"])]), sf.Exponential()),
+        lambda: label(sf.Sum([sf.Uniform(1), sf.SensitiveSet(1, ["Elm"])]), FloatExponential()),
         "57eebfaaca6710e9728de816f65bafeef5314187cac50fc693e7f7989f4c9972",
     ),
     "within": (
-        lambda: one(sf.integers("x", 0, 20, protect=sf.Within(1, 5)), channel=sf.Exponential()),
+        lambda: one(sf.integers("x", 0, 20, protect=sf.Within(1, 5)), channel=FloatExponential()),
         "318534440488badfa4134462d9df4e2a9cb4eb2dfa7248f540835adefac89b20",
     ),
     "within, smoothly": (
-        lambda: label(sf.Within(1, "3/2", beyond="smooth", at=PLACES, norm=2), sf.Exponential()),
+        lambda: label(sf.Within(1, "3/2", beyond="smooth", at=PLACES, norm=2), FloatExponential()),
         "7cfa568f34b48f0f7a63b606748105d1d7409d6e1926b399937f274e20bcde97",
     ),
     "straight lines": (
@@ -320,8 +321,16 @@ STUDIES: dict[str, Kept] = {
         "f0f68b2a5d606bfbafe678911c0ddb160013fd88e3bef5f818a11dac074ba57f",
     ),
     "exponential": (
-        lambda: line(sf.Exponential()),
+        lambda: line(FloatExponential()),
         "dfcce066bd5e78d134e27b2dd34d8b6202c40681be242c642cb8f9df8fdaf284",
+    ),
+    "exponential, exact": (
+        lambda: line(sf.Exponential()),
+        "5149d29564309fa062607f711f59d6ae447627f16cd0daf05597c37522a914ff",
+    ),
+    "points, exact": (
+        lambda: label(sf.Points(1, per=2, at=PLACES), sf.Exponential()),
+        "2d9e92eb421bd2aa700e1040af47d867b274c08b487124b24ea8a25dc1f6ede6",
     ),
     "k-ary response": (
         lambda: plain(sf.KaryResponse()),
@@ -542,6 +551,10 @@ FOUND: dict[str, Kept] = {
         lambda: label(sf.Points(1, at=PLACES), sf.Extremal()),
         "efee56786b682d81705074e3a02c47fcce3d0af906454ccf52397bdfc944e2f8",
     ),
+    "extremal, exact": (
+        lambda: label(sf.Points(1, at=PLACES), sf.Extremal()),
+        "3b65094fc4c80105ee76c1d9ebd92e1433a5d1c8ee9e247d9b3eb5899d0188c7",
+    ),
     "matrix response": (
         lambda: label(sf.PolicyGraph(1, ROADS), sf.MatrixResponse()),
         "912551fd5a4cbdb304095092a5fa475423623ab6db514dcc811bc285403937ee",
@@ -603,8 +616,10 @@ TABLES: dict[str, Callable[[], Table]] = {
     "blocks": towns,
     "high and low": towns,
     "points": towns,
+    "points, exact": towns,
     "thermometer": lambda: numbers(12),
     "exponential": lambda: numbers(12),
+    "exponential, exact": lambda: numbers(12),
     "k-ary response": lambda: numbers(12),
     "square wave": lambda: numbers(12),
     "comb": lambda: numbers(12),
@@ -636,6 +651,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "optimised": lambda: numbers(8),
     "optimised, own questions": lambda: numbers(5),
     "extremal": towns,
+    "extremal, exact": towns,
     "matrix response": towns,
     "matrix response, prefix": lambda: numbers(6),
     "trips, best": trips_people,
@@ -659,6 +675,8 @@ ASKED: dict[str, list[str]] = {
     "optimised": ["x=2..5"],
     "optimised, own questions": ["x=0..1"],
     "extremal": ["town=Birch", "town=Cedar|Fir"],
+    "points, exact": ["town=Birch", "town=Cedar|Fir"],
+    "extremal, exact": ["town=Birch", "town=Cedar|Fir"],
     "matrix response": ["town=Birch", "town=Cedar|Fir"],
     "matrix response, prefix": ["x=2..4"],
     "trips, best": ["hour=0..2, zone=3..6"],
@@ -706,6 +724,9 @@ ENCODED: dict[str, str] = {
     "visits": "a0fc3a0114cfa6076b738bb166a12b2863604778d0b4cfbfa41c52fd0c3a08bf",
     "optimised": "cf8fa8f41c6a07df9a69a9dd4592c6e26bd9af722421197b3ba9681a66f588a3",
     "optimised, own questions": "660d82747a79d69102e21ef00a00dd0ded891ee632b0a569395006196c8f9b07",
+    "exponential, exact": "7f93f005d9f08c4e21cf4d6cb3061143922742b36cfbbe27a6d3686a10e59445",
+    "points, exact": "95b758a5ed6a15f614becfb7c7ab4d35ded4119c3a48a08e801b6aeade6e2c75",
+    "extremal, exact": "5daa8d4119992fdf24c9f1f4b0f8dd1dd1d8c808fd700cbece589923e401c9eb",
     "extremal": "5daa8d4119992fdf24c9f1f4b0f8dd1dd1d8c808fd700cbece589923e401c9eb",
     "matrix response": "0ea419678270e5bdd584d383f17ceab9791d8e2a27eba5b65700a6603cc34ccd",
     "matrix response, prefix": "cd515f0f48d1141258eb596373182d6e560b768db2016ce73f7730d370ad1ade",

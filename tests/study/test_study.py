@@ -15,6 +15,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.channels.choice import REGISTRY
+from sfumato.channels.older import FloatExponential
 from sfumato.channels.response import KaryResponse
 
 REGIONS = ["north", "south", "east"]
@@ -365,6 +366,30 @@ class TestFingerprint:
         anew = re.sub("fingerprint.*", "", text)
         assert sf.Study.from_toml(anew) == sf.Study("codes", [axis])
 
+    def test_a_study_of_an_older_law_that_is_known_keeps_it(self) -> None:
+        text = (KEPT / "days.study.toml").read_text(encoding="utf-8")
+        assert "revision" not in text
+        study = sf.Study.from_toml(text)
+        assert study.to_toml() == text
+        assert study.blocks[0].choice.revision == 1
+        anew = sf.Study.from_toml(re.sub("fingerprint.*", "", text))  # as people write a file
+        assert anew.blocks[0].choice == sf.Exponential()
+        assert anew.fingerprint != study.fingerprint
+        assert anew.channels[0].words() != study.channels[0].words()
+        assert "revision = 2" in anew.to_toml()
+        with pytest.raises(sf.FormatError, match="has been changed since it was saved"):
+            sf.Study.from_toml(text.replace("epsilon = 1", "epsilon = 2"))
+        with pytest.raises(sf.FormatError, match="has revision 2 here, got revision=3"):
+            sf.Study.from_toml(anew.to_toml().replace("revision = 2", "revision = 3"))
+
+    def test_channels_inside_others_keep_an_older_law(self) -> None:
+        older = FloatExponential()
+        labels = ["a", "b", "c", "d"]
+        parts = sf.Blocks(1, [labels[:2], labels[2:]])
+        axis = sf.categories("x", labels, protect=parts, channel=sf.PerBlock(older))
+        again = sf.Study.from_toml(sf.Study("parts", [axis]).to_toml())
+        assert again.blocks[0].choice == sf.PerBlock(older)
+
     def test_it_never_changes(self) -> None:
         """A study in the field must never change its fingerprint, nor what its seeds draw."""
         study = _study(_distance(channel=sf.Thermometer()))
@@ -372,6 +397,7 @@ class TestFingerprint:
         assert study.to_toml().splitlines()[0] == "format = 1"
 
 
+KEPT = Path(__file__).parent / "kept"
 FIRST_FINGERPRINT = "997f22aabe2102a1afaa7ca87bbb5c1a5c493c70846f12499bd6a8756f9800fb"
 
 

@@ -215,6 +215,13 @@ _BUILT_IN = {
 }
 
 
+#: Older revisions whose studies still load, with the law that they had.
+OLDER = {
+    ("exponential", 1): "older:FloatExponential",
+    ("extremal", 1): "older:FloatExtremal",
+}
+
+
 class _Registry(MutableMapping[str, type[Choice]]):
     """Choices by id. Listing the ids loads nothing; looking one up imports its module."""
 
@@ -224,9 +231,7 @@ class _Registry(MutableMapping[str, type[Choice]]):
     def __getitem__(self, kind: str) -> type[Choice]:
         held = self._held[kind]
         if isinstance(held, str):
-            module, name = held.split(":")
-            found: type[Choice] = getattr(import_module(f"sfumato.channels.{module}"), name)
-            self._held[kind] = held = found
+            self._held[kind] = held = _loaded(held)
         return held
 
     def __setitem__(self, kind: str, choice: type[Choice]) -> None:
@@ -243,6 +248,13 @@ class _Registry(MutableMapping[str, type[Choice]]):
 
     def __contains__(self, kind: object) -> bool:
         return kind in self._held
+
+
+def _loaded(place: str) -> type[Choice]:
+    """A choice by its module and name."""
+    module, name = place.split(":")
+    found: type[Choice] = getattr(import_module(f"sfumato.channels.{module}"), name)
+    return found
 
 
 REGISTRY: MutableMapping[str, type[Choice]] = _Registry(_BUILT_IN)
@@ -279,23 +291,41 @@ def choice_to_dict(choice: Choice) -> dict[str, Any]:
     return {"kind": choice.id, **revised, **choice.options()}
 
 
+def as_saved(data: Any) -> Any:
+    """Entries as a saved study means them, at any depth: channels with their revisions.
+
+    The first revision is left out when a study is saved. So where an older law is still known, a
+    saved study without a revision has that law. In a file that people write, it means the newest.
+    """
+    if isinstance(data, list):
+        return [as_saved(held) for held in data]
+    if not isinstance(data, Mapping):
+        return data
+    found = {name: as_saved(held) for name, held in data.items()}
+    kind = found.get("kind")
+    return {"revision": 1, **found} if isinstance(kind, str) and (kind, 1) in OLDER else found
+
+
 def choice_from_dict(data: Mapping[str, Any]) -> Choice:
-    """Read a channel choice back; unknown ids and other revisions are refused."""
+    """Read a channel choice back; unknown ids and revisions are refused."""
     options = dict(data)
     kind = options.pop("kind", None)
     if not isinstance(kind, str) or kind not in REGISTRY:
         raise FormatError(f"unknown channel {shown(kind)}: {near(str(kind), REGISTRY)}")
-    here = REGISTRY[kind].revision
-    revision = options.pop("revision", here)
-    if revision != here:
+    found = REGISTRY[kind]
+    revision = options.pop("revision", found.revision)
+    if isinstance(revision, int) and (kind, revision) in OLDER:
+        found = _loaded(OLDER[kind, revision])
+    if revision != found.revision:
         raise FormatError(
-            f"channel {kind!r} has revision {here} here, got revision={shown(revision)}: its "
-            "reports mean something else; use the version of sfumato that the study was made with"
+            f"channel {kind!r} has revision {found.revision} here, got revision={shown(revision)}: "
+            "its reports mean something else; use the version of sfumato that the study was made "
+            "with"
         )
     try:
-        return REGISTRY[kind](**options)
+        return found(**options)
     except TypeError:
-        takes = signature(REGISTRY[kind]).parameters
+        takes = signature(found).parameters
         missing = [n for n, p in takes.items() if p.default is p.empty and n not in options]
         if missing and not options.keys() - takes.keys():
             raise FormatError(f"channel {kind!r} needs the option {missing[0]!r}: add it") from None

@@ -10,7 +10,55 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.text import DIGITS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowProducts:
+    """Rows of weights by a rule: base + (share · factors >> shift), and one more for the rest.
+
+    Attributes:
+        bits: The weights of a row sum to 2^bits.
+        base: What all weights have in common.
+        shares: One per outcome.
+        factors: Tables of up to 64 numbers of 64 bits.
+        shift: Binary digits that are dropped from a product.
+        digits: Which entry of each table; shape (outcomes, rows, tables).
+    """
+
+    bits: int
+    base: int
+    shares: list[int]
+    factors: list[list[int]]
+    shift: int
+    digits: NDArray[np.int64]
+
+    def rows(self) -> list[list[int]]:
+        """The weights of every row; the last takes the rest, and is negative if there is none."""
+        product: NDArray[Any] = np.array(self.shares, dtype=object)[:, None]
+        for place, factor in enumerate(self.factors):
+            product = product * np.array(factor, dtype=object)[self.digits[..., place]]
+        words = (self.base + (product >> self.shift)).T.tolist()
+        return [[*row, (1 << self.bits) - sum(row)] for row in words]
+
+    def written(self) -> dict[str, Any]:
+        """As a table of a device program."""
+        letters = np.array([ord(letter) for letter in DIGITS], dtype=np.uint8)[self.digits]
+        return {
+            "kind": "products",
+            "bits": self.bits,
+            "base": str(self.base),
+            "shares": runs(self.shares),
+            "factors": [runs(factor) for factor in self.factors],
+            "shift": self.shift,
+            "places": [row.tobytes().decode("ascii") for row in letters],
+        }
 
 
 class Value:
@@ -229,6 +277,15 @@ class Code:
         """
         table = self._tables.add({"kind": "rows", "bits": precision, "rows": list(rows)})
         return self._append(["row", table, at.written])
+
+    def row_of_products(self, table: RowProducts, at: Value) -> Value:
+        """An outcome of a row of weights that a rule gives.
+
+        Args:
+            table: The rule.
+            at: Which row.
+        """
+        return self._append(["row", self._tables.add(table.written()), at.written])
 
     def flips(self, chances: Iterable[int], precision: int) -> Value:
         """A number with random bits.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
@@ -27,6 +27,7 @@ from sfumato.device.interpreter import (
 from sfumato.device.values import ROUNDING_BITS, DeviceAxis
 from sfumato.device.wire import ReportLayout
 from sfumato.errors import DataError, FormatError, MismatchError
+from sfumato.text import DIGITS
 
 FORMAT = "sfumato-program"
 VERSION = 1
@@ -34,6 +35,7 @@ MOST_BYTES = 1 << 24
 MOST_ENTRIES = 1 << 22  # of all tables, so that a reader's memory is bounded
 MOST_CELLS = 1 << 24
 _MOST_DEPTH = 8
+_MOST_FACTORS = 8
 _EXACT = 1 << 53
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
@@ -84,7 +86,7 @@ class Program:
         names = [axis.name for axis in self.axes]
         if len(set(names)) != len(names):
             raise _damaged("names of axes must differ")
-        kinds = [str(held["kind"]) for held in document["tables"]]
+        kinds = [_ROWS.get(held["kind"], held["kind"]) for held in document["tables"]]
         self.blocks = tuple(
             _block(held, self.axes, kinds) for held in _list(document["blocks"], "blocks")
         )
@@ -241,29 +243,21 @@ def _damaged(rule: str) -> FormatError:
 
 
 def _parsed(text: str | bytes) -> dict[str, Any]:
-    """The JSON object that a text holds, without doubled keys and without fractions."""
+    """The JSON object that a text holds; it must be written as `canonical` writes it."""
     if len(text) > MOST_BYTES:
         raise FormatError(f"a device program must have at most {MOST_BYTES:,} bytes, got more")
-
-    def single(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            raise _damaged("no entry may occur twice")
-        return found
-
-    def no_number(_: str) -> Any:
-        raise _damaged("every number must be whole")
-
     try:
-        found = json.loads(
-            text, object_pairs_hook=single, parse_float=no_number, parse_constant=no_number
-        )
+        given = text.decode() if isinstance(text, bytes) else text
+        found = json.loads(given)
+        same = canonical(found) == given
     except (ValueError, RecursionError):
         raise FormatError(
             "a device program must be JSON, and this is not; get the program again"
         ) from None
     if not isinstance(found, dict):
         raise FormatError("a device program must be a JSON object; get the program again")
+    if not same:
+        raise _damaged("its text must be the canonical one, as the compiler writes it")
     return found
 
 
@@ -392,6 +386,10 @@ def _table(held: Any, budget: _Budget) -> tuple[Any, int]:
         bits = _small(held["bits"], "bits", 1, WORD_BITS)
         rows = _list(held["rows"], "rows")
         return [_sums(_runs(row, budget), bits) for row in rows], bits
+    if kind == "products":
+        _keys(held, "a table", ("kind", "bits", "base", "shares", "factors", "shift", "places"))
+        bits = _small(held["bits"], "bits", 1, WORD_BITS)
+        return [_sums(row, bits) for row in _products(held, 1 << bits, budget)], bits
     if kind == "chances":
         _keys(held, "a table", ("kind", "bits", "runs"))
         bits = _small(held["bits"], "bits", 1, WORD_BITS)
@@ -399,7 +397,39 @@ def _table(held: Any, budget: _Budget) -> tuple[Any, int]:
         if any(chance > 1 << bits for chance in chances):
             raise _damaged("a chance must be at most 2^bits")
         return chances, bits
-    raise _damaged("a table must be of the kind numbers, weights, rows or chances")
+    raise _damaged("a table must be of the kind numbers, weights, rows, products or chances")
+
+
+def _products(held: Mapping[str, Any], total: int, budget: _Budget) -> Iterator[list[int]]:
+    """Rows of weights: base + (share · factors >> shift), and last what is left of the total."""
+    base = _integer(held["base"], "base")
+    shares = _runs(held["shares"], budget)
+    factors = [_runs(factor, budget) for factor in _list(held["factors"], "factors")]
+    shift = _small(held["shift"], "shift", 0, MOST_DIGITS)
+    places = [_text(line, "places") for line in _list(held["places"], "places")]
+    count = len(factors)
+    if base < 0 or not 1 <= count <= _MOST_FACTORS or len(shares) != len(places) or not shares:
+        raise _damaged("products must have one to eight factors, and places for each share")
+    length = len(places[0])
+    if length % count or any(len(line) != length for line in places):
+        raise _damaged("places must have as many digits for every share, one per factor")
+    budget.take(length // count * (len(shares) + 1))
+    if any(number > 1 << WORD_BITS for factor in factors for number in factor):
+        raise _damaged("a factor must be at most 2^64")
+    digits = {letter: digit for digit, letter in enumerate(DIGITS)}
+    try:
+        for start in range(0, length, count):
+            row = []
+            for share, line in zip(shares, places, strict=True):
+                for letter, factor in zip(line[start : start + count], factors, strict=True):
+                    share *= factor[digits[letter]]
+                row.append(base + (share >> shift))
+            rest = total - sum(row)
+            if rest < 0:
+                raise _damaged("the weights of a table must sum to 2^bits")
+            yield [*row, rest]
+    except (KeyError, IndexError):
+        raise _damaged("places must be digits of entries of their factors") from None
 
 
 def _sums(weights: Sequence[int], bits: int) -> list[int]:
@@ -548,4 +578,5 @@ def _compiled(
     return found
 
 
+_ROWS = {"products": "rows"}  # rows by a rule
 _TABLES = {"take": "numbers", "pick": "weights", "row": "rows", "flips": "chances"}

@@ -72,7 +72,8 @@ class _MarkedMetric(CellMetric):
 
     def integers(self) -> tuple[NDArray[Any], int]:
         """All of E as Python integers over one denominator, -1 where infinite."""
-        found = np.where(self._hidden(), self.epsilon.numerator, -1).astype(object)
+        found = np.full((self.size, self.size), -1, dtype=object)
+        found[self._hidden()] = self.epsilon.numerator
         np.fill_diagonal(found, 0)
         return found, self.epsilon.denominator
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 from sfumato.arrays import MOST_ROW_ENTRIES, Floats
 from sfumato.channels.base import Channel
 from sfumato.channels.choice import Choice, described
+from sfumato.channels.code import Code, Tables
 from sfumato.channels.exponential import Exponential
 from sfumato.channels.extended import Extended
 from sfumato.channels.geometric import Geometric
@@ -50,6 +53,8 @@ _MOST_CELLS, _MOST_EXPONENTIAL, _MOST_CODED, _MOST_SEARCHED = 4096, 1024, 256, 1
 _MOST_ROWS, _FEWEST_ROWS, _MOST_ENTRIES = 513, 33, 1 << 17
 _MOST_BLOCKS = 256
 _TYPICAL_PEOPLE = 10_000
+#: Bytes of the tables that a device program of a searched channel may have, to be a default.
+MOST_PROGRAM_BYTES = 1 << 20
 
 Blocks = list[tuple[NDArray[np.intp], CellMetric | None]]
 
@@ -133,7 +138,7 @@ def best_channel(
         except (StudyError, TooLargeError) as error:
             problems.append(str(error))
             continue
-        if _decodable(channel) and np.isfinite(variance):
+        if _decodable(channel) and _portable(settled, channel) and np.isfinite(variance):
             tried.append((variance, settled))
     if not tried:
         raise StudyError("no channel can serve this metric: " + "; ".join(dict.fromkeys(problems)))
@@ -165,6 +170,16 @@ def _same_words(held: Choice, choice: Choice) -> bool:
 def _decodable(channel: Channel) -> bool:
     """Whether likelihood answers from a usual number of reports take no more than minutes."""
     return channel.layout.kind == "symbols" or channel.size * _TYPICAL_PEOPLE <= MOST_ROW_ENTRIES
+
+
+def _portable(choice: Choice, channel: Channel) -> bool:
+    """Whether the table of a searched channel is short enough to travel to devices."""
+    if not choice.slow:
+        return True
+    tables = Tables()
+    code = Code(tables)
+    code.piece(partial(channel.device_code, code, code.cell))
+    return len(json.dumps(tables.held)) <= MOST_PROGRAM_BYTES
 
 
 def _candidates(metric: CellMetric, asked: Asked) -> Iterator[Choice]:

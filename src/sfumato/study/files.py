@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sfumato.channels.choice import Choice, choice_from_dict
+from sfumato.channels.choice import Choice, as_saved, choice_from_dict
 from sfumato.domains.registry import domain_from_dict
 from sfumato.errors import FormatError, SfumatoError, shown
 from sfumato.files import as_path
@@ -132,13 +132,14 @@ def from_toml(text: str, what: str) -> Held:
     unknown = sorted(set(data) - KNOWN_ENTRIES)
     if unknown:
         raise FormatError(f"{what} has unknown entries: {', '.join(map(shown, unknown[:5]))}")
+    meant = as_saved(data) if "fingerprint" in data else data
     with damaged(what):
         held = Held(
             name=data.get("name", ""),
-            axes=_grouped(_axes_from_list(data.get("axes", [])), data.get("together", [])),
+            axes=_grouped(_axes_from_list(meant.get("axes", [])), meant.get("together", [])),
             protect=metric_from_dict(_table_of(data, "protect")) if "protect" in data else None,
             channel=(
-                choice_from_dict(_table_of(data, "mechanism")) if "mechanism" in data else None
+                choice_from_dict(_table_of(meant, "mechanism")) if "mechanism" in data else None
             ),
             people=data.get("people"),
             fingerprint=data.get("fingerprint"),

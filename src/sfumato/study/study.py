@@ -171,7 +171,9 @@ class Study(StudyVerbs):
         return hash(self.fingerprint)
 
     def encode(self, table: Any, *, bits: BitSource | None = None) -> Reports:
-        """Perturb people's values into reports; this is what runs on a device.
+        """Perturb people's values into reports, many at once.
+
+        A device perturbs one record by `device_program()`, which follows the same law exactly.
 
         Args:
             table: A dict of lists, NumPy arrays or scalars (one person), a DataFrame, an Arrow

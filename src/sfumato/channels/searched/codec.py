@@ -21,12 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Floats
+from sfumato.channels.code import RowProducts
 from sfumato.errors import StudyError
+from sfumato.exact import exp_minus_floor
+from sfumato.text import DIGITS
 
 _SETS, _ROWS, _CODE = b"sets1", b"rows1", b"code1"
 _SETS_HEAD, _ROWS_HEAD = struct.Struct("<5sHH"), struct.Struct("<5sHHbd")
 _CODE_HEAD = struct.Struct("<5sI")
 _MOST_JSON = 1 << 20
+_DIGIT = 6  # binary digits of one of `DIGITS`
 
 
 class Table(ABC):
@@ -154,10 +158,46 @@ class OutputRows(Table):
         """For how many cells it is."""
         return int(self.logs.shape[1])
 
-    @property
-    def law(self) -> Floats:
-        """P(y | x) before rounding to words, one row per cell."""
-        return (np.exp(np.ldexp(self.logs.astype(np.float64), -self.unit)).T) * self.shares
+    def products(self, precision: int, floor: int) -> RowProducts:
+        """The law in whole numbers: shares times table entries of e^log, and what is always added.
+
+        Up to 64 different logarithms have an entry each. More are spelled in digits of six bits,
+        each with a table of its own.
+
+        Args:
+            precision: Words are counted out of 2^precision.
+            floor: A 2^floor-th part of the words is the same for all cells and outputs.
+
+        Raises:
+            StudyError: If a logarithm is above 0.
+        """
+        down = -self.logs.astype(np.int64)
+        if down.min() < 0:
+            raise StudyError(
+                "the table of this extremal channel does not keep the metric: a logarithm is above "
+                "0; make the study again"
+            )
+        kinds, place = np.unique(down, return_inverse=True)
+        if len(kinds) <= len(DIGITS):
+            digits = place.reshape(*down.shape, 1)
+            exponents = [kinds.tolist()]
+        else:
+            starts = range(0, int(down.max()).bit_length(), _DIGIT)
+            digits = np.stack([(down >> start) % len(DIGITS) for start in starts], axis=-1)
+            exponents = [[digit << start for digit in range(len(DIGITS))] for start in starts]
+        unit = Fraction(1, 1 << self.unit)
+        factors = [[exp_minus_floor(each * unit) for each in table] for table in exponents]
+        exact = [Fraction(share) for share in self.shares.tolist()]
+        common = math.lcm(*(share.denominator for share in exact))  # a power of two
+        return RowProducts(
+            bits=precision,
+            base=((1 << precision) >> floor) // (len(exact) + 1),
+            # A floor-th part of the words is taken from all outputs alike.
+            shares=[int(share * common) * ((1 << floor) - 1) for share in exact],
+            factors=factors,
+            shift=common.bit_length() - 1 + floor + 64 * len(factors) - precision,
+            digits=digits,
+        )
 
     def _to_bytes(self) -> bytes:
         """Shares as floats, then the logarithms, all first bytes, all second ones and so on."""

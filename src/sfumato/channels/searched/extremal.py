@@ -18,13 +18,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.arrays import Floats
 from sfumato.channels.choice import Trial, uniform_trials
+from sfumato.channels.code import Code, RowProducts, Value
 from sfumato.channels.least_squares import LeastSquaresChannel, TableChannel
 from sfumato.channels.odds import Findings, compare_all
 from sfumato.channels.searched import extreme_rows
@@ -82,6 +84,7 @@ class Extremal(SearchedChoice):
     """
 
     id: ClassVar[str] = "extremal"
+    revision: ClassVar[int] = 2
     table_type: ClassVar[type[OutputRows]] = OutputRows
     workload: str | ArrayLike = "cells"
     table: str | None = field(default=None, repr=False)
@@ -135,9 +138,9 @@ class Extremal(SearchedChoice):
         """G of the workload, and the distances as far as they matter."""
         return gram_of(self.workload, metric.size), np.minimum(metric.matrix(), _FAR)
 
-    def _with_table(self, metric: CellMetric, table: str) -> Extremal:
+    def _with_table(self, metric: CellMetric, table: str) -> Self:
         """This choice with its rows."""
-        return Extremal(self.workload if isinstance(self.workload, str) else OWN, table)
+        return type(self)(self.workload if isinstance(self.workload, str) else OWN, table)
 
     def bind(
         self, metric: CellMetric, *, precision: int = 64, resolution: int = 0
@@ -165,8 +168,13 @@ class Extremal(SearchedChoice):
         questions = [[1.0, 0.0, 2.0], [0.0, 1.0, 0.0]]
         uneven = TableMetric(np.array([[0, 3, 2], [1, 0, 2], [4, 2, 0]]), 3, 3)
         ring = [[min((i - j) % 4, (j - i) % 4) for j in range(4)] for i in range(4)]
+        # More than 64 different logarithms; turning rows round keeps Σ θ_y q_y the same for all.
+        rows = [(0, -101 * k, 101 * k - 8190) for k in range(40)]
+        turned = np.array([row[k:] + row[:k] for row in rows for k in range(3)], dtype=np.int32)
+        spelled = OutputRows(turned, 13, np.full(len(turned), 11 / 1024), 0.0).to_text()
         return (
             Trial(choice=cls(), metric=uneven),
+            *uniform_trials(cls(table=spelled), (3,)),
             Trial(choice=cls(), metric=HighLowMetric(Fraction(1), np.array([True, False, False]))),
             Trial(choice=cls("ranges"), metric=LineMetric((Fraction(1, 2), Fraction(2)))),
             Trial(choice=cls(), metric=TableMetric(np.array(ring), 2, 4)),
@@ -187,17 +195,39 @@ class ExtremalChannel(LeastSquaresChannel, TableChannel):
 
     def __post_init__(self) -> None:
         """Round to words, check every pair, and try to read."""
-        words = _counted(self.rows, self.precision)
+        words = self._counted()
         found = Findings()
-        if words is not None:
+        whole = min(min(row) for row in words) > 0
+        if whole:
             compare_all(words, self.metric, found)
-        if words is None or found.problems:
+        if not whole or found.problems:
             raise StudyError(
                 "the table of this extremal channel does not keep the metric in words of "
                 f"{self.precision} bits; make the study again, or use Exponential()"
             )
         object.__setattr__(self, "table", tuple(tuple(row) for row in words))
         self._reading  # noqa: B018 - refuses rows that do not tell all cells apart
+
+    @cached_property
+    def _products(self) -> RowProducts:
+        """The rule of the words, mixed with a uniform choice, so that no output is too rare.
+
+        The same rare event for all cells puts it out: E is kept.
+        """
+        return self.rows.products(self.precision, floor_bits(self.precision))
+
+    def _counted(self) -> list[list[int]]:
+        """Words of every cell, the blank last."""
+        return self._products.rows()
+
+    def device_code(self, code: Code, cell: Value) -> Value:
+        """The rule travels, not its words.
+
+        Args:
+            code: Where instructions are added.
+            cell: The cell.
+        """
+        return code.row_of_products(self._products, cell)
 
     @property
     def gap(self) -> float:
@@ -207,6 +237,11 @@ class ExtremalChannel(LeastSquaresChannel, TableChannel):
         overlook one.
         """
         return self.rows.gap
+
+
+def floor_bits(precision: int) -> int:
+    """The binary part of all words that is the same for all cells and outputs."""
+    return min(_FLOOR_BITS, precision // 3)
 
 
 def _in_integers(found: extreme_rows.Found, distance: Floats) -> OutputRows:
@@ -226,14 +261,3 @@ def _in_integers(found: extreme_rows.Found, distance: Floats) -> OutputRows:
     blank = 2.0 ** (3 - _SHARE_BITS) / min(least, 1.0)
     gap = found.value / found.bound - 1 if found.bound else math.inf
     return OutputRows(logs, unit, coarse((1 - blank) * shares, _SHARE_BITS), round(gap, 4))
-
-
-def _counted(rows: OutputRows, precision: int) -> list[list[int]] | None:
-    """Words of every cell, the blank last; None if they are more than there are."""
-    law = rows.law
-    floor = 2.0 ** -min(_FLOOR_BITS, precision // 3)
-    # The same rare event for all cells puts out a uniform choice: E is kept, and none is too rare.
-    law = (1 - floor) * law + floor / (law.shape[1] + 1)
-    words = [[int(part) for part in np.ldexp(row, precision)] for row in law]
-    full = [[*row, (1 << precision) - sum(row)] for row in words]
-    return full if min(min(row) for row in full) > 0 else None
