@@ -673,7 +673,7 @@ def _vectors() -> tuple[tuple[sf.Program, tuple[Any, ...]], ...]:
     )
     return tuple(
         (
-            sf.Program.read(json.dumps(vector["program"])),
+            sf.Program.read(canonical(vector["program"])),
             tuple(case["record"] for case in vector["cases"]),
         )
         for vector in held
