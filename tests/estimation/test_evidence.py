@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.estimation.decoding import evidence as evidence_module
+from sfumato.estimation.decoding.curvature import ReducedCurvature
 from sfumato.estimation.decoding.evidence import (
     _between,
     _finer,
@@ -20,7 +21,7 @@ from sfumato.estimation.decoding.evidence import (
     fit_by_evidence,
 )
 from sfumato.estimation.decoding.field import Field, Strengths
-from sfumato.estimation.decoding.fitting import fit
+from sfumato.estimation.decoding.fitting import SEARCH, fit
 from sfumato.estimation.decoding.mixture import Mixture, SymbolMixture, mixture_of
 from sfumato.estimation.decoding.posterior import CountPosterior
 
@@ -61,6 +62,24 @@ def test_heaps_on_a_smooth_population_are_found_beside_it() -> None:
         )
     ]
     assert best.evidence > max(alone) + 10.0
+
+
+def test_a_fit_with_another_prior_is_foreseen() -> None:
+    """A decade away, with most waves left out: the evidence within the slack of the search."""
+    shape = (24, 24)
+    mixture = reports([line(24, 0.2)] * 2, humps(shape), 50_000, seed=33)
+    here = Strengths(0.0, ((0.1, 10.0), (0.1, 10.0)))
+    fitted = fit(mixture, Field(shape, here), effort=SEARCH)
+    assert isinstance(fitted.curvature, ReducedCurvature)
+    gains = []
+    for along in ((1.0, 10.0), (0.01, 10.0), (0.1, 100.0), (0.1, 1.0)):
+        there = Strengths(0.0, (along, (0.1, 10.0)))
+        foreseen = fitted.curvature.foresee(fitted.theta, there)
+        exact = fit(mixture, Field(shape, there), fitted.theta, effort=SEARCH)
+        gains.append(exact.evidence - fitted.evidence)
+        assert foreseen.gain == pytest.approx(gains[-1], abs=evidence_module._UNFORESEEN)
+    # Not all are so near that any guess would do.
+    assert max(map(abs, gains)) > 3 * evidence_module._UNFORESEEN
 
 
 def test_with_a_field_that_hardly_varies_terms_of_cells_are_a_rough_prior() -> None:

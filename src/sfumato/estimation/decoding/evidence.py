@@ -23,6 +23,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sfumato.arrays import Floats
+from sfumato.estimation.decoding.curvature import ReducedCurvature
 from sfumato.estimation.decoding.doubt import Doubt
 from sfumato.estimation.decoding.field import Field, Strengths
 from sfumato.estimation.decoding.fitting import (
@@ -54,6 +55,7 @@ _UNORDERED = 1e-3  # λ₀ where some axes are smooth and others unordered
 _AGAINST_ROUGH = 5.0  # nats of evidence by which a rough prior must win
 _RULED_OUT = 15.0  # nats by which the other family must lose, or its answers widen intervals
 _ENOUGH = 5.0  # nats below the best at which the search for a rough prior ends
+_UNFORESEEN = 2.0  # nats by which the evidence of a prior nearby may be more than is foreseen
 _SEEN_ROUGH = 2.0  # standard errors of unexplained roughness from which rough priors are tried
 _MANY_OUTPUTS = 2  # outputs per cell from which searches use an expansion of the log-likelihood
 _MOST_EXPANDED = 1 << 33  # cells² × outputs up to which its matrix is made
@@ -445,9 +447,14 @@ def _climb(
     def visit(place: tuple[int, ...], near: Fit | None) -> float:
         if place not in seen:
             field = Field(mixture.shape, space.strengths(place))
+            start = None if near is None else near.theta
+            if near is not None and isinstance(near.curvature, ReducedCurvature):
+                foreseen = near.curvature.foresee(near.theta, field.strengths)
+                if foreseen.gain < -_UNFORESEEN:
+                    return -math.inf
+                start = foreseen.theta
             if near is not None and near.evidence < rival and is_weak(mixture, near, field):
                 return -math.inf
-            start = None if near is None else near.theta
             seen[place] = done.one(fit(mixture, field, start, effort=effort))
         return seen[place].evidence
 
