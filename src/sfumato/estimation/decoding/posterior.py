@@ -19,17 +19,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sfumato.arrays import Floats
+from sfumato.estimation.decoding.curvature import DenseCurvature, Point, ProductCurvature
 from sfumato.estimation.decoding.doubt import Doubt
 from sfumato.estimation.decoding.em import Decoded, decode
 from sfumato.estimation.decoding.evidence import Posterior, Progress, fit_by_evidence
-from sfumato.estimation.decoding.fitting import Fit
+from sfumato.estimation.decoding.fitting import LOOSE_CELLS, Fit
 from sfumato.estimation.decoding.mixture import Mixture, posterior_ratio
 
 _ENTRIES_AT_ONCE = 1 << 18
@@ -100,28 +102,61 @@ class Decoder:
 
     def __init__(self, posterior: Posterior) -> None:
         self.posterior = posterior
-        self._best = CountPosterior.of(posterior.mixture, posterior.best)
+        self._best = CountPosterior.of(posterior.mixture, answering(posterior))
         self._rivals = [CountPosterior.of(posterior.mixture, f) for f in posterior.rivals]
+
+    @cached_property
+    def _moved(self) -> Floats:
+        """How far maximum likelihood without a prior moves the counts, by its share in them."""
+        beside = self.posterior.beside
+        if beside is None:
+            return np.zeros_like(self._best.counts)
+        result: Floats = beside.share * (
+            beside.law * self.posterior.mixture.people - self._best.counts
+        )
+        return result
 
     def counts(self) -> Floats:
         """Mean counts of every cell."""
-        return self._best.counts
+        result: Floats = self._best.counts + self._moved
+        return result
 
     def moments(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Values and their variances, widened to reach those of rivals.
+        """Values and their variances, widened to reach those of rivals and of the best fit alone.
 
         For few people, and under a rough prior, only unbiased intervals have the coverage they
-        state: variances are infinite then.
+        state: variances are infinite then. So they are where each would take long.
         """
         posterior = self.posterior
-        if not posterior.has_errors or posterior.mixture.counts.sum() < _FEW_PEOPLE:
+        slow = posterior.beside is not None and isinstance(
+            self._best.fit.curvature, ProductCurvature
+        )
+        few = posterior.mixture.counts.sum() < _FEW_PEOPLE
+        if not posterior.has_errors or few or slow:
             return without_errors(self.counts(), rows)
         with threadpool_limits(1):  # products of small matrices are faster with one thread
             values, wide = self._best.moments(rows, posterior.doubt)
             for rival in self._rivals:
                 theirs, spread = rival.moments(rows)
                 wide = np.maximum(wide, spread + (theirs - values) ** 2)
-        return values, wide
+        moved = rows.reshape(len(rows), -1) @ self._moved.ravel()
+        return values + moved, wide + moved**2
+
+
+def answering(posterior: Posterior) -> Fit:
+    """The best fit with a curvature that answers many questions, where a matrix has room.
+
+    Searches by products need no matrix, but every answer would take as many products as a step.
+
+    Args:
+        posterior: The fits.
+    """
+    best = posterior.best
+    products = isinstance(best.curvature, ProductCurvature)
+    if posterior.beside is None or not products or best.law.size > LOOSE_CELLS:
+        return best
+    at = Point(posterior.mixture, best.field, best.law, best.mixed)
+    return replace(best, curvature=DenseCurvature(at))
 
 
 class PlainDecoder:
