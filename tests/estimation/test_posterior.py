@@ -9,7 +9,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from helpers_decoding import FIELDS, hump, humps, line, noiseless, problem, reports
+from helpers_decoding import (
+    FIELDS,
+    hump,
+    humps,
+    line,
+    noiseless,
+    problem,
+    reports,
+    thermometer_tally,
+)
 from numpy.typing import NDArray
 
 from sfumato.estimation.decoding import fitting as fitting_module
@@ -19,7 +28,7 @@ from sfumato.estimation.decoding.em import decode
 from sfumato.estimation.decoding.evidence import Posterior, Unsmoothed, fit_by_evidence
 from sfumato.estimation.decoding.field import Field, Strengths
 from sfumato.estimation.decoding.fitting import SEARCH_ALL, Fit, fit
-from sfumato.estimation.decoding.mixture import Mixture, SymbolMixture
+from sfumato.estimation.decoding.mixture import Mixture, SymbolMixture, mixture_of
 from sfumato.estimation.decoding.posterior import CountPosterior, Decoder, answering
 from sfumato.estimation.decoding.state import decoder_of, state_of
 from sfumato.estimation.intervals import Estimated, around
@@ -178,6 +187,20 @@ def test_rows_in_batches_are_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> N
     again = opened.moments(rows)
     np.testing.assert_allclose(again[0], values, rtol=1e-12)
     np.testing.assert_allclose(again[1], variances, rtol=1e-9)
+
+
+def test_many_rows_pass_through_a_matrix_over_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are many outputs; the moments are the same."""
+    tally = thermometer_tally(8, 3_000)
+    mixture = mixture_of(tally.statistic, tally.study.blocks, [0])
+    opened = CountPosterior.of(mixture, fit(mixture, Field((8,), Strengths(0.0, ((1.0, 0.0),)))))
+    rows = np.random.default_rng(5).random((9, 8))
+    assert opened._are_many(rows)
+    assert not opened._are_many(rows[:1])
+    found = opened.moments(rows)
+    monkeypatch.setattr(CountPosterior, "_are_many", lambda *_: False)
+    for one, other in zip(found, opened.moments(rows), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
 
 
 # Intervals

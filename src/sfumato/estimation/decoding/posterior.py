@@ -35,6 +35,8 @@ from sfumato.estimation.decoding.fitting import LOOSE_CELLS, Fit
 from sfumato.estimation.decoding.mixture import Mixture, posterior_ratio
 
 _ENTRIES_AT_ONCE = 1 << 18
+_MANY_OUTPUTS = 2  # per cell, and …
+_MANY_ROWS = 4  # … one row for so many cells, from which a matrix over cells pays
 _FEW_PEOPLE = 100  # below this, Laplace's method is not accurate
 
 
@@ -72,7 +74,8 @@ class CountPosterior:
             rows: Weights w, shape (rows, *cells).
             doubt: What smoothness may leave out.
         """
-        parts = [self._moments(part, doubt) for part in self._batches(rows)]
+        shared = self._shared() if self._are_many(rows) else None
+        parts = [self._moments(part, doubt, shared) for part in self._batches(rows)]
         values, variances = (np.concatenate(part) for part in zip(*parts, strict=True))
         return values, variances
 
@@ -81,14 +84,34 @@ class CountPosterior:
         at_once = max(1, _ENTRIES_AT_ONCE // max(self.counts.size, self.mixture.counts.size))
         return [rows[start : start + at_once] for start in range(0, len(rows), at_once)]
 
-    def _moments(self, rows: Floats, doubt: Doubt | None) -> tuple[Floats, Floats]:
+    def _are_many(self, rows: Floats) -> bool:
+        """Whether a matrix over cells is faster than passing all rows through many outputs."""
+        cells, outputs = self.counts.size, self.mixture.outputs
+        few = cells <= LOOSE_CELLS and outputs >= _MANY_OUTPUTS * cells
+        return few and len(rows) >= cells // _MANY_ROWS
+
+    def _shared(self) -> Floats:
+        """Q·diag(N/q²)·Qᵀ: how many people two cells share by their reports, over both shares."""
+        root = np.sqrt(self.mixture.counts) / np.maximum(self.fit.mixed, 1e-300)
+        passed = self.mixture.matrix * root.ravel()
+        result: Floats = passed @ passed.T
+        return result
+
+    def _moments(
+        self, rows: Floats, doubt: Doubt | None, shared: Floats | None
+    ) -> tuple[Floats, Floats]:
         """Mean and variance of a batch of rows."""
         flat = rows.reshape(len(rows), -1)
         values = flat @ self.counts.ravel()
-        share = self.mixture.forward(self.fit.law * rows) / np.maximum(self.fit.mixed, 1e-300)
-        people = self.mixture.counts.ravel()
-        within = flat**2 @ self.counts.ravel() - share.reshape(len(rows), -1) ** 2 @ people
-        back = self.mixture.backward(share * self.ratio)
+        weighted = self.fit.law * rows
+        if shared is None:
+            share = self.mixture.forward(weighted) / np.maximum(self.fit.mixed, 1e-300)
+            back = self.mixture.backward(share * self.ratio)
+        else:
+            back = (weighted.reshape(len(rows), -1) @ shared).reshape(rows.shape)
+        # Σ_y N(y)·m(y)² is the same sum by cells.
+        within = flat**2 @ self.counts.ravel()
+        within -= np.sum((weighted * back).reshape(len(rows), -1), axis=1)
         sensitive = rows * self.counts - self.fit.law * back
         between, left = self.fit.curvature.respond(sensitive)
         variance = np.maximum(within, 0.0) + np.maximum(between, 0.0)
