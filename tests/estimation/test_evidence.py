@@ -137,6 +137,15 @@ def heaps(size: int) -> Floats:
     return law / law.sum()
 
 
+def test_one_rough_prior_is_enough_where_it_is_hopeless() -> None:
+    mixture = reports([line(12, 0.5)], hump(12), 2_000, seed=36)
+    done = evidence_module._Done(None)
+    several = evidence_module._rough_fits(mixture, 1, done)
+    best = max(fitted.evidence for fitted in several)
+    assert len(several) > 1
+    assert len(evidence_module._rough_fits(mixture, 1, done, best + 1)) == 1
+
+
 @pytest.mark.slow
 def test_where_neither_prior_is_good_maximum_likelihood_has_a_share() -> None:
     """Heaps along one axis: neither smooth, nor is every cell on its own."""

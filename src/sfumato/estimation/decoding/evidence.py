@@ -60,6 +60,7 @@ _USUAL_CELLS = 1024  # … this many cells; ten times as many shift them by one 
 _UNORDERED = 1e-3  # λ₀ where some axes are smooth and others unordered
 _AGAINST_ROUGH = 5.0  # nats of evidence by which a rough prior must win
 _RULED_OUT = 15.0  # nats by which the other family must lose, or its answers widen intervals
+_HOPELESS = 1000.0  # nats by which a rough prior is so far behind that no other is tried
 _ENOUGH = 5.0  # nats below the best at which the search for a rough prior ends
 _UNFORESEEN = 5.0  # nats by which the evidence of a prior nearby may be more than is foreseen
 _SEEN_ROUGH = 1.5  # standard errors of unexplained roughness from which rough priors are tried
@@ -183,7 +184,7 @@ def _best_of(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Posterio
     looks_smooth = alone.doubt is not None and alone.doubt.is_rough <= _SEEN_ROUGH
     if sparse or (cells > DENSE_CELLS and looks_smooth):
         return alone
-    rough = _rough_fits(mixture, len(ordered), done)
+    rough = _rough_fits(mixture, len(ordered), done, smooth.evidence - _HOPELESS)
     roughest = max(rough, key=lambda f: f.evidence)
     ahead = roughest.evidence - smooth.evidence
     unclear = not looks_smooth and _FAR_BEHIND < ahead <= _FAR_AHEAD
@@ -343,13 +344,14 @@ def _has_many_outputs(mixture: Mixture) -> bool:
     return fits and outputs >= _MANY_OUTPUTS * cells
 
 
-def _rough_fits(mixture: Mixture, axes: int, done: _Done) -> list[Fit]:
+def _rough_fits(mixture: Mixture, axes: int, done: _Done, least: float = -math.inf) -> list[Fit]:
     """Fits with rough priors: λ₀ outwards from 0.1 until the evidence rules out the rest.
 
     Args:
         mixture: The counts of outputs, and the channels.
         axes: Number of axes.
         done: Where fits are counted.
+        least: The evidence at 0.1 from which others are tried.
     """
     seen: dict[int, Fit] = {}
     model: Likelihood = mixture
@@ -363,6 +365,8 @@ def _rough_fits(mixture: Mixture, axes: int, done: _Done) -> list[Fit]:
 
     middle = _CELLS.index(_MIDDLE)
     top = visit(middle, None)
+    if top < least:
+        return [seen[middle]]
     if _has_many_outputs(mixture):
         model = Quadratic.of(mixture, seen[middle].law)
     stride = 1 if math.prod(mixture.shape) <= DENSE_CELLS else 2  # decades on large grids
@@ -467,7 +471,7 @@ def _climb(
     """Coordinate ascent in evidence from each start, one step at a time; all fits are kept.
 
     Where a rough prior is better than the start, priors that smooth too little for the grid are
-    left to the rough family.
+    left to the rough family. Priors whose evidence is foreseen to be lower are not tried.
     """
     seen: dict[tuple[int, ...], Fit] = {}
     rival, effort = -math.inf, SEARCH
@@ -484,14 +488,16 @@ def _climb(
     def visit(place: tuple[int, ...], near: Fit | None) -> float:
         if place not in seen:
             field = Field(mixture.shape, space.strengths(place))
-            start = None if near is None else near.theta
-            if near is not None and isinstance(near.curvature, ReducedCurvature):
-                foreseen = near.curvature.foresee(near.theta, field.strengths)
-                if foreseen.gain < -_UNFORESEEN:
+            start = None
+            if near is not None:
+                if near.evidence < rival and is_weak(mixture, near, field):
                     return -math.inf
-                start = foreseen.theta
-            if near is not None and near.evidence < rival and is_weak(mixture, near, field):
-                return -math.inf
+                start = near.theta
+                if isinstance(near.curvature, ReducedCurvature) and field.strengths.is_smooth:
+                    foreseen = near.curvature.foresee(near.theta, field.strengths)
+                    if foreseen.gain < -_UNFORESEEN:
+                        return -math.inf
+                    start = foreseen.theta
             seen[place] = done.one(fit(mixture, field, start, effort=effort))
         return seen[place].evidence
 
