@@ -60,6 +60,7 @@ _USUAL_CELLS = 1024  # … this many cells; ten times as many shift them by one 
 _UNORDERED = 1e-3  # λ₀ where some axes are smooth and others unordered
 _AGAINST_ROUGH = 5.0  # nats of evidence by which a rough prior must win
 _RULED_OUT = 15.0  # nats by which the other family must lose, or its answers widen intervals
+_UNSMOOTHED_AXES = 2  # on which maximum likelihood may have a share; more were not measured
 _HOPELESS = 1000.0  # nats by which a rough prior is so far behind that no other is tried
 _ENOUGH = 5.0  # nats below the best at which the search for a rough prior ends
 _UNFORESEEN = 5.0  # nats by which the evidence of a prior nearby may be more than is foreseen
@@ -205,7 +206,7 @@ def _may_be_unsmoothed(mixture: Mixture) -> bool:
     matrices = all(isinstance(factor, np.ndarray) for factor in mixture.factors)
     cells = math.prod(mixture.shape)
     few = cells <= COARSE_CELLS and mixture.outputs < _MANY_OUTPUTS * cells
-    return matrices and few and len(mixture.shape) == _FREE_AXES
+    return matrices and few and len(mixture.shape) == _UNSMOOTHED_AXES
 
 
 def _may_stand_apart(mixture: Mixture) -> bool:
