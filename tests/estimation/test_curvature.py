@@ -308,6 +308,77 @@ def test_some_waves_solve_among_their_sums(name: str) -> None:
     assert found.log_determinant() == pytest.approx(wanted, rel=1e-8)
 
 
+@pytest.mark.parametrize("name", GRIDS)
+def test_a_foreseen_fit_is_the_maximum_of_a_quadratic(name: str) -> None:
+    """With all waves: θ maximises the expansion less ½θᵀPθ, written out for both priors."""
+    shape, strengths = GRIDS[name]
+    law = humps(shape)
+    mixture = reports([line(size, 0.8) for size in shape], law, 2_000, seed=13)
+    other = Strengths(strengths.cells, tuple((3 * a, b / 5) for a, b in strengths.along))
+    told = explicit_information(mixture, law)
+    theta = np.random.default_rng(3).standard_normal(law.size)
+    theta -= theta.mean()
+    prior, new = (explicit_precision(shape, one) for one in (strengths, other))
+    score = prior @ theta  # as it is at the mode
+
+    def laplace(prior: Floats) -> tuple[float, Floats]:
+        mode = np.linalg.lstsq(told + prior, told @ theta + score, rcond=1e-14)[0]
+        step = mode - theta
+        value = step @ score - step @ told @ step / 2 - mode @ prior @ mode / 2
+        level = 0.0 if strengths.cells else np.full_like(prior, 1 / law.size)
+        whole = np.linalg.slogdet(told + prior + level)[1] - np.linalg.slogdet(prior + level)[1]
+        return float(value - whole / 2), mode
+
+    (before, _), (after, mode) = laplace(prior), laplace(new)
+    at = point(mixture, Field(shape, strengths), law)
+    reduced = ReducedCurvature(at, all_waves(shape, strengths))
+    found = reduced.foresee(theta.reshape(shape), other)
+    assert found.gain == pytest.approx(after - before, rel=1e-7, abs=1e-7)
+    off = found.theta.ravel() - mode
+    np.testing.assert_allclose(off - off.mean(), 0, atol=1e-8 * np.abs(mode).max())
+    same = reduced.foresee(theta.reshape(shape), strengths)
+    assert same.gain == pytest.approx(0, abs=1e-7)
+
+
+def test_what_is_foreseen_counts_the_waves_that_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shape, strengths = GRIDS["plane"]
+    law = humps(shape)
+    mixture = reports([line(size, 0.8) for size in shape], law, 2_000, seed=13)
+    at = point(mixture, Field(shape, strengths), law)
+    reduced = ReducedCurvature(at, all_waves(shape, strengths))
+    other = Strengths(0.0, ((3.0, 2.0), (0.1, 9.0)))
+    before = reduced.foresee(np.log(law), other).gain
+    monkeypatch.setattr(
+        Waves, "left_out_under", lambda _, own, *__: 6.0 if own == other else 2.0, raising=True
+    )
+    assert reduced.foresee(np.log(law), other).gain == pytest.approx(before - 2.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_waves_know_their_precision_under_another_prior(name: str) -> None:
+    shape, strengths = GRIDS[name]
+    law, ordered = humps(shape), tuple(any(along) for along in strengths.along)
+    mixture = reports([line(size, 0.8) for size in shape], law, 2_000, seed=12)
+    other = Strengths(
+        0.7, tuple((3 * a + 1, b / 5) if any((a, b)) else (0, 0) for a, b in strengths.along)
+    )
+    transfer = mixture.transfer(ordered)
+    waves = Waves.told(strengths, transfer, 50.0, ordered, least=0.05, most=law.size, needed=1.0)
+    assert waves is not None
+    columns = waves.all().reshape(len(waves), -1).T
+    exact = columns.T @ explicit_precision(shape, other) @ columns
+    np.testing.assert_allclose(waves.precision_under(other), exact, atol=1e-9 * exact.max())
+    # Those of cosines are exact under first differences.
+    first = Strengths(strengths.cells, tuple((a, 0.0) for a, _ in strengths.along))
+    waves = Waves.told(first, transfer, 50.0, ordered, least=0.05, most=law.size, needed=1.0)
+    assert waves is not None
+    found = waves.left_out_under(first, 50.0 / law.size * transfer, law)
+    assert found == pytest.approx(waves.left_out(law), rel=1e-9)
+    assert waves.left_out_under(other, 50.0 / law.size * transfer, law) < found
+
+
 # Products
 
 

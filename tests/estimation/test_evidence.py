@@ -12,15 +12,18 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.estimation.decoding import evidence as evidence_module
+from sfumato.estimation.decoding.curvature import ReducedCurvature
+from sfumato.estimation.decoding.em import decode
 from sfumato.estimation.decoding.evidence import (
     _between,
     _finer,
     _group_sizes,
+    _may_be_unsmoothed,
     _SmoothSpace,
     fit_by_evidence,
 )
 from sfumato.estimation.decoding.field import Field, Strengths
-from sfumato.estimation.decoding.fitting import fit
+from sfumato.estimation.decoding.fitting import SEARCH, fit
 from sfumato.estimation.decoding.mixture import Mixture, SymbolMixture, mixture_of
 from sfumato.estimation.decoding.posterior import CountPosterior
 
@@ -61,6 +64,24 @@ def test_heaps_on_a_smooth_population_are_found_beside_it() -> None:
         )
     ]
     assert best.evidence > max(alone) + 10.0
+
+
+def test_a_fit_with_another_prior_is_foreseen() -> None:
+    """A decade away, with most waves left out: the evidence within the slack of the search."""
+    shape = (24, 24)
+    mixture = reports([line(24, 0.2)] * 2, humps(shape), 50_000, seed=33)
+    here = Strengths(0.0, ((0.1, 10.0), (0.1, 10.0)))
+    fitted = fit(mixture, Field(shape, here), effort=SEARCH)
+    assert isinstance(fitted.curvature, ReducedCurvature)
+    gains = []
+    for along in ((1.0, 10.0), (0.01, 10.0), (0.1, 100.0), (0.1, 1.0)):
+        there = Strengths(0.0, (along, (0.1, 10.0)))
+        foreseen = fitted.curvature.foresee(fitted.theta, there)
+        exact = fit(mixture, Field(shape, there), fitted.theta, effort=SEARCH)
+        gains.append(exact.evidence - fitted.evidence)
+        assert foreseen.gain == pytest.approx(gains[-1], abs=evidence_module._UNFORESEEN)
+    # Not all are so near that any guess would do.
+    assert max(map(abs, gains)) > 3 * evidence_module._UNFORESEEN
 
 
 def test_with_a_field_that_hardly_varies_terms_of_cells_are_a_rough_prior() -> None:
@@ -108,6 +129,51 @@ def test_large_grids_are_smoothed_only_if_people_are_smooth() -> None:
     law = np.multiply.outer(spikes(26), spikes(25))
     spiky = fit_by_evidence(reports(channels, law, 30_000, seed=33), [True, True])
     assert spiky.best.field.is_rough
+
+
+def heaps(size: int) -> Floats:
+    """A hump along each axis, with heaps at multiples of five of the second."""
+    law = np.multiply.outer(hump(size), hump(size) * np.where(np.arange(size) % 5 == 0, 6.0, 1.0))
+    return law / law.sum()
+
+
+def test_one_rough_prior_is_enough_where_it_is_hopeless() -> None:
+    mixture = reports([line(12, 0.5)], hump(12), 2_000, seed=36)
+    done = evidence_module._Done(None)
+    several = evidence_module._rough_fits(mixture, 1, done)
+    best = max(fitted.evidence for fitted in several)
+    assert len(several) > 1
+    assert len(evidence_module._rough_fits(mixture, 1, done, best + 1)) == 1
+
+
+@pytest.mark.slow
+def test_where_neither_prior_is_good_maximum_likelihood_has_a_share() -> None:
+    """Heaps along one axis: neither smooth, nor is every cell on its own."""
+    channels = [line(20, 0.3), line(20, 0.3)]
+    mixture = reports(channels, heaps(20), 100_000, seed=34)
+    chosen = fit_by_evidence(mixture, [True, True])
+    assert not chosen.best.field.is_rough
+    assert chosen.beside is not None
+    assert chosen.beside.share == 0.5
+    np.testing.assert_array_equal(chosen.beside.law, decode(mixture, accelerate=False).law)
+    smooth = reports(channels, humps((20, 20)), 100_000, seed=35)
+    assert fit_by_evidence(smooth, [True, True]).beside is None
+    assert fit_by_evidence(mixture, [True, False]).beside is None
+
+
+def test_maximum_likelihood_has_a_share_only_where_it_is_cheap() -> None:
+    def cheap(*sizes: int) -> bool:
+        channels = [line(size, 0.3) for size in sizes]
+        counts = np.ones([channel.layout.count for channel in channels])
+        return _may_be_unsmoothed(SymbolMixture.of(channels, counts))
+
+    assert cheap(64, 64)
+    assert not cheap(64, 65)
+    assert not cheap(64)
+    assert not cheap(8, 8, 8)
+    many = sf.Study("records", [sf.integers(x, 0, 7) for x in "ab"], protect=sf.Uniform(1))
+    tally = many.simulate_counts(np.ones((8, 8), dtype=np.int64), seed=1)
+    assert not _may_be_unsmoothed(mixture_of(tally.statistic, many.blocks, [0]))
 
 
 def test_many_outputs_are_searched_by_expansion(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from helpers_decoding import FIELDS, hump, humps, line, noiseless, problem, reports
+from helpers_decoding import (
+    FIELDS,
+    hump,
+    humps,
+    line,
+    noiseless,
+    problem,
+    reports,
+    thermometer_tally,
+)
 from numpy.typing import NDArray
 
 from sfumato.estimation.decoding import fitting as fitting_module
-from sfumato.estimation.decoding.curvature import ProductCurvature
+from sfumato.estimation.decoding.curvature import Point, ProductCurvature
 from sfumato.estimation.decoding.doubt import Doubt
-from sfumato.estimation.decoding.evidence import Posterior, fit_by_evidence
+from sfumato.estimation.decoding.em import decode
+from sfumato.estimation.decoding.evidence import Posterior, Unsmoothed, fit_by_evidence
 from sfumato.estimation.decoding.field import Field, Strengths
-from sfumato.estimation.decoding.fitting import Fit, fit
-from sfumato.estimation.decoding.mixture import Mixture, SymbolMixture
-from sfumato.estimation.decoding.posterior import CountPosterior, Decoder
+from sfumato.estimation.decoding.fitting import SEARCH_ALL, Fit, fit
+from sfumato.estimation.decoding.mixture import Mixture, SymbolMixture, mixture_of
+from sfumato.estimation.decoding.posterior import CountPosterior, Decoder, answering
 from sfumato.estimation.decoding.state import decoder_of, state_of
 from sfumato.estimation.intervals import Estimated, around
 from sfumato.estimation.likelihood import narrower
@@ -178,6 +189,20 @@ def test_rows_in_batches_are_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_allclose(again[1], variances, rtol=1e-9)
 
 
+def test_many_rows_pass_through_a_matrix_over_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are many outputs; the moments are the same."""
+    tally = thermometer_tally(8, 3_000)
+    mixture = mixture_of(tally.statistic, tally.study.blocks, [0])
+    opened = CountPosterior.of(mixture, fit(mixture, Field((8,), Strengths(0.0, ((1.0, 0.0),)))))
+    rows = np.random.default_rng(5).random((9, 8))
+    assert opened._are_many(rows)
+    assert not opened._are_many(rows[:1])
+    found = opened.moments(rows)
+    monkeypatch.setattr(CountPosterior, "_are_many", lambda *_: False)
+    for one, other in zip(found, opened.moments(rows), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
 # Intervals
 
 
@@ -195,6 +220,49 @@ def test_intervals_leave_room_for_what_smoothness_leaves_out() -> None:
     more = doubt.variance(rows, best.curvature.respond(h)[1])
     np.testing.assert_allclose(wide, variance + more, rtol=1e-9)
     assert np.any(wide > 1.01 * variance)
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_maximum_likelihood_moves_answers_and_widens_intervals_by_as_much(share: float) -> None:
+    shape = (6, 5)
+    mixture = reports([line(size, 0.7) for size in shape], humps(shape), 3_000, seed=28)
+    best = fit(mixture, Field(shape, Strengths(0.0, ((10.0, 0.0), (3.0, 1.0)))))
+    law = decode(mixture).law
+    alone = Decoder(Posterior(mixture, best, is_ordered=True))
+    both = Decoder(Posterior(mixture, best, True, beside=Unsmoothed(law, share)))
+    rows = np.random.default_rng(4).random((7, *shape))
+    (value, variance), (moved, wide) = alone.moments(rows), both.moments(rows)
+    plain = rows.reshape(7, -1) @ law.ravel() * 3_000
+    np.testing.assert_allclose(moved, (1 - share) * value + share * plain, rtol=1e-12)
+    np.testing.assert_allclose(wide, variance + (share * (plain - value)) ** 2, rtol=1e-9)
+    assert np.any(wide > 1.01 * variance)
+    assert both.counts().sum() == pytest.approx(3_000)
+    state = state_of(both)
+    again = decoder_of(mixture, state, is_ordered=True)
+    for one, other in zip(both.moments(rows), again.moments(rows), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-7)
+
+
+def test_many_answers_beside_maximum_likelihood_use_a_matrix_or_unbiased_errors() -> None:
+    shape = (6, 5)
+    mixture = reports([line(size, 0.7) for size in shape], humps(shape), 3_000, seed=28)
+    best = fit(mixture, Field(shape, Strengths(0.0, ((10.0, 0.0), (3.0, 1.0)))))
+    at = Point(mixture, best.field, best.law, best.mixed)
+    slow = replace(best, curvature=ProductCurvature(at))
+    beside = Unsmoothed(decode(mixture).law, 0.5)
+    rows = np.random.default_rng(4).random((3, *shape))
+    exact = Decoder(Posterior(mixture, best, True, beside=beside)).moments(rows)
+    found = Decoder(Posterior(mixture, slow, True, beside=beside)).moments(rows)
+    # What smoothness leaves out is still found by products, whose residuals fall to 10⁻³.
+    np.testing.assert_allclose(found[1], exact[1], rtol=1e-2)
+    assert isinstance(answering(Posterior(mixture, slow, True)).curvature, ProductCurvature)
+    wide = (40, 30)  # more cells than a matrix has room for
+    mixture = reports([line(size, 0.7) for size in wide], humps(wide), 3_000, seed=28)
+    rough = fit(mixture, Field(wide, Strengths(0.0, ((1e-3, 0.0), (1e-3, 0.0)))), effort=SEARCH_ALL)
+    assert isinstance(rough.curvature, ProductCurvature)
+    beside = Unsmoothed(rough.law, 0.5)
+    with_products = Decoder(Posterior(mixture, rough, True, beside=beside))
+    assert np.all(np.isinf(with_products.moments(np.ones((1, *wide)))[1]))
 
 
 def test_the_narrower_interval_is_taken_and_the_unbiased_one_keeps_its_middle() -> None:

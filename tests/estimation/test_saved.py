@@ -95,6 +95,21 @@ def test_large_grids_and_whole_records_are_kept_too(tmp_path: Path) -> None:
     assert (after.value, after.stderr) == pytest.approx((before.value, before.stderr), rel=1e-9)
 
 
+@pytest.mark.slow
+def test_a_share_of_maximum_likelihood_is_kept_too(tmp_path: Path) -> None:
+    axes = [sf.integers(x, 0, 19, protect=sf.Distance(0.3)) for x in "ab"]
+    heaps = np.where(np.arange(20) % 5 == 0, 6.0, 1.0)
+    counts = np.multiply.outer(np.ones(20), 60 * heaps).astype(np.int64)
+    tally = sf.Study("heaped", axes).simulate_counts(counts, seed=4)
+    est = tally.estimate("likelihood")
+    before = est.count(a=(3, 9), b=(5, 5))
+    est.save(tmp_path / "e.parquet")
+    head = json.loads(pq.read_schema(tmp_path / "e.parquet").metadata[b"sfumato"])
+    assert head["decoded"][0]["unsmoothed"] in (0.5, 1.0)
+    after = tally.estimate(saved=tmp_path / "e.parquet").count(a=(3, 9), b=(5, 5))
+    assert (after.value, after.stderr) == pytest.approx((before.value, before.stderr), rel=1e-6)
+
+
 def test_what_was_not_asked_before_is_decoded_and_added(
     tmp_path: Path, searches: list[str]
 ) -> None:
@@ -239,6 +254,11 @@ def twice(head: dict[str, Any]) -> None:
         lambda head: head["decoded"][0]["strengths"][0].update(apart=1.0, along=[[0, 0]]),
         lambda head: head["decoded"][0]["strengths"][0].pop("apart"),
         lambda head: head["decoded"][0].pop("strengths"),
+        lambda head: head["decoded"][0].pop("unsmoothed"),
+        lambda head: head["decoded"][0].update(unsmoothed=-0.5),
+        lambda head: head["decoded"][0].update(unsmoothed=1.5),
+        lambda head: head["decoded"][0].update(unsmoothed="x"),
+        lambda head: head["decoded"][0].update(unsmoothed=0.5),  # but there are no such shares
         lambda head: head["decoded"][0].update(strengths=head["decoded"][0]["strengths"] * 3),
         lambda head: head.update(decoded=[]),
         twice,

@@ -1,8 +1,9 @@
 """Decoded estimates as files: what was decoded from a tally need not be decoded again.
 
 The file is Parquet with one column of shares: for every decoded set of axes the distribution over
-its cells, and those of rivals that widen intervals. Its metadata name the study, the tally
-by a digest, and the strengths of every fit. It is of use with that tally only.
+its cells, those of rivals that widen intervals, and that without a prior where it has a share in
+the answers. Its metadata name the study, the tally by a digest, and the strengths of every fit. It
+is of use with that tally only.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +40,22 @@ _MOST_FITS = 2  # the best and its rival
 States = dict[tuple[int, ...], State]
 
 
+class _Kept(NamedTuple):
+    """What metadata tell of a decoded population.
+
+    Args:
+        axes: The axes that were decoded together.
+        shape: Number of cells of each.
+        strengths: The strengths of every fit.
+        unsmoothed: The share in the answers of the distribution without a prior.
+    """
+
+    axes: tuple[int, ...]
+    shape: tuple[int, ...]
+    strengths: tuple[Strengths, ...]
+    unsmoothed: float
+
+
 def write_estimate(
     path: str | Path, study: Study, digest: str, smoothing: str, states: Mapping[Any, State]
 ) -> None:
@@ -59,6 +76,7 @@ def write_estimate(
             "strengths": [
                 {"cells": s.cells, "along": s.along, "apart": s.apart} for s in state.strengths
             ],
+            "unsmoothed": state.unsmoothed,
         }
         for axes, state in states.items()
     ]
@@ -104,12 +122,12 @@ def read_estimate(path: str | Path, study: Study, digest: str, smoothing: str) -
                 f"{what} was not decoded with smoothing={smoothing!r}; use the smoothing that it "
                 "was decoded with, or save another estimate"
             )
-        shapes = _read_shapes(head, study, what)
+        kept = _read_kept(head, study, what)
         table = read_columns(file, path, {_COLUMN: "weights"})
     shares = read_sums(table, _COLUMN, what)
     if head.get("digest") != _digest(shares, head["decoded"]):
         raise FormatError(f"{what} is damaged: its numbers were changed; save it again")
-    return _split(shares, shapes, what)
+    return _split(shares, kept, what)
 
 
 def _digest(shares: Floats, decoded: Any) -> str:
@@ -119,12 +137,10 @@ def _digest(shares: Floats, decoded: Any) -> str:
     return found.hexdigest()
 
 
-def _read_shapes(
-    head: dict[str, Any], study: Study, what: str
-) -> list[tuple[tuple[int, ...], tuple[int, ...], tuple[Strengths, ...]]]:
-    """The axes, the number of cells of each, and the strengths of every decoded population."""
+def _read_kept(head: dict[str, Any], study: Study, what: str) -> list[_Kept]:
+    """What metadata tell of every decoded population."""
     sets = {block.axes for block in study.blocks}
-    found = []
+    found: list[_Kept] = []
     try:
         for part in head["decoded"]:
             axes = tuple(part["axes"])
@@ -133,8 +149,12 @@ def _read_shapes(
             strengths = tuple(_read_strengths(one, len(axes)) for one in part["strengths"])
             if len(strengths) > _MOST_FITS or axes != tuple(sorted(axes)):
                 raise ValueError
-            found.append((axes, tuple(study.shape[axis] for axis in axes), strengths))
-        if len({axes for axes, _, _ in found}) < len(found):
+            share = part["unsmoothed"]
+            if not is_number(share) or not 0 <= share <= 1 or (share and len(strengths) != 1):
+                raise ValueError
+            shape = tuple(study.shape[axis] for axis in axes)
+            found.append(_Kept(axes, shape, strengths, float(share)))
+        if len({kept.axes for kept in found}) < len(found):
             raise ValueError
     except (KeyError, TypeError, ValueError):
         raise FormatError(f"{what} has damaged metadata; save it again") from None
@@ -153,23 +173,19 @@ def _read_strengths(held: Any, axes: int) -> Strengths:
     return Strengths(float(held["cells"]), pairs, float(held["apart"]))
 
 
-def _split(
-    shares: Floats,
-    shapes: list[tuple[tuple[int, ...], tuple[int, ...], tuple[Strengths, ...]]],
-    what: str,
-) -> States:
+def _split(shares: Floats, kept: list[_Kept], what: str) -> States:
     """The column of shares as distributions, each of which must sum to one."""
     states: States = {}
     start = 0
-    for axes, shape, strengths in shapes:
+    for axes, shape, strengths, unsmoothed in kept:
         laws = []
-        for _ in range(max(1, len(strengths))):
+        for _ in range(max(1, len(strengths)) + (unsmoothed > 0)):
             law = shares[start : start + math.prod(shape)]
             start += math.prod(shape)
             if len(law) < math.prod(shape) or not abs(float(law.sum()) - 1) < 1e-6:
                 raise FormatError(f"{what} is damaged: its shares do not add up; save it again")
             laws.append(law.reshape(shape))
-        states[axes] = State(tuple(laws), strengths)
+        states[axes] = State(tuple(laws), strengths, unsmoothed)
     if start != len(shares):
         raise FormatError(f"{what} is damaged: it has more shares than cells; save it again")
     return states

@@ -32,7 +32,7 @@ from scipy.linalg import cho_factor, cho_solve, lapack
 
 from sfumato.arrays import Floats
 from sfumato.channels.geometric_noise import NoiseLine
-from sfumato.estimation.decoding.field import Field
+from sfumato.estimation.decoding.field import Field, Strengths
 from sfumato.estimation.decoding.mixture import Likelihood, SymbolMixture
 from sfumato.estimation.decoding.solvers import conjugate_gradients, log_determinant
 from sfumato.estimation.decoding.waves import Waves
@@ -70,6 +70,18 @@ class Point(NamedTuple):
         mean = np.sum(self.law * v, axis=axes, keepdims=True)
         result: Floats = self.law * (v - mean)
         return result
+
+
+class Foreseen(NamedTuple):
+    """A fit under another prior, as it is foreseen.
+
+    Args:
+        gain: By how much its evidence is larger, in nats.
+        theta: Its mode.
+    """
+
+    gain: float
+    theta: Floats
 
 
 class Curvature(Protocol):
@@ -298,7 +310,12 @@ class DenseCurvature(_Completed):
 
     def _log_determinant(self) -> float:
         """Log det H'."""
-        return 2.0 * float(np.log(np.diag(self._factor[0])).sum())
+        return _log_determinant(self._factor)
+
+
+def _log_determinant(factor: tuple[Floats, bool]) -> float:
+    """Of a matrix with this Cholesky factor."""
+    return 2.0 * float(np.log(np.diag(factor[0])).sum())
 
 
 def _factorised(matrix: Floats) -> tuple[Floats, bool]:
@@ -412,10 +429,45 @@ class ReducedCurvature(_Completed):
     def __init__(self, at: Point, waves: Waves) -> None:
         super().__init__(at)
         self._waves = waves
-        matrix = at.mixture.bend(at.centred(waves.all()), at.mixed) + np.diag(waves.precision)
-        shares = waves.read(at.law[None])
-        matrix += at.people * (shares.T @ shares)
-        self._factor = _factorised(matrix)
+        self._told = at.mixture.bend(at.centred(waves.all()), at.mixed)
+        self._factor = _factorised(self._completed + np.diag(waves.precision))
+
+    @property
+    def _completed(self) -> Floats:
+        """F + n·ppᵀ over the waves."""
+        shares = self._waves.read(self._at.law[None])
+        return self._told + self._at.people * (shares.T @ shares)
+
+    def foresee(self, theta: Floats, strengths: Strengths) -> Foreseen:
+        """The fit under another prior, by the log-likelihood to second order in θ.
+
+        It takes no pass through the channels. θ is confined to the same waves; what the others add
+        to the evidence is that of cosines.
+
+        Args:
+            theta: The mode under this prior, a sum of the waves.
+            strengths: The other prior; λ₀ is the same.
+        """
+        waves, at = self._waves, self._at
+        held = waves.read(theta[None])[0]
+        score = waves.precision * held
+        transfer = at.mixture.transfer(tuple(basis is not None for basis in waves.bases))
+        bent = self._told if self._ridge else self._completed
+        values: list[float] = []
+        for own, prior in (
+            (at.field.strengths, np.diag(waves.precision)),
+            (strengths, waves.precision_under(strengths)),
+        ):
+            factor = _factorised(bent + prior)
+            mode = cho_solve(factor, self._told @ held + score)
+            step = mode - held
+            value = float(step @ (score - self._told @ step / 2) - mode @ prior @ mode / 2)
+            known = _factorised(prior if self._ridge else prior[1:, 1:])
+            whole = _log_determinant(factor) - _log_determinant(known)
+            beyond = waves.left_out_under(own, at.people / at.law.size * transfer, at.law)
+            values.append(value - (whole + beyond) / 2)
+        before, after = values
+        return Foreseen(after - before, waves.write(mode[None])[0])
 
     def _solve(self, h: Floats) -> Floats:
         """The solution among sums of waves."""
@@ -439,7 +491,7 @@ class ReducedCurvature(_Completed):
 
     def _log_determinant(self) -> float:
         """Log det H' over the waves, and that of the waves that are left out."""
-        whole = 2.0 * float(np.log(np.diag(self._factor[0])).sum())
+        whole = _log_determinant(self._factor)
         return whole + self._waves.left_out(self._at.law)
 
     def _prior_log_determinant(self) -> float:

@@ -5,6 +5,10 @@ ordered axes) first or second differences of neighbours are small, which suits s
 they are searched by coordinate ascent in decades from fixed starts. In *rough* ones (λ₀ only) cells
 vary independently, which suits spiky populations; they are searched in half decades of λ₀.
 
+On grids whose axes are all ordered, reports may be rougher than the smooth prior explains while no
+rough prior explains them much better. Then maximum likelihood without a prior, which errs in other
+ways than either, has a share in the answers.
+
 On one ordered axis no prior is rough. Where it is not too long, θ is a smooth field plus a term of
 every cell's own, whose variance τ² is searched with λ₁ and λ₂. Without the terms it is smooth, with
 a field that hardly varies it is as under a rough prior, and heaps or spikes on a smooth population
@@ -18,12 +22,15 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sfumato.arrays import Floats
+from sfumato.estimation.decoding.curvature import ReducedCurvature
 from sfumato.estimation.decoding.doubt import Doubt
+from sfumato.estimation.decoding.em import decode
 from sfumato.estimation.decoding.field import Field, Strengths
 from sfumato.estimation.decoding.fitting import (
     DENSE_CELLS,
@@ -53,8 +60,12 @@ _USUAL_CELLS = 1024  # … this many cells; ten times as many shift them by one 
 _UNORDERED = 1e-3  # λ₀ where some axes are smooth and others unordered
 _AGAINST_ROUGH = 5.0  # nats of evidence by which a rough prior must win
 _RULED_OUT = 15.0  # nats by which the other family must lose, or its answers widen intervals
+_UNSMOOTHED_AXES = 2  # on which maximum likelihood may have a share; more were not measured
+_HOPELESS = 1000.0  # nats by which a rough prior is so far behind that no other is tried
 _ENOUGH = 5.0  # nats below the best at which the search for a rough prior ends
-_SEEN_ROUGH = 2.0  # standard errors of unexplained roughness from which rough priors are tried
+_UNFORESEEN = 5.0  # nats by which the evidence of a prior nearby may be more than is foreseen
+_SEEN_ROUGH = 1.5  # standard errors of unexplained roughness from which rough priors are tried
+_FAR_BEHIND, _FAR_AHEAD = -150.0, 200.0  # nats of a rough prior beyond which one prior is enough
 _MANY_OUTPUTS = 2  # outputs per cell from which searches use an expansion of the log-likelihood
 _MOST_EXPANDED = 1 << 33  # cells² × outputs up to which its matrix is made
 _MOST_EXPANSIONS = 2
@@ -77,6 +88,18 @@ class Interrupted(KeyboardInterrupt):
         self.law = law
 
 
+class Unsmoothed(NamedTuple):
+    """Maximum likelihood without a prior, and its share in the answers.
+
+    Args:
+        law: The distribution over cells.
+        share: From 0 to 1.
+    """
+
+    law: Floats
+    share: float
+
+
 @dataclass(frozen=True, eq=False)
 class Posterior:
     """The fit that gives the answers, and what else is possible.
@@ -87,12 +110,14 @@ class Posterior:
         is_ordered: Whether any axis is ordered.
         rivals: Fits that the evidence does not rule out, whose answers widen intervals: the best of
             the other family.
+        beside: What has a share in the answers beside the best fit, if anything.
     """
 
     mixture: Mixture
     best: Fit
     is_ordered: bool
     rivals: tuple[Fit, ...] = ()
+    beside: Unsmoothed | None = None
 
     @property
     def has_errors(self) -> bool:
@@ -147,7 +172,7 @@ def _so_far(theta: Floats, mixture: Mixture, ordered: Sequence[bool]) -> Floats:
 
 
 def _best_of(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Posterior:
-    """The smooth fit, unless on several axes a rough one is clearly better."""
+    """The smooth fit, unless on several axes a rough one is clearly better, or neither is good."""
     if not any(ordered):
         rough = _rough_fits(mixture, len(ordered), done)
         return Posterior(mixture, max(rough, key=lambda f: f.evidence), is_ordered=False)
@@ -160,12 +185,28 @@ def _best_of(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Posterio
     looks_smooth = alone.doubt is not None and alone.doubt.is_rough <= _SEEN_ROUGH
     if sparse or (cells > DENSE_CELLS and looks_smooth):
         return alone
-    rough = _rough_fits(mixture, len(ordered), done)
+    rough = _rough_fits(mixture, len(ordered), done, smooth.evidence - _HOPELESS)
     roughest = max(rough, key=lambda f: f.evidence)
-    ahead = roughest.evidence - smooth.evidence - _AGAINST_ROUGH
+    ahead = roughest.evidence - smooth.evidence
+    unclear = not looks_smooth and _FAR_BEHIND < ahead <= _FAR_AHEAD
+    if unclear and all(ordered) and _may_be_unsmoothed(mixture):
+        # Without extrapolation it stops earlier, which smooths a little.
+        law = decode(mixture, accelerate=False).law
+        return replace(alone, beside=Unsmoothed(law, 0.5 if ahead <= 0 else 1.0))
+    ahead -= _AGAINST_ROUGH
     best, other = (roughest, smooth) if ahead > 0 else (smooth, roughest)
     rivals = (other,) if abs(ahead) < _RULED_OUT else ()
     return Posterior(mixture, best, is_ordered=True, rivals=rivals)
+
+
+def _may_be_unsmoothed(mixture: Mixture) -> bool:
+    """Whether maximum likelihood is cheap: two axes of few cells, with a matrix for each."""
+    if not isinstance(mixture, SymbolMixture) or len(mixture.shape) != len(mixture.factors):
+        return False
+    matrices = all(isinstance(factor, np.ndarray) for factor in mixture.factors)
+    cells = math.prod(mixture.shape)
+    few = cells <= COARSE_CELLS and mixture.outputs < _MANY_OUTPUTS * cells
+    return matrices and few and len(mixture.shape) == _UNSMOOTHED_AXES
 
 
 def _may_stand_apart(mixture: Mixture) -> bool:
@@ -304,13 +345,14 @@ def _has_many_outputs(mixture: Mixture) -> bool:
     return fits and outputs >= _MANY_OUTPUTS * cells
 
 
-def _rough_fits(mixture: Mixture, axes: int, done: _Done) -> list[Fit]:
+def _rough_fits(mixture: Mixture, axes: int, done: _Done, least: float = -math.inf) -> list[Fit]:
     """Fits with rough priors: λ₀ outwards from 0.1 until the evidence rules out the rest.
 
     Args:
         mixture: The counts of outputs, and the channels.
         axes: Number of axes.
         done: Where fits are counted.
+        least: The evidence at 0.1 from which others are tried.
     """
     seen: dict[int, Fit] = {}
     model: Likelihood = mixture
@@ -324,6 +366,8 @@ def _rough_fits(mixture: Mixture, axes: int, done: _Done) -> list[Fit]:
 
     middle = _CELLS.index(_MIDDLE)
     top = visit(middle, None)
+    if top < least:
+        return [seen[middle]]
     if _has_many_outputs(mixture):
         model = Quadratic.of(mixture, seen[middle].law)
     stride = 1 if math.prod(mixture.shape) <= DENSE_CELLS else 2  # decades on large grids
@@ -428,7 +472,7 @@ def _climb(
     """Coordinate ascent in evidence from each start, one step at a time; all fits are kept.
 
     Where a rough prior is better than the start, priors that smooth too little for the grid are
-    left to the rough family.
+    left to the rough family. Priors whose evidence is foreseen to be lower are not tried.
     """
     seen: dict[tuple[int, ...], Fit] = {}
     rival, effort = -math.inf, SEARCH
@@ -445,9 +489,16 @@ def _climb(
     def visit(place: tuple[int, ...], near: Fit | None) -> float:
         if place not in seen:
             field = Field(mixture.shape, space.strengths(place))
-            if near is not None and near.evidence < rival and is_weak(mixture, near, field):
-                return -math.inf
-            start = None if near is None else near.theta
+            start = None
+            if near is not None:
+                if near.evidence < rival and is_weak(mixture, near, field):
+                    return -math.inf
+                start = near.theta
+                if isinstance(near.curvature, ReducedCurvature) and field.strengths.is_smooth:
+                    foreseen = near.curvature.foresee(near.theta, field.strengths)
+                    if foreseen.gain < -_UNFORESEEN:
+                        return -math.inf
+                    start = foreseen.theta
             seen[place] = done.one(fit(mixture, field, start, effort=effort))
         return seen[place].evidence
 

@@ -19,20 +19,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sfumato.arrays import Floats
+from sfumato.estimation.decoding.curvature import DenseCurvature, Point, ProductCurvature
 from sfumato.estimation.decoding.doubt import Doubt
 from sfumato.estimation.decoding.em import Decoded, decode
 from sfumato.estimation.decoding.evidence import Posterior, Progress, fit_by_evidence
-from sfumato.estimation.decoding.fitting import Fit
+from sfumato.estimation.decoding.fitting import LOOSE_CELLS, Fit
 from sfumato.estimation.decoding.mixture import Mixture, posterior_ratio
 
 _ENTRIES_AT_ONCE = 1 << 18
+_MANY_OUTPUTS = 2  # per cell, and …
+_MANY_ROWS = 4  # … one row for so many cells, from which a matrix over cells pays
 _FEW_PEOPLE = 100  # below this, Laplace's method is not accurate
 
 
@@ -70,7 +74,8 @@ class CountPosterior:
             rows: Weights w, shape (rows, *cells).
             doubt: What smoothness may leave out.
         """
-        parts = [self._moments(part, doubt) for part in self._batches(rows)]
+        shared = self._shared() if self._are_many(rows) else None
+        parts = [self._moments(part, doubt, shared) for part in self._batches(rows)]
         values, variances = (np.concatenate(part) for part in zip(*parts, strict=True))
         return values, variances
 
@@ -79,14 +84,34 @@ class CountPosterior:
         at_once = max(1, _ENTRIES_AT_ONCE // max(self.counts.size, self.mixture.counts.size))
         return [rows[start : start + at_once] for start in range(0, len(rows), at_once)]
 
-    def _moments(self, rows: Floats, doubt: Doubt | None) -> tuple[Floats, Floats]:
+    def _are_many(self, rows: Floats) -> bool:
+        """Whether a matrix over cells is faster than passing all rows through many outputs."""
+        cells, outputs = self.counts.size, self.mixture.outputs
+        few = cells <= LOOSE_CELLS and outputs >= _MANY_OUTPUTS * cells
+        return few and len(rows) >= cells // _MANY_ROWS
+
+    def _shared(self) -> Floats:
+        """Q·diag(N/q²)·Qᵀ: how many people two cells share by their reports, over both shares."""
+        root = np.sqrt(self.mixture.counts) / np.maximum(self.fit.mixed, 1e-300)
+        passed = self.mixture.matrix * root.ravel()
+        result: Floats = passed @ passed.T
+        return result
+
+    def _moments(
+        self, rows: Floats, doubt: Doubt | None, shared: Floats | None
+    ) -> tuple[Floats, Floats]:
         """Mean and variance of a batch of rows."""
         flat = rows.reshape(len(rows), -1)
         values = flat @ self.counts.ravel()
-        share = self.mixture.forward(self.fit.law * rows) / np.maximum(self.fit.mixed, 1e-300)
-        people = self.mixture.counts.ravel()
-        within = flat**2 @ self.counts.ravel() - share.reshape(len(rows), -1) ** 2 @ people
-        back = self.mixture.backward(share * self.ratio)
+        weighted = self.fit.law * rows
+        if shared is None:
+            share = self.mixture.forward(weighted) / np.maximum(self.fit.mixed, 1e-300)
+            back = self.mixture.backward(share * self.ratio)
+        else:
+            back = (weighted.reshape(len(rows), -1) @ shared).reshape(rows.shape)
+        # Σ_y N(y)·m(y)² is the same sum by cells.
+        within = flat**2 @ self.counts.ravel()
+        within -= np.sum((weighted * back).reshape(len(rows), -1), axis=1)
         sensitive = rows * self.counts - self.fit.law * back
         between, left = self.fit.curvature.respond(sensitive)
         variance = np.maximum(within, 0.0) + np.maximum(between, 0.0)
@@ -100,28 +125,61 @@ class Decoder:
 
     def __init__(self, posterior: Posterior) -> None:
         self.posterior = posterior
-        self._best = CountPosterior.of(posterior.mixture, posterior.best)
+        self._best = CountPosterior.of(posterior.mixture, answering(posterior))
         self._rivals = [CountPosterior.of(posterior.mixture, f) for f in posterior.rivals]
+
+    @cached_property
+    def _moved(self) -> Floats:
+        """How far maximum likelihood without a prior moves the counts, by its share in them."""
+        beside = self.posterior.beside
+        if beside is None:
+            return np.zeros_like(self._best.counts)
+        result: Floats = beside.share * (
+            beside.law * self.posterior.mixture.people - self._best.counts
+        )
+        return result
 
     def counts(self) -> Floats:
         """Mean counts of every cell."""
-        return self._best.counts
+        result: Floats = self._best.counts + self._moved
+        return result
 
     def moments(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Values and their variances, widened to reach those of rivals.
+        """Values and their variances, widened to reach those of rivals and of the best fit alone.
 
         For few people, and under a rough prior, only unbiased intervals have the coverage they
-        state: variances are infinite then.
+        state: variances are infinite then. So they are where each would take long.
         """
         posterior = self.posterior
-        if not posterior.has_errors or posterior.mixture.counts.sum() < _FEW_PEOPLE:
+        slow = posterior.beside is not None and isinstance(
+            self._best.fit.curvature, ProductCurvature
+        )
+        few = posterior.mixture.counts.sum() < _FEW_PEOPLE
+        if not posterior.has_errors or few or slow:
             return without_errors(self.counts(), rows)
         with threadpool_limits(1):  # products of small matrices are faster with one thread
             values, wide = self._best.moments(rows, posterior.doubt)
             for rival in self._rivals:
                 theirs, spread = rival.moments(rows)
                 wide = np.maximum(wide, spread + (theirs - values) ** 2)
-        return values, wide
+        moved = rows.reshape(len(rows), -1) @ self._moved.ravel()
+        return values + moved, wide + moved**2
+
+
+def answering(posterior: Posterior) -> Fit:
+    """The best fit with a curvature that answers many questions, where a matrix has room.
+
+    Searches by products need no matrix, but every answer would take as many products as a step.
+
+    Args:
+        posterior: The fits.
+    """
+    best = posterior.best
+    products = isinstance(best.curvature, ProductCurvature)
+    if posterior.beside is None or not products or best.law.size > LOOSE_CELLS:
+        return best
+    at = Point(posterior.mixture, best.field, best.law, best.mixed)
+    return replace(best, curvature=DenseCurvature(at))
 
 
 class PlainDecoder:

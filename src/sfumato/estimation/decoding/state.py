@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sfumato.arrays import Floats
-from sfumato.estimation.decoding.evidence import Posterior
+from sfumato.estimation.decoding.evidence import Posterior, Unsmoothed
 from sfumato.estimation.decoding.field import Field, Strengths
 from sfumato.estimation.decoding.fitting import fit_at
 from sfumato.estimation.decoding.mixture import Mixture
@@ -22,20 +22,27 @@ class State:
     """A decoded population as plain numbers.
 
     Args:
-        laws: The distribution over cells of the best fit, then those of rivals.
+        laws: The distribution over cells of the best fit, then those of rivals; last that without
+            a prior, if it has a share in the answers.
         strengths: The strengths of each fit; none for plain maximum likelihood.
+        unsmoothed: The share of the last distribution in the answers; 0 if there is none.
     """
 
     laws: tuple[Floats, ...]
     strengths: tuple[Strengths, ...]
+    unsmoothed: float = 0.0
 
 
 def state_of(decoder: Decoder | PlainDecoder) -> State:
     """The numbers to keep of a decoded population."""
     if isinstance(decoder, PlainDecoder):
         return State((decoder.decoded.law,), ())
-    fits = (decoder.posterior.best, *decoder.posterior.rivals)
-    return State(tuple(fit.law for fit in fits), tuple(fit.field.strengths for fit in fits))
+    posterior = decoder.posterior
+    fits = (posterior.best, *posterior.rivals)
+    laws, strengths = zip(*((fit.law, fit.field.strengths) for fit in fits), strict=True)
+    if posterior.beside is None:
+        return State(laws, strengths)
+    return State((*laws, posterior.beside.law), strengths, posterior.beside.share)
 
 
 def decoder_of(mixture: Mixture, state: State, *, is_ordered: bool) -> Decoder | PlainDecoder:
@@ -51,6 +58,7 @@ def decoder_of(mixture: Mixture, state: State, *, is_ordered: bool) -> Decoder |
         return PlainDecoder.of(mixture, law)
     best, *rivals = (
         fit_at(mixture, Field(mixture.shape, strengths), law)
-        for law, strengths in zip(state.laws, state.strengths, strict=True)
+        for law, strengths in zip(state.laws, state.strengths, strict=False)
     )
-    return Decoder(Posterior(mixture, best, is_ordered, tuple(rivals)))
+    beside = Unsmoothed(state.laws[-1], state.unsmoothed) if state.unsmoothed else None
+    return Decoder(Posterior(mixture, best, is_ordered, tuple(rivals), beside))

@@ -41,6 +41,7 @@ class Waves:
         places: One row per wave: its number along every axis.
         precision: The prior's precision of every wave; between two waves it is 0.
         rest: Information over precision of the waves that are left out, for people spread evenly.
+        hidden: Which of all waves are left out, of the shape of the grid.
     """
 
     shape: tuple[int, ...]
@@ -48,6 +49,7 @@ class Waves:
     places: NDArray[np.intp]
     precision: Floats
     rest: Floats
+    hidden: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.places)
@@ -112,7 +114,7 @@ class Waves:
             None if basis is None else basis[:, : int(column.max()) + 1]
             for basis, column in zip(bases, places.T, strict=True)
         )
-        return cls(shape, used, places, precision[kept], ratio[~kept])
+        return cls(shape, used, places, precision[kept], ratio[~kept], ~kept)
 
     def left_out(self, law: Floats) -> float:
         """What the waves that are left out add to the log-determinant, for people spread by p.
@@ -123,9 +125,41 @@ class Waves:
         Args:
             law: p.
         """
-        groups = np.array_split(np.sort(law, axis=None) * law.size, min(_PLACES, law.size))
-        parts = [len(one) * float(np.log1p(one.mean() * self.rest).sum()) for one in groups]
-        return sum(parts) / law.size
+        return _told_at(law, self.rest)
+
+    def left_out_under(self, strengths: Strengths, information: Floats, law: Floats) -> float:
+        """The same for the waves of another prior, whose precisions are taken to be of cosines.
+
+        Args:
+            strengths: The other prior.
+            information: The information about every wave, for people spread evenly.
+            law: p.
+        """
+        steps = [
+            cosine_roughness(size, *a) for size, a in zip(self.shape, strengths.along, strict=True)
+        ]
+        precision = _summed(strengths.cells, steps)[self.hidden]
+        return _told_at(law, information[self.hidden] / np.maximum(precision, 1e-12))
+
+    def precision_under(self, strengths: Strengths) -> Floats:
+        """The precision of these waves under another prior, as a matrix.
+
+        Args:
+            strengths: The other prior.
+        """
+        found: Floats = strengths.cells * np.eye(len(self))
+        for axis, (basis, (first, second)) in enumerate(
+            zip(self.bases, strengths.along, strict=True)
+        ):
+            if basis is not None:
+                step = np.diff(basis, axis=0)
+                bend = np.diff(step, axis=0)
+                along = first * step.T @ step + second * bend.T @ bend
+                own, others = self.places[:, axis], np.delete(self.places, axis, axis=1)
+                _, line = np.unique(others, axis=0, return_inverse=True)
+                line = line.reshape(-1)
+                found += np.where(line[:, None] == line, along[own[:, None], own], 0.0)
+        return found
 
     def read(self, values: Floats) -> Floats:
         """The inner products with all waves, shape (rows, waves).
@@ -195,6 +229,13 @@ def line_waves(size: int, modes: int, first: float, second: float) -> tuple[Floa
     vectors[:, 0] = math.sqrt(1 / size)
     values[0] = 0.0
     return np.maximum(values[:modes], 0.0), vectors
+
+
+def _told_at(law: Floats, ratio: Floats) -> float:
+    """Σ_waves mean_x log(1 + m·p(x)·ratio), by `_PLACES` quantiles of p."""
+    groups = np.array_split(np.sort(law, axis=None) * law.size, min(_PLACES, law.size))
+    parts = [len(one) * float(np.log1p(one.mean() * ratio).sum()) for one in groups]
+    return sum(parts) / law.size
 
 
 def _summed(cells: float, steps: Sequence[Floats]) -> Floats:
