@@ -19,6 +19,7 @@ from sfumato.arrays import DENSE_CELLS
 from sfumato.channels.flips import BitChannel
 from sfumato.cli.benching import STEPS, made_up, measured, warm_up
 from sfumato.collect.packing import layout_of
+from sfumato.collect.tally import sends_bits
 from sfumato.questions.language import weights
 
 PAGE = Path("docs/sizing.md")
@@ -62,6 +63,7 @@ def _unit_costs(study: sf.Study) -> dict[str, Any]:
     tally = study.tally(study.encode(made_up(study, MEASURED)))
     return {
         "channels": ", ".join(block.choice.id for block in study.blocks),
+        "bits": sends_bits(study),
         "report bytes": layout_of(study.layouts).size,
         "tally bytes": len(tally.to_bytes()),
         **{f"{name} s": steps[name].seconds for name in STEPS},
@@ -214,10 +216,13 @@ def page_tables(figures: Sequence[Mapping[str, Any]]) -> dict[str, str]:
                 ),
             ]
         )
+        answer = row["answer s"]
         each = (row["unpack s"] + row["tally s"]) / MEASURED
+        if row["bits"]:  # they are summed when something is asked
+            each, answer = each + answer / MEASURED, 0.0
         sizes.append([name, *(_amount(n * row["report bytes"], BYTES) for n in PEOPLE)])
         encoded.append([name, *(_amount(n * row["encode s"] / MEASURED, TIMES) for n in PEOPLE)])
-        tallied.append([name, *(_amount(n * each + row["answer s"], TIMES) for n in PEOPLE)])
+        tallied.append([name, *(_amount(n * each + answer, TIMES) for n in PEOPLE)])
         shares = [f"{100 * row['error'] * math.sqrt(MEASURED / n):.2g} %" for n in PEOPLE]
         errors.append([name, row["question"], *shares])
         for place, number in enumerate(row["simulated people"]):
