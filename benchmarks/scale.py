@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from benchmarks.encoding import discrete_laplace
 from benchmarks.floors import floor_of
 from benchmarks.pages import digits, markdown, refilled
 from benchmarks.recording import FOLDER, Measurement, peak_memory, progress, seconds
-from sfumato.cli.benching import STEPS, made_up, measured, warm_up
+from sfumato.cli.benching import PER_REPORT, STEPS, made_up, measured, warm_up
 from sfumato.collect.packing import layout_of
 from sfumato.collect.tally import sends_bits
 
@@ -23,6 +23,7 @@ PAGE = Path("docs/speed.md")
 PICTURE = Path("docs/images/scale.png")
 
 PEOPLE = (10_000, 100_000, 1_000_000, 10_000_000)
+LONG = ("thermometer", "oue")  # reports of 32 bytes: up to a million people
 SHOWN = 1_000_000  # people in the table of the page
 MANY = 100_000_000
 CHUNK = 1_000_000
@@ -90,7 +91,7 @@ _COLUMNS = (
     "report bytes",
     "people",
     *(f"{step} s" for step in STEPS),
-    *(f"{step} MiB" for step in STEPS),
+    *(f"{step} MiB" for step in PER_REPORT),
     "decoded by",
     "random bytes per person",
     "os.urandom s",
@@ -102,12 +103,13 @@ _COLUMNS = (
 
 def measure() -> Measurement:
     """Every channel and number of people; the geometric channel in chunks; other samplers."""
-    rows = [_row(name, number) for name in STUDIES for number in PEOPLE]
+    rows = [row for name in STUDIES for row in _rows(name)]
     rows.append(_in_chunks())
     rows += _samplers()
     notes = [
-        "Processor seconds on one core, best of two runs (answer and decode: one run); MiB: the "
-        "most that a step held at once, its result included.",
+        f"Processor seconds on one core, best of three runs up to {SHOWN:,} people, else one run "
+        "(answer and decode: one run); MiB: the most that a step held at once, its result "
+        "included.",
         "encode: study.encode with secure bits; answer: the unbiased histogram of the axis; "
         "decode: the histogram that tally.estimate() gives, by the method named.",
         "floor: the bytes that encode draws, from os.urandom, and one np.bitwise_count pass over "
@@ -123,33 +125,40 @@ def measure() -> Measurement:
     )
 
 
-def _row(name: str, number: int) -> dict[str, Any]:
-    """All steps for one channel and number of people, and the floor."""
-    progress(f"{name}, {number:,} people")
+def sizes_of(name: str) -> tuple[int, ...]:
+    """The numbers of people that a channel is measured with."""
+    return PEOPLE[:-1] if name in LONG else PEOPLE
+
+
+def _rows(name: str) -> Iterator[dict[str, Any]]:
+    """All steps of one channel, for every number of people; the floor for one of them."""
     study = STUDIES[name]()
     warm_up(study)
-    steps = {step.step: step for step in measured(study, number, runs=2)}
-    values = made_up(study, number)
-    floor = floor_of(study, values, study.encode(values))
-    found: dict[str, Any] = {
-        "channel": name,
-        "cells": study.shape[0],
-        "report bytes": layout_of(study.layouts).size,
-        "people": number,
-        "decoded by": steps["decode"].method,
-        "random bytes per person": floor.random_bytes,
-        "os.urandom s": floor.urandom,
-        "one pass s": floor.one_pass,
-    }
-    for step, held in steps.items():
-        found[f"{step} s"] = held.seconds
-        found[f"{step} MiB"] = None if held.peak is None else held.peak / 2**20
-    both = found["encode s"] + found["tally s"]
-    if sends_bits(study):  # they are summed when something is asked
-        both += found["answer s"]
-    found["encode + tally / floor"] = both / floor.together
-    found["encoded people/s"] = number / found["encode s"]
-    return _whole(found)
+    for number in sizes_of(name):
+        progress(f"{name}, {number:,} people")
+        found: dict[str, Any] = {
+            "channel": name,
+            "cells": study.shape[0],
+            "report bytes": layout_of(study.layouts).size,
+            "people": number,
+        }
+        runs = 3 if number <= SHOWN else 1
+        for step in measured(study, number, runs=runs, traced=PER_REPORT):
+            found[f"{step.step} s"] = step.seconds
+            found[f"{step.step} MiB"] = None if step.peak is None else step.peak / 2**20
+        found["decoded by"] = step.method
+        found["encoded people/s"] = number / found["encode s"]
+        if number == SHOWN:
+            values = made_up(study, number)
+            floor = floor_of(study, values, study.encode(values))
+            both = found["encode s"] + found["tally s"]
+            if sends_bits(study):  # they are summed when something is asked
+                both += found["answer s"]
+            found["random bytes per person"] = floor.random_bytes
+            found["os.urandom s"] = floor.urandom
+            found["one pass s"] = floor.one_pass
+            found["encode + tally / floor"] = both / floor.together
+        yield _whole(found)
 
 
 def _in_chunks() -> dict[str, Any]:
@@ -263,7 +272,7 @@ def page_tables(figures: Sequence[Mapping[str, Any]]) -> dict[str, str]:
             row["channel"],
             f"{row['cells']:,}",
             f"{row['report bytes']:,} B",
-            *(digits(row["people"] / row[f"{step} s"] / 1e6) for step in STEPS[:4]),
+            *(digits(row["people"] / row[f"{step} s"] / 1e6) for step in PER_REPORT),
             *("" if row[f"{s} s"] is None else digits(row[f"{s} s"]) for s in STEPS[4:]),
             row["decoded by"],
             f"{digits(max(row['encode MiB'], row['tally MiB']))} MiB",

@@ -54,12 +54,14 @@ def study(tmp_path: Path) -> sf.Study:
     return made
 
 
+@pytest.mark.slow
 def test_made_up_people_are_in_every_cell(study: sf.Study) -> None:
     codes = study._codes(benching.made_up(study, 2_000))
     for axis, column in zip(study.axes, codes, strict=True):
         assert set(np.unique(column)) == set(range(axis.domain.size))
 
 
+@pytest.mark.slow
 def test_every_step_is_measured(run: Run, study: sf.Study) -> None:
     found = json.loads(run("bench", "study.toml", "--people", 300, "--json").stdout)
     assert found["study"] == study.name
@@ -79,15 +81,17 @@ def _one() -> dict[str, list[object]]:
     return {"age": [7], "income": [2.0], "mode": ["car"], "day": ["2024-01-01"], "hour": ["06:00"]}
 
 
+@pytest.mark.slow
 def test_the_table_shows_what_was_measured(run: Run, study: sf.Study) -> None:
     text = run("bench", "study.toml", "--people", 300).stdout
     lines = [line.split() for line in text.splitlines()]
     assert [line[1] for line in lines if line[:1] == ["300"]] == list(benching.STEPS)
     assert "MiB" in text
-    assert f"Study {study.name!r}: 2 bytes per report." in text
+    assert f"Study {study.name!r}: 3 bytes per report." in text
     assert "Stopped" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("study")
 def test_it_stops_before_it_takes_too_long(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that moves a second per look: six steps, and the next size ten times four of them."""
@@ -107,8 +111,10 @@ def test_it_stops_before_it_takes_too_long(run: Run, monkeypatch: pytest.MonkeyP
     )
 
 
-def _second(name: str, number: int, work: object, runs: int) -> tuple[benching.Step, object]:
-    assert callable(work)
+def _second(
+    name: str, work: Callable[[], object], runs: int, *, number: int, traced: object
+) -> tuple[benching.Step, object]:
+    assert traced == benching.STEPS
     return benching.Step(people=number, step=name, seconds=1.0, peak=runs), work()
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 from sfumato.channels.choice import _BUILT_IN
 
@@ -41,7 +41,7 @@ def test_the_page_shows_the_recorded_figures(module: Any, column: str) -> None:
 def test_every_registered_channel_is_measured_at_every_size() -> None:
     assert set(scale.STUDIES) == set(_BUILT_IN)
     seen = {(row["channel"], row["people"]) for row in record("scale")}
-    assert {(name, number) for name in scale.STUDIES for number in scale.PEOPLE} <= seen
+    assert {(name, number) for name in scale.STUDIES for number in scale.sizes_of(name)} <= seen
     assert (scale.CHUNKED, 10**8) in seen
 
 
@@ -52,12 +52,18 @@ def test_slopes_are_those_of_a_power() -> None:
 
 
 def test_simulated_errors_are_those_expected() -> None:
-    """A ratio of root mean squares over 40 runs has a standard error of about 1/√80."""
+    """The mean square over k runs, in units of the expected one, is chi-square of k over k."""
     figures = record("sizing")
     assert [row["study"] for row in figures] == [name for name, _, _ in devices.studies()]
-    ratios = [r for row in figures for r in row["simulated error / expected"] if r is not None]
-    assert len(ratios) == 2 * 8  # two studies have too many cells for it
-    assert all(abs(ratio - 1) < 4 / math.sqrt(2 * sizing.RUNS) for ratio in ratios)
+    held = [entry for row in figures for entry in row["simulated"] if entry["runs"]]
+    assert len(held) == 2 * 8  # two studies have too many cells for it
+    assert {entry["people"] for entry in held} == {10**9, 10**10}
+    for scale_, right in ((1.0, True), (1.5, False)):
+        squares = sum(entry["runs"] * (scale_ * entry["error / expected"]) ** 2 for entry in held)
+        runs = sum(entry["runs"] for entry in held)
+        assert (min(chi2.cdf(squares, runs), chi2.sf(squares, runs)) > 1e-4) == right
+    for entry in held:
+        assert chi2.sf(entry["runs"] * entry["error / expected"] ** 2, entry["runs"]) > 1e-5
 
 
 def test_amounts_are_shown_in_their_unit() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Annotated, TypeVar
@@ -44,7 +44,8 @@ class Step:
         people: Number of people.
         step: One of `STEPS`.
         seconds: Processor seconds of the fastest run; None if the step was refused.
-        peak: The most bytes that the step held at once, its result included.
+        peak: The most bytes that the step held at once, its result included; None if the step
+            was refused, or its memory not measured.
         method: How an answer was found.
         note: Why it was found so, or why there is none.
     """
@@ -72,7 +73,9 @@ def warm_up(study: Study) -> None:
             _histogram(tally, method, study.axes[0].name)
 
 
-def measured(study: Study, number: int, *, runs: int = _RUNS) -> Iterator[Step]:
+def measured(
+    study: Study, number: int, *, runs: int = _RUNS, traced: Collection[str] = STEPS
+) -> Iterator[Step]:
     """Every step from values to answers, in order.
 
     `answer` is the unbiased histogram of the first axis, and `decode` the one that
@@ -81,21 +84,23 @@ def measured(study: Study, number: int, *, runs: int = _RUNS) -> Iterator[Step]:
     Args:
         study: The study.
         number: How many made-up people, spread evenly.
-        runs: Timed runs, of which the fastest counts; one more finds the memory.
+        runs: Timed runs, of which the fastest counts; answers are timed once.
+        traced: Steps whose memory is measured too, by one more run.
     """
     values = made_up(study, number)
-    step, reports = _timed("encode", number, lambda: study.encode(values), runs)
+    timed = partial(_timed, number=number, traced=traced)
+    step, reports = timed("encode", lambda: study.encode(values), runs)
     yield step
-    step, packed = _timed("pack", number, lambda: pack(reports), runs)
+    step, packed = timed("pack", lambda: pack(reports), runs)
     yield step
     wire = (packed, study.fingerprint, study.columns, study.layouts)
-    yield _timed("unpack", number, lambda: unpack(*wire), runs)[0]
-    step, tally = _timed("tally", number, lambda: study.tally(reports), runs)
+    yield timed("unpack", lambda: unpack(*wire), runs)[0]
+    step, tally = timed("tally", lambda: study.tally(reports), runs)
     yield step
     for name, method in _METHODS.items():
         ask = partial(_histogram, tally, method, study.axes[0].name)
         try:
-            step, found = _timed(name, number, ask, 1)
+            step, found = timed(name, ask, 1)
         except TooLargeError as error:
             yield Step(people=number, step=name, seconds=None, peak=None, note=str(error))
             continue
@@ -107,18 +112,22 @@ def _histogram(tally: Tally, method: str, axis: str) -> Answers:
     return tally.estimate(method).histogram(axis)
 
 
-def _timed(name: str, number: int, work: Callable[[], Result], runs: int) -> tuple[Step, Result]:
-    """The cost of some work and its result; the first run finds the memory and warms up."""
-    tracemalloc.start()
-    try:
-        result = work()
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+def _timed(
+    name: str, work: Callable[[], Result], runs: int, *, number: int, traced: Collection[str]
+) -> tuple[Step, Result]:
+    """The cost of some work, and its result."""
+    peak = None
+    if name in traced:
+        tracemalloc.start()
+        try:
+            work()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
     times = []
     for _ in range(runs):
         start = time.process_time()
-        work()
+        result = work()
         times.append(time.process_time() - start)
     best = max(min(times), 1e-9)  # the clock may not have moved
     return Step(people=number, step=name, seconds=best, peak=peak), result
