@@ -50,7 +50,7 @@ def measure() -> Measurement:
         [
             "processor seconds on one core, best of three runs; answer: the unbiased histogram of "
             "the first axis; decode: the one that tally.estimate() gives",
-            f"error: the expected standard error of a typical question as a share of people; "
+            "error: the expected standard error of a typical question as a share of people; "
             "simulated: root mean square error of one question over some simulated tallies, over "
             "the expected one",
         ],
