@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import chi2
 
 from sfumato.channels.choice import _BUILT_IN
+from sfumato.collect.tally import sends_bits
 
 ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:
@@ -43,6 +44,11 @@ def test_every_registered_channel_is_measured_at_every_size() -> None:
     seen = {(row["channel"], row["people"]) for row in record("scale")}
     assert {(name, number) for name in scale.STUDIES for number in scale.sizes_of(name)} <= seen
     assert (scale.CHUNKED, 10**8) in seen
+
+
+@pytest.mark.slow
+def test_channels_of_bits_are_named() -> None:
+    assert set(scale.BITS) == {name for name, make in scale.STUDIES.items() if sends_bits(make())}
 
 
 def test_slopes_are_those_of_a_power() -> None:
