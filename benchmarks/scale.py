@@ -22,7 +22,6 @@ PAGE = Path("docs/speed.md")
 PICTURE = Path("docs/images/scale.png")
 
 PEOPLE = (10_000, 100_000, 1_000_000, 10_000_000)
-LONG = ("thermometer", "oue")  # reports of 32 bytes: up to a million people
 SHOWN = 1_000_000  # people in the table of the page
 MANY = 100_000_000
 CHUNK = 1_000_000
@@ -126,16 +125,11 @@ def measure() -> Measurement:
     )
 
 
-def sizes_of(name: str) -> tuple[int, ...]:
-    """The numbers of people that a channel is measured with."""
-    return PEOPLE[:-1] if name in LONG else PEOPLE
-
-
 def _rows(name: str) -> Iterator[dict[str, Any]]:
     """All steps of one channel, for every number of people; the floor for one of them."""
     study = STUDIES[name]()
     warm_up(study)
-    for number in sizes_of(name):
+    for number in PEOPLE:
         progress(f"{name}, {number:,} people")
         found: dict[str, Any] = {
             "channel": name,
