@@ -39,7 +39,7 @@ def measure() -> Measurement:
     rows.append(_row("NumPy: difference of two geometrics", PEOPLE, seconds(lambda: _numpy(ages))))
     progress("OpenDP")
     few = ages[:FEWER].tolist()
-    opendp = _opendp()
+    opendp = discrete_laplace(EPSILON)
     rows.append(_row("OpenDP: discrete Laplace", FEWER, seconds(lambda: opendp(few), repeat=3)))
     base = next(row["people/s"] for row in rows if row["what"] == "geometric: study.encode")
     for row in rows:
@@ -72,11 +72,11 @@ def _numpy(ages: np.ndarray) -> np.ndarray:
     return np.clip(ages + noise, 0, SIZE - 1).astype(np.uint8)
 
 
-def _opendp() -> Any:
+def discrete_laplace(epsilon: float) -> Any:
     """The same law, before clamping, as OpenDP samples it."""
     dp.enable_features("contrib")
     domain = dp.vector_domain(dp.atom_domain(T="i32"))
-    return dp.m.make_laplace(domain, dp.l1_distance(T="i32"), scale=1 / EPSILON)
+    return dp.m.make_laplace(domain, dp.l1_distance(T="i32"), scale=1 / epsilon)
 
 
 def _memory() -> list[str]:

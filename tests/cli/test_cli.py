@@ -24,7 +24,17 @@ AXES = (
     "region: categories north|south|east, uniform 1, optional",
 )
 NAMES = ["new", "explain", "plan", "compare", "audit", "encode", "tally"]
-NAMES += ["ask", "quantile", "histogram", "heatmap", "release", "ledger", "simulate", "demo"]
+NAMES += [
+    "ask",
+    "quantile",
+    "histogram",
+    "heatmap",
+    "release",
+    "ledger",
+    "simulate",
+    "bench",
+    "demo",
+]
 
 Run = Callable[..., Result]
 

@@ -229,6 +229,16 @@ sfumato simulate commute.toml people.csv --seed 7 --out tally.parquet
 sfumato simulate commute.toml --counts counts.csv --seed 7 --ask "age=18..30"
 """,
     ),
+    "bench": Command(
+        "Try it out",
+        "benching",
+        "Measure what every step of a study costs on this machine, with made-up people.",
+        r"""
+sfumato bench commute.toml
+sfumato bench commute.toml --people 10000000 --seconds 300
+sfumato bench commute.toml --people 10000 --json
+""",
+    ),
     "demo": Command(
         "Try it out",
         "trying",
