@@ -32,7 +32,7 @@ READER_ERRORS = (pa.ArrowException, OSError, ValueError)
 
 #: Where a Parquet file is: on the disk, or in memory.
 Source: TypeAlias = str | Path | pa.Buffer
-Kind = Literal["reports", "tally", "weighted tally", "estimate"]
+Kind = Literal["reports", "tally", "tally of sums", "weighted tally", "estimate"]
 #: What a column holds: outputs, numbers of people, or sums of weights.
 Column = Layout | Literal["people", "weights"]
 
@@ -40,18 +40,21 @@ Column = Layout | Literal["people", "weights"]
 _CALLED: dict[str, str] = {
     "reports": "reports",
     "tally": "a tally",
+    "tally of sums": "a tally of sums",
     "weighted tally": "a weighted tally",
     "estimate": "a decoded estimate",
 }
 _REMEDY: dict[str, str] = {
     "reports": "use a file that 'sfumato encode' wrote",
     "tally": "make a tally of the reports with 'sfumato tally'",
+    "tally of sums": "make one of the reports with 'sfumato tally --keep sums'",
     "weighted tally": "make one of the reports with 'sfumato tally --weights'",
     "estimate": "save one with est.save() or --keep",
 }
 _WRITERS: dict[str, str] = {
     "reports": "'sfumato encode'",
     "tally": "'sfumato tally'",
+    "tally of sums": "'sfumato tally'",
     "weighted tally": "'sfumato tally'",
     "estimate": "est.save()",
 }
@@ -73,14 +76,14 @@ def to_table(
         fingerprint: The study's fingerprint.
         names: Names of the columns, one per block.
         layouts: How each block's output is written.
-        columns: The outputs of each block, all of the same length.
+        columns: The outputs of each block, all of the same length; none in a tally of sums.
         beside: More columns by name: how many people sent each row, or weights.
         **more: More entries of the metadata.
     """
-    arrays = [_to_arrow(layout, column) for layout, column in zip(layouts, columns, strict=True)]
+    arrays = [_to_arrow(layout, column) for layout, column in zip(layouts, columns, strict=False)]
     fields = [
         pa.field(name, array.type, nullable=False)
-        for name, array in zip(names, arrays, strict=True)
+        for name, array in zip(names, arrays, strict=False)
     ]
     for name, numbers in (beside or {}).items():
         arrays.append(pa.array(numbers))
@@ -241,18 +244,31 @@ def read_people(table: pa.Table, name: str, what: str) -> NDArray[np.int64]:
         name: Name of the column.
         what: What messages call the table.
     """
-    people: NDArray[np.integer[Any]] = _column(table, name, "people", what).to_numpy()
-    if people.size and (people.min() < 1 or people.max() > MOST_PEOPLE):
-        raise FormatError(
-            f"column {name!r} of {what} must hold positive whole numbers of people, at most "
-            f"{MOST_PEOPLE:,}; some are not"
-        )
+    people = read_whole(table, name, what, least=1)
     if people.sum(dtype=np.float64) > MOST_PEOPLE:
         raise FormatError(
             f"column {name!r} of {what} must hold at most {MOST_PEOPLE:,} people in all, and holds "
             "more"
         )
-    return people.astype(np.int64)
+    return people
+
+
+def read_whole(table: pa.Table, name: str, what: str, *, least: int = 0) -> NDArray[np.int64]:
+    """Whole numbers, such as those of people.
+
+    Args:
+        table: The table.
+        name: Name of the column.
+        what: What messages call the table.
+        least: The smallest that may be there.
+    """
+    found: NDArray[np.integer[Any]] = _column(table, name, "people", what).to_numpy()
+    if found.size and (found.min() < least or found.max() > MOST_PEOPLE):
+        raise FormatError(
+            f"column {name!r} of {what} must hold whole numbers from {least} to {MOST_PEOPLE:,}; "
+            "some are not"
+        )
+    return found.astype(np.int64)
 
 
 def read_sums(table: pa.Table, name: str, what: str) -> Floats:

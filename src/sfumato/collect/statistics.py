@@ -2,11 +2,12 @@
 
 Every answer is a sum over people of a product over blocks of a function of that block's output. The
 function is a vector of coefficients, called *features*: one per symbol, or for bits, read as +1 and
-−1, the constant and one per bit. In this module "axis" means the column of one block. Four classes
+−1, the constant and one per bit. In this module "axis" means the column of one block. Five classes
 compute such sums; they differ in what they store and what a sum costs:
 
 - `SymbolCounts`: a sparse contingency table of distinct outputs, if every output is a symbol;
 - `BitReports`: the reports themselves as packed columns, if some outputs are bits;
+- `block_sums.BlockSums`: sums for each block by itself, for questions about one block;
 - `sums.CellSums` and `sums.PrefixSums`: dense tables made from either, if they are small enough.
 """
 
@@ -146,7 +147,7 @@ class SymbolCounts:
         """A SHA-256 that differs for other counts."""
         columns = [symbols.astype("<u8") for symbols in self.symbols]
         kind = "<f8" if self.people.dtype.kind == "f" else "<i8"
-        return _digest(self.layouts, self.count, [*columns, self.people.astype(kind)])
+        return digest_of(self.layouts, self.count, [*columns, self.people.astype(kind)])
 
     def __add__(self, other: SymbolCounts) -> SymbolCounts:
         columns = [np.concatenate(pair) for pair in zip(self.symbols, other.symbols, strict=True)]
@@ -304,7 +305,9 @@ class BitReports:
     def digest(self) -> str:
         """A SHA-256 that differs for other reports, but not for another order of them."""
         rows = np.ascontiguousarray(self._rows())
-        return _digest(self.layouts, self.count, [np.sort(rows.view(f"V{rows.shape[1]}"), axis=0)])
+        return digest_of(
+            self.layouts, self.count, [np.sort(rows.view(f"V{rows.shape[1]}"), axis=0)]
+        )
 
     def __add__(self, other: BitReports) -> BitReports:
         columns = [
@@ -362,19 +365,24 @@ def statistic_of(
     return BitReports(layouts, tuple(outputs), len(outputs[0]), weights)
 
 
-def merged(parts: Sequence[SymbolCounts | BitReports]) -> SymbolCounts | BitReports:
-    """The sum of one or more statistics, added pairwise so that reports are copied O(log) times."""
+def merged(parts: Sequence[Any]) -> Any:
+    """The sum of statistics of one kind, added pairwise so that reports are copied O(log) times."""
     found = list(parts)
     while len(found) > 1:
         pairs = zip(found[::2], found[1::2], strict=False)
-        # All parts are of one kind: the layouts decide it.
-        added = [a + b for a, b in pairs]  # type: ignore[operator]
+        added = [a + b for a, b in pairs]
         found = added + ([found[-1]] if len(found) % 2 else [])
     return found[0]
 
 
-def _digest(layouts: Sequence[Layout], count: int, arrays: Sequence[NDArray[Any]]) -> str:
-    """A SHA-256 of what a statistic holds."""
+def digest_of(layouts: Sequence[Layout], count: int, arrays: Sequence[NDArray[Any]]) -> str:
+    """A SHA-256 of what a statistic holds.
+
+    Args:
+        layouts: How each block's output is written.
+        count: Number of reports.
+        arrays: Its numbers, in a byte order that is the same on every machine.
+    """
     found = hashlib.sha256(repr(([(held.kind, held.count) for held in layouts], count)).encode())
     for array in arrays:
         found.update(np.ascontiguousarray(array).tobytes())
