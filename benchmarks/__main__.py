@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from benchmarks import (
+    accumulating,
     allocation,
     answers,
     channels,
@@ -17,6 +18,7 @@ from benchmarks import (
     devices,
     encoding,
     error,
+    files,
     growth,
     large,
     leaves,
@@ -38,6 +40,8 @@ MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "encoding": encoding.measure,
     "devices": devices.measure,
     "wire": wire.measure,
+    "accumulating": accumulating.measure,
+    "files": files.measure,
     "ranges": ranges.measure,
     "tables": tables.measure,
     "error": error.measure,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, overload
+from typing import Annotated
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +17,8 @@ from sfumato.cli.commands import CommandError
 from sfumato.cli.options import AsJson, Force, Seed, StudyFile, load_study, suffix, target
 from sfumato.cli.showing import Seen
 from sfumato.collect import parquet as wire
+from sfumato.collect.engines.journal import Journal
+from sfumato.collect.engines.local import tally_files
 from sfumato.collect.tally import Tally
 from sfumato.collect.weighted import WeightedTally
 from sfumato.errors import FormatError
@@ -25,6 +28,13 @@ from sfumato.study.reports import Reports
 from sfumato.study.study import Study
 
 _REPORTS_AT_ONCE = 1 << 20
+
+
+class Keep(StrEnum):
+    """What a tally keeps of reports that are bits."""
+
+    REPORTS = "reports"
+    SUMS = "sums"
 
 
 def encode(
@@ -80,9 +90,24 @@ def encode(
 def tally(
     study: StudyFile,
     inputs: Annotated[
-        list[Path], typer.Argument(metavar="REPORTS", help="Reports or tallies, .parquet.")
+        list[Path],
+        typer.Argument(
+            metavar="REPORTS",
+            help="Reports or tallies, .parquet; packed reports; batches as devices send them.",
+        ),
     ],
     out: Annotated[Path, typer.Option(help="File for the tally, .parquet.")],
+    keep: Annotated[
+        Keep,
+        typer.Option(
+            help="What bits leave behind: all reports, or sums, which are small and answer "
+            "questions about one axis."
+        ),
+    ] = Keep.REPORTS,
+    skip_damaged: Annotated[
+        bool,
+        typer.Option("--skip-damaged", help="Leave damaged files out; every answer will say so."),
+    ] = False,
     weights: Annotated[
         str | None,
         typer.Option(
@@ -102,6 +127,10 @@ def tally(
 ) -> None:
     """Reduce reports to what answers need; tallies among the files are added.
 
+    Files are read in parts, on all processors, so they may be larger than the memory. All of them
+    are looked at before any work starts. What is done is kept beside the output, in a file that
+    ends in .journal: if the command is stopped, run it again and it goes on from there.
+
     With --weights every report counts as often as its weight says. Weights are public: a number
     that must be hidden is an axis of the study, and its sum is asked for with 'ask --total'.
     """
@@ -109,14 +138,17 @@ def tally(
     target(out, "tally", ".parquet", force=force, inputs=(study,))
     _check_inputs(inputs)
     weighted = _is_weighted(inputs, weights, weights_from)
+    if weighted and (keep is Keep.SUMS or skip_damaged):
+        option = "--skip-damaged" if skip_damaged else "--keep sums"
+        raise CommandError(f"{option} does not go with weights; leave one of them out")
     total: Tally | WeightedTally
-    with showing.progress("Tallying") as seen:
-        if weighted:
+    if weighted:
+        with showing.progress("Tallying") as seen:
             given = _Weights(loaded, inputs, weights, weights_from)
-            total = add_up(_parts(loaded, inputs, seen, given), loaded.tally([], weights=[]))
-        else:
-            total = add_up(_parts(loaded, inputs, seen), loaded.empty_tally())
-    total.save(out)
+            total = _add_up(_parts(loaded, inputs, seen, given), loaded.tally([], weights=[]))
+        total.save(out)
+    else:
+        total = _tally_files(loaded, inputs, out, keep, skip_damaged)
     if as_json:
         showing.show_json(
             {
@@ -126,6 +158,7 @@ def tally(
                 "inputs": len(inputs),
                 "study": loaded.name,
                 "fingerprint": loaded.fingerprint,
+                **({"notes": list(total.notes)} if isinstance(total, Tally) else {}),
             }
         )
     else:
@@ -133,17 +166,51 @@ def tally(
         showing.say(f"Tallied {total.n:,} reports{heavy} of study {loaded.name!r} into {out}.")
 
 
-SomeTally = TypeVar("SomeTally", Tally, WeightedTally)
+def _tally_files(
+    study: Study, inputs: Sequence[Path], out: Path, keep: Keep, skip_damaged: bool
+) -> Tally:
+    """Tally files without weights into a file, and remove the journal once that is safe."""
+    found = study.accumulator(keep=keep.value)
+    journal = Journal(out.with_name(f"{out.name}.journal"))
+    with showing.progress("Tallying", unit="reports") as seen:
+        part = tally_files(
+            found,
+            inputs,
+            skip_damaged=skip_damaged,
+            journal=journal,
+            seen=seen,
+            say=showing.note,
+        )
+    found.merge(part)
+    total = found.freeze()
+    try:
+        total.save(out)
+    except OSError as error:
+        kept = len(journal.files)
+        state = (
+            f"{kept:,} of {len(inputs):,} files are kept in {str(journal.path)!r}, and the same "
+            "command goes on from there"
+            if kept
+            else "the same command starts over"
+        )
+        raise CommandError(
+            f"cannot write {str(out)!r}: {error.strerror}; a file that was there is as it was. "
+            f"Make room and run the command again: {state}"
+        ) from None
+    journal.remove()
+    for note in total.notes:
+        showing.warn(note)
+    return total
 
 
-def add_up(parts: Iterator[SomeTally], empty: SomeTally) -> SomeTally:
+def _add_up(parts: Iterator[WeightedTally], empty: WeightedTally) -> WeightedTally:
     """The sum of tallies, merged in pairs of like size so that each is copied a few times only.
 
     Args:
         parts: The tallies.
         empty: The tally of nobody, the sum of none.
     """
-    held: list[SomeTally] = []
+    held: list[WeightedTally] = []
     for part in parts:
         held.append(part)
         while len(held) > 1 and held[-2].n <= held[-1].n:
@@ -168,7 +235,6 @@ def _check_inputs(inputs: Sequence[Path]) -> None:
     """Refuse a file that is not there, or one named twice: its people would count twice."""
     seen: set[Path] = set()
     for path in inputs:
-        suffix(path, "reports or tally", ".parquet")
         if not path.is_file():
             raise FormatError(f"there is no file {str(path)!r}; check the path")
         if path.resolve() in seen:
@@ -185,13 +251,21 @@ def _is_weighted(inputs: Sequence[Path], weights: str | None, weights_from: Path
     kinds = {path: _kind(path) for path in inputs}
     if weights is None and "weighted tally" not in kinds.values():
         return False
+    if weights is not None and "reports" not in kinds.values():
+        raise CommandError(
+            "--weights weighs reports, and no file holds reports in Parquet; name the files of the "
+            "reports, or leave --weights out"
+        )
     for path, kind in kinds.items():
-        if kind == "tally":
+        if kind == "weighted tally":
+            continue
+        if kind != "reports":
+            held = "a tally" if kind in ("tally", "tally of sums") else "no reports in Parquet"
             raise CommandError(
-                f"{str(path)!r} holds a tally without weights, and its reports can no longer be "
+                f"{str(path)!r} holds {held} without weights, and its reports can no longer be "
                 "weighed; name the files of the reports instead"
             )
-        if kind == "reports" and weights is None:
+        if weights is None:
             raise CommandError(
                 f"{str(path)!r} holds reports, which have no weights to go with the weighted "
                 "tallies; add --weights COLUMN"
@@ -200,9 +274,12 @@ def _is_weighted(inputs: Sequence[Path], weights: str | None, weights_from: Path
 
 
 def _kind(path: Path) -> str | None:
-    """What a file says that it holds."""
-    with wire.open_parquet(path) as file:
-        return wire.kind_of(file.schema_arrow)
+    """What a file says that it holds; None if that cannot be read."""
+    try:
+        with wire.open_parquet(path) as file:
+            return wire.kind_of(file.schema_arrow)
+    except FormatError:
+        return None
 
 
 class _Weights:
@@ -243,36 +320,23 @@ class _Weights:
         return found
 
 
-@overload
-def _parts(study: Study, inputs: Sequence[Path], seen: Seen) -> Iterator[Tally]: ...
-
-
-@overload
 def _parts(
     study: Study, inputs: Sequence[Path], seen: Seen, weights: _Weights
-) -> Iterator[WeightedTally]: ...
-
-
-def _parts(
-    study: Study, inputs: Sequence[Path], seen: Seen, weights: _Weights | None = None
-) -> Iterator[Any]:
-    """Tallies of every file, a bounded number of reports at a time."""
+) -> Iterator[WeightedTally]:
+    """Weighted tallies of every file, a bounded number of reports at a time."""
     total = sum(path.stat().st_size for path in inputs)
     done = 0
     for path in inputs:
         size = path.stat().st_size
         with wire.open_parquet(path) as file:
             rows, read = file.metadata.num_rows, 0
-            if wire.kind_of(file.schema_arrow) in ("tally", "weighted tally"):
-                yield load_tally(path, study)
+            if wire.kind_of(file.schema_arrow) == "weighted tally":
+                yield WeightedTally.load(path, study)
             else:
                 own = None
                 for reports in _reports(study, file, path):
-                    if weights is None:
-                        yield study.tally(reports)
-                    else:
-                        own = weights.of(path, rows) if own is None else own
-                        yield study.tally(reports, weights=own[read : read + len(reports)])
+                    own = weights.of(path, rows) if own is None else own
+                    yield study.tally(reports, weights=own[read : read + len(reports)])
                     read += len(reports)
                     seen(done + size * read // max(rows, 1), total)
         done += size

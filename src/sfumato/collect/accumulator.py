@@ -213,29 +213,45 @@ class Accumulator:
         """
         if not isinstance(other, Accumulator | Tally):
             raise StudyError(f"merge() takes an accumulator or a tally, got {type(other).__name__}")
-        held, ids = other.held, other._ids if isinstance(other, Accumulator) else set[bytes]()
-        self.refuse_other(held.fingerprint, "the other one")
-        part = held.statistic
-        if (held.columns, part.layouts) != (self.columns, self.layouts):
-            raise MismatchError("the other one writes its reports otherwise; make it again")
-        refuse_many(self.n + part.count)
-        if self.keep == "reports" and isinstance(part, BlockSums):
-            raise MismatchError(
-                "the other one keeps sums, and this accumulator keeps reports; make this one with "
-                'keep="sums", or tally the reports of the other with keep="reports"'
-            )
+        ids = other._ids if isinstance(other, Accumulator) else set[bytes]()
         twice = len(self._ids & ids)
         if twice:
             raise MismatchError(
                 f"{twice:,} reports with the same ids were added to both, and would count twice; "
                 "add all batches to one accumulator, which counts each report once"
             )
-        if self.keep == "sums":
-            part = BlockSums.of(part)
-        self._count()
-        self._put(part)
+        self.merge_held(other.held, "the other one")
         self._ids |= ids
+
+    def merge_held(self, held: Held, what: str) -> None:
+        """Add what a file of a tally holds.
+
+        Args:
+            held: What it holds.
+            what: What messages call it.
+        """
+        self.refuse_other(held.fingerprint, what)
+        part = held.statistic
+        if (held.columns, part.layouts) != (self.columns, self.layouts):
+            raise MismatchError(f"{what} writes reports otherwise; make it again")
+        refuse_many(self.n + part.count)
+        if isinstance(part, BlockSums):
+            self.refuse_sums(what)
+        self._count()
+        self._put(BlockSums.of(part) if self.keep == "sums" else part)
         self.notes = joined_notes(self.notes, held.notes)
+
+    def refuse_sums(self, what: str) -> None:
+        """Refuse sums, unless sums are kept here too.
+
+        Args:
+            what: What messages call them.
+        """
+        if self.keep == "reports":
+            raise MismatchError(
+                f"{what} keeps sums, which cannot be added to reports; keep sums of all with "
+                'keep="sums" (sfumato tally --keep sums), or tally its reports again'
+            )
 
     @property
     def held(self) -> Held:

@@ -21,6 +21,7 @@ from sfumato.collect.statistics import (
     SymbolCounts,
     Vectors,
     digest_of,
+    histogram,
     statistic_of,
 )
 from sfumato.errors import QuestionError
@@ -134,7 +135,7 @@ def _sums(layout: Layout, column: Outputs, people: NDArray[Any] | None = None) -
         ones: NDArray[np.int64] = np.bitwise_count(column.words).sum(axis=1, dtype=np.int64)
         return ones
     if people is None:
-        return np.bincount(column, minlength=layout.count).astype(np.int64)
+        return histogram([column], (layout.count,))
     found = np.zeros(layout.count, dtype=np.int64)
     np.add.at(found, column, people)
     return found

@@ -33,7 +33,8 @@ from sfumato.device.wire import VERSION as WIRE_VERSION
 from sfumato.study.reports import Reports
 
 MAGIC = b"SFMR"
-_HEADER = 45  # magic, version, fingerprint, count in eight bytes
+#: Bytes before the first packed report: magic, version, fingerprint, count in eight bytes.
+HEADER = 45
 _AT_ONCE = 1 << 16
 _WORD = 1 << 64
 
@@ -235,13 +236,26 @@ def reports_from_bytes(data: Buffer, study: Form) -> Reports:
     held = as_bytes(data)
     if held[:4] == BATCH_MAGIC:
         return batch_from_bytes(held, study)[0]
-    found = read_front(held, MAGIC, _HEADER, "packed reports")
-    study.refuse_other(found, "this set of packed reports")
-    size = layout_of(study.layouts).size
-    count = int.from_bytes(held[37:_HEADER], "little")
-    check_length(len(held), _HEADER + count * size, "a file", count)
-    rows = np.frombuffer(held, dtype=np.uint8, offset=_HEADER).reshape(count, size)
-    return unpack(rows, found, study.columns, study.layouts)
+    count = packed_count(held, len(held), study, "this set of packed reports")
+    rows = np.frombuffer(held, dtype=np.uint8, offset=HEADER).reshape(
+        count, layout_of(study.layouts).size
+    )
+    return unpack(rows, study.fingerprint, study.columns, study.layouts)
+
+
+def packed_count(front: bytes, length: int, study: Form, what: str) -> int:
+    """How many packed reports there are, once their header and their length fit.
+
+    Args:
+        front: Their bytes, or the first `HEADER` of them.
+        length: How many bytes there are in all.
+        study: The study they must belong to.
+        what: What messages call them.
+    """
+    study.refuse_other(read_front(front, MAGIC, HEADER, "packed reports"), what)
+    count = int.from_bytes(front[37:HEADER], "little")
+    check_length(length, HEADER + count * layout_of(study.layouts).size, "a file", count)
+    return count
 
 
 def batch_from_bytes(data: Buffer, study: Form) -> tuple[Reports, Bytes, int]:

@@ -299,6 +299,17 @@ def _column(table: pa.Table, name: str, holds: Column, what: str) -> pa.ChunkedA
     return column
 
 
+def check_columns(schema: pa.Schema, columns: Mapping[str, Column], what: str) -> int:
+    """The bytes per row of some columns, once their types are those of what they hold.
+
+    Args:
+        schema: The table's schema.
+        columns: What each column holds.
+        what: What messages call the table.
+    """
+    return sum(_check_field(schema, name, holds, what) for name, holds in columns.items())
+
+
 def _check_field(schema: pa.Schema, name: str, holds: Column, what: str) -> int:
     """The bytes per row of a column, once its type is that of what it holds."""
     found = schema.get_all_field_indices(name)
@@ -335,7 +346,7 @@ def _to_arrow(layout: Layout, column: Outputs) -> pa.Array:
 
 def _from_arrow(layout: Layout, column: pa.ChunkedArray, what: str) -> Outputs:
     """The outputs of one block from an Arrow column, checked."""
-    merged = column.combine_chunks()
+    merged = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if isinstance(merged, pa.ChunkedArray):  # no chunk at all, or too long for one
         merged = pa.concat_arrays(merged.chunks) if merged.num_chunks else pa.array([], merged.type)
     if layout.kind == "bits":
@@ -344,7 +355,9 @@ def _from_arrow(layout: Layout, column: pa.ChunkedArray, what: str) -> Outputs:
         rows = raw[merged.offset * width :][: len(merged) * width].reshape(len(merged), width)
         return BitColumns.from_rows(rows, layout.count)
     symbols: NDArray[np.integer[Any]] = merged.to_numpy(zero_copy_only=False)
-    if symbols.size and (symbols.min() < 0 or symbols.max() >= layout.count):
+    # One pass less where no number of the type is out of range.
+    fits = symbols.dtype.kind == "u" and np.iinfo(symbols.dtype).max < layout.count
+    if not fits and symbols.size and (symbols.min() < 0 or symbols.max() >= layout.count):
         raise FormatError(f"{what} must hold numbers from 0 to {layout.count - 1}; some do not")
     return symbols.astype(np.min_scalar_type(layout.count - 1), copy=False)
 
@@ -402,8 +415,7 @@ def read_columns(file: pq.ParquetFile, source: Source, columns: Mapping[str, Col
         TooLargeError: If a small file would fill the memory.
     """
     what = called(source)
-    schema = file.schema_arrow
-    width = sum(_check_field(schema, name, holds, what) for name, holds in columns.items())
+    width = check_columns(file.schema_arrow, columns, what)
     size = source.size if isinstance(source, pa.Buffer) else as_path(source).stat().st_size
     rows = file.metadata.num_rows
     if rows * width > max(_FREE_BYTES, _MOST_SQUEEZED * size):
@@ -419,7 +431,11 @@ def read_columns(file: pq.ParquetFile, source: Source, columns: Mapping[str, Col
 
 
 def read_parts(
-    file: pq.ParquetFile, path: str | Path, names: Sequence[str], rows: int
+    file: pq.ParquetFile,
+    path: str | Path,
+    names: Sequence[str],
+    rows: int,
+    groups: Sequence[int] | None = None,
 ) -> Iterator[pa.Table]:
     """Read columns of a Parquet file, a bounded number of rows at a time.
 
@@ -428,8 +444,10 @@ def read_parts(
         path: Its path.
         names: The columns.
         rows: The most rows of a part.
+        groups: The row groups to read; left out, all.
     """
-    parts = file.iter_batches(rows, columns=list(names))
+    metadata = file.schema_arrow.metadata
+    parts = file.iter_batches(rows, row_groups=groups, columns=list(names), use_threads=False)
     while True:
         try:
             part = next(parts, None)
@@ -438,4 +456,4 @@ def read_parts(
         if part is None:
             return
         table = pa.Table.from_batches([part])
-        yield table.replace_schema_metadata(file.schema_arrow.metadata)
+        yield table.replace_schema_metadata(metadata)
