@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,19 +42,33 @@ class Keep(StrEnum):
 def encode(
     study: StudyFile,
     table: Annotated[
-        Path, typer.Argument(metavar="INPUT", help="People's values, .csv, .csv.gz or .parquet.")
+        Path,
+        typer.Argument(
+            metavar="INPUT",
+            help="People's values, .csv, .csv.gz or .parquet; - reads CSV from standard input.",
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="File for the reports, .parquet.")],
+    out: Annotated[
+        Path,
+        typer.Option(help="File for the reports, .parquet; - writes Parquet to standard output."),
+    ],
     seed: Seed = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Perturb people's values: only the reports may leave the device.
 
-    The file needs a column for every axis of the study; others are not read.
+    The input needs a column for every axis of the study; others are not read. It is read and
+    written in parts, so it may be larger than the memory. A file is written whole or not at all. If
+    standard output gets the reports, an error leaves a stream without its end, which no reader of
+    Parquet takes for a whole one, and the exit code is not 0.
     """
     loaded = load_study(study)
-    target(out, "reports", ".parquet", force=force, inputs=(study, table))
+    streamed = people.is_stream(out)
+    if streamed:
+        _check_stdout(as_json)
+    else:
+        target(out, "reports", ".parquet", force=force, inputs=(study, table))
     if seed is not None:
         showing.warn(
             f"--seed {seed} makes the noise known to anyone who knows the seed: "
@@ -63,16 +79,27 @@ def encode(
     names = [axis.name for axis in loaded.axes]
     schema = loaded.encode({name: pa.array([], pa.string()) for name in names}).to_arrow().schema
     count = 0
+    what = "standard input" if people.is_stream(table) else table.name
 
-    def write(file: Path) -> None:
+    def write(file: Path | _Outlet) -> None:
         nonlocal count
         with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-            for reports in people.encode_file(loaded, table, bits, seen):
-                writer.write_table(reports.to_arrow())
-                count += len(reports)
+            try:
+                for reports in people.encode_file(loaded, table, bits, seen):
+                    writer.write_table(reports.to_arrow())
+                    count += len(reports)
+                    if people.is_stream(table):
+                        seen(0, 0, f"Encoding {what}: {count:,} people")
+            except BaseException:
+                if isinstance(file, _Outlet):
+                    file.is_cut = True
+                raise
 
-    with showing.progress(f"Encoding {table.name}") as seen:
-        write_whole(out, write)
+    with showing.progress(f"Encoding {what}") as seen:
+        if streamed:
+            write(_Outlet())
+        else:
+            write_whole(out, write)
     if as_json:
         showing.show_json(
             {
@@ -84,7 +111,43 @@ def encode(
             }
         )
     else:
-        showing.say(f"Encoded {count:,} people of study {loaded.name!r} into {out}.")
+        say = showing.note if streamed else showing.say
+        place = "standard output" if streamed else out
+        say(f"Encoded {count:,} people of study {loaded.name!r} into {place}.")
+
+
+def _check_stdout(as_json: bool) -> None:
+    """Refuse reports on a standard output that is for something else."""
+    if as_json:
+        raise CommandError("--json prints on standard output, where --out - puts the reports")
+    if sys.stdout.isatty():
+        raise CommandError("--out - writes bytes, and this is a terminal; name a file, or add a |")
+
+
+class _Outlet(io.RawIOBase):
+    """Standard output, on which nothing more appears once it is cut: not the end of a file either.
+
+    A writer of Parquet writes the end of the file whenever it is closed, also after an error.
+    """
+
+    is_cut = False
+
+    def writable(self) -> bool:
+        """It is written to."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write bytes, unless it is cut."""
+        if not self.is_cut:
+            try:
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
+            except BrokenPipeError:
+                self.is_cut = True
+                raise CommandError(
+                    "standard output was closed before all reports were written"
+                ) from None
+        return len(memoryview(data).cast("B"))
 
 
 def tally(
