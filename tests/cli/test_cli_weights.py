@@ -173,7 +173,7 @@ FROM = ("--weights", "w", "--weights-from")
         (("plain.parquet", *FROM, "none.csv", *OUT), ["there is no file 'none.csv'"]),
         (("t.parquet", "a.parquet", "--weights", "w", *OUT), ["'t.parquet' holds a tally without"]),
         (("t.parquet", "--weights", "w", *OUT), ["no file holds reports", "leave --weights out"]),
-        (("a.parquet", "--weights", "w", "--keep", "sums", *OUT), ["--keep sums does not go with"]),
+        (("a.parquet", "--weights", "w", "--sums", *OUT), ["--sums does not go with"]),
         (("a.parquet", "--weights", "w", "--skip-damaged", *OUT), ["--skip-damaged does not go"]),
         (("ow.parquet", *OUT), ["'ow.parquet' belongs to study", "not to 'shop'"]),
         (("ow.parquet", "plain.parquet", *OUT), ["'plain.parquet' holds reports", "--weights"]),

@@ -156,7 +156,7 @@ class TestSums:
             sf.distribution,
         ):
             for method in ("auto", "unbiased"):
-                with pytest.raises(sf.QuestionError, match="--keep reports"):
+                with pytest.raises(sf.QuestionError, match="without --sums"):
                     ask(sums.estimate(method))
 
     def test_likelihood_of_bits_is_refused_and_auto_says_why_not(self) -> None:

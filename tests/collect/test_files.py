@@ -162,7 +162,7 @@ class TestRefusals:
 
     def test_sums_are_not_added_to_reports(self, tmp_path: Path) -> None:
         BITS.accumulator("sums").freeze().save(tmp_path / "sums.parquet")
-        with pytest.raises(sf.MismatchError, match=r"sums.parquet' keeps sums.*--keep sums"):
+        with pytest.raises(sf.MismatchError, match=r"sums.parquet' keeps sums.*tally --sums"):
             tally_files(BITS.accumulator(), [tmp_path / "sums.parquet"])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,13 +29,6 @@ from sfumato.study.reports import Reports
 from sfumato.study.study import Study
 
 _REPORTS_AT_ONCE = 1 << 20
-
-
-class Keep(StrEnum):
-    """What a tally keeps of reports that are bits."""
-
-    REPORTS = "reports"
-    SUMS = "sums"
 
 
 def encode(
@@ -160,13 +152,13 @@ def tally(
         ),
     ],
     out: Annotated[Path, typer.Option(help="File for the tally, .parquet.")],
-    keep: Annotated[
-        Keep,
+    sums: Annotated[
+        bool,
         typer.Option(
-            help="What bits leave behind: all reports, or sums, which are small and answer "
-            "questions about one axis."
+            "--sums",
+            help="Keep sums for each axis by itself: small, for unbiased answers about one axis.",
         ),
-    ] = Keep.REPORTS,
+    ] = False,
     skip_damaged: Annotated[
         bool,
         typer.Option("--skip-damaged", help="Leave damaged files out; every answer will say so."),
@@ -194,6 +186,9 @@ def tally(
     are looked at before any work starts. What is done is kept beside the output, in a file that
     ends in .journal: if the command is stopped, run it again and it goes on from there.
 
+    If an axis sends bits, the tally keeps all reports, or with --sums only how many had each bit
+    set. Sums give the same unbiased answers about one axis, and none about several.
+
     With --weights every report counts as often as its weight says. Weights are public: a number
     that must be hidden is an axis of the study, and its sum is asked for with 'ask --total'.
     """
@@ -201,8 +196,8 @@ def tally(
     target(out, "tally", ".parquet", force=force, inputs=(study,))
     _check_inputs(inputs)
     weighted = _is_weighted(inputs, weights, weights_from)
-    if weighted and (keep is Keep.SUMS or skip_damaged):
-        option = "--skip-damaged" if skip_damaged else "--keep sums"
+    if weighted and (sums or skip_damaged):
+        option = "--sums" if sums else "--skip-damaged"
         raise CommandError(f"{option} does not go with weights; leave one of them out")
     total: Tally | WeightedTally
     if weighted:
@@ -211,7 +206,7 @@ def tally(
             total = _add_up(_parts(loaded, inputs, seen, given), loaded.tally([], weights=[]))
         total.save(out)
     else:
-        total = _tally_files(loaded, inputs, out, keep, skip_damaged)
+        total = _tally_files(loaded, inputs, out, sums, skip_damaged)
     if as_json:
         showing.show_json(
             {
@@ -230,10 +225,10 @@ def tally(
 
 
 def _tally_files(
-    study: Study, inputs: Sequence[Path], out: Path, keep: Keep, skip_damaged: bool
+    study: Study, inputs: Sequence[Path], out: Path, sums: bool, skip_damaged: bool
 ) -> Tally:
     """Tally files without weights into a file, and remove the journal once that is safe."""
-    found = study.accumulator(keep=keep.value)
+    found = study.accumulator(keep="sums" if sums else "reports")
     journal = Journal(out.with_name(f"{out.name}.journal"))
     with showing.progress("Tallying", unit="reports") as seen:
         part = tally_files(

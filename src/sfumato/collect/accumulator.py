@@ -250,7 +250,7 @@ class Accumulator:
         if self.keep == "reports":
             raise MismatchError(
                 f"{what} keeps sums, which cannot be added to reports; keep sums of all with "
-                'keep="sums" (sfumato tally --keep sums), or tally its reports again'
+                'keep="sums" (sfumato tally --sums), or tally its reports again'
             )
 
     @property

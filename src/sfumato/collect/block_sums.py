@@ -26,7 +26,7 @@ from sfumato.collect.statistics import (
 )
 from sfumato.errors import QuestionError
 
-_REMEDY = 'tally the reports with keep="reports" (sfumato tally --keep reports)'
+_REMEDY = 'tally the reports with keep="reports" (sfumato tally without --sums)'
 #: Why bits are not decoded from sums.
 UNDECODED = (
     "this tally keeps sums of bits, and decoding needs the reports; to decode them, " + _REMEDY

@@ -60,7 +60,12 @@ class Form(Protocol):
         ...
 
     def refuse_other(self, fingerprint: str, what: str) -> None:
-        """Refuse what belongs to another study."""
+        """Refuse what belongs to another study.
+
+        Args:
+            fingerprint: The fingerprint found in reports or a file.
+            what: What messages call them.
+        """
         ...
 
 

@@ -47,7 +47,7 @@ _CALLED: dict[str, str] = {
 _REMEDY: dict[str, str] = {
     "reports": "use a file that 'sfumato encode' wrote",
     "tally": "make a tally of the reports with 'sfumato tally'",
-    "tally of sums": "make one of the reports with 'sfumato tally --keep sums'",
+    "tally of sums": "make one of the reports with 'sfumato tally --sums'",
     "weighted tally": "make one of the reports with 'sfumato tally --weights'",
     "estimate": "save one with est.save() or --keep",
 }
