@@ -27,6 +27,7 @@ from sfumato.collect.engines.journal import Journal
 from sfumato.collect.engines.local import tally_files
 from sfumato.collect.engines.splits import merge_bytes, plan, tally_split
 from sfumato.collect.packing import pack
+from sfumato.collect.parquet import WRITING
 from sfumato.device.wire import Batch
 
 SYMBOLS = sf.Study(
@@ -54,7 +55,7 @@ def reports_of(study: sf.Study, count: int = 3_000, seed: int = 1) -> sf.Reports
 
 def write_groups(reports: sf.Reports, path: Path, rows: int) -> None:
     """A Parquet file with row groups of so many rows."""
-    pq.write_table(reports.to_arrow(), path, row_group_size=rows, compression="zstd")
+    pq.write_table(reports.to_arrow(), path, row_group_size=rows, **WRITING)
 
 
 def batch_of(reports: sf.Reports, ids: list[bytes]) -> bytes:
@@ -172,11 +173,11 @@ def cut(path: Path) -> None:
 
 
 def rot(path: Path) -> None:
-    """Damage bytes in the middle; header and footer stay whole."""
+    """Change one bit in the middle of a page; header and footer stay whole."""
     data = bytearray(path.read_bytes())
-    group = pq.read_metadata(path).row_group(1).column(0)
-    start = group.data_page_offset + 40
-    data[start : start + 200] = b"\xff" * 200
+    column = pq.read_metadata(path).row_group(1).column(0)
+    start = column.dictionary_page_offset or column.data_page_offset
+    data[start + column.total_compressed_size // 2] ^= 1
     path.write_bytes(bytes(data))
 
 
@@ -224,7 +225,7 @@ class TestDamage:
         assert "11.parquet' is damaged" in refused.stderr
         assert not out.exists()
         done = CliRunner().invoke(app, [*call, "--skip-damaged", "--json"])
-        note = "1 of 20 files were damaged and are left out: '11.parquet'"
+        note = "1 of 20 files was damaged and is left out: '11.parquet'"
         assert json.loads(done.stdout)["notes"] == [note]
         assert note in done.stderr.replace("\n", " ")
         tally = sf.Tally.load(out, study)
@@ -268,7 +269,7 @@ def test_a_damaged_batch_is_left_out_and_the_others_count(tmp_path: Path) -> Non
     (tmp_path / "1.batch").write_bytes(data[:-1])
     found = tally_files(SYMBOLS.accumulator(), sorted(tmp_path.iterdir()), skip_damaged=True)
     assert found.held.statistic == SYMBOLS.tally([reports[:30], reports[60:]]).statistic
-    assert found.notes == ("1 of 3 files were damaged and are left out: '1.batch'",)
+    assert found.notes == ("1 of 3 files was damaged and is left out: '1.batch'",)
 
 
 class TestJournal:

@@ -75,7 +75,7 @@ def encode(
 
     def write(file: Path | _Outlet) -> None:
         nonlocal count
-        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        with pq.ParquetWriter(file, schema, **wire.WRITING) as writer:
             try:
                 for reports in people.encode_file(loaded, table, bits, seen):
                     writer.write_table(reports.to_arrow())

@@ -185,10 +185,9 @@ class _Run:
         if self.damaged:
             names = sorted(repr(Path(path).name) for path in self.damaged)
             more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            note = (
-                f"{len(names):,} of {files:,} files were damaged and are left out: "
-                f"{', '.join(names[:_NAMED])}{more}"
-            )
+            verbs = "was damaged and is" if len(names) == 1 else "were damaged and are"
+            named = f"{', '.join(names[:_NAMED])}{more}"
+            note = f"{len(names):,} of {files:,} files {verbs} left out: {named}"
             self.total.notes = joined_notes(self.total.notes, (note,))
         return self.total
 
