@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from sfumato.collect.accumulator import Accumulator
 from sfumato.collect.packing import HEADER, layout_of, packed_count, unpack
@@ -24,13 +25,14 @@ from sfumato.collect.parquet import (
     open_parquet,
     read_head,
     read_layouts,
+    read_outputs,
     read_parts,
-    reports_from_arrow,
 )
 from sfumato.collect.tally_files import read_tally
 from sfumato.device.wire import HEADER_BYTES, ID_BYTES, batch_count, read_front
 from sfumato.device.wire import MAGIC as BATCH
 from sfumato.errors import FormatError
+from sfumato.study.reports import Reports
 
 _ROWS_AT_ONCE = 1 << 20
 #: About how many reports a split has.
@@ -156,12 +158,7 @@ def _parquet_splits(empty: Accumulator, path: str) -> list[Split]:
         if kind == "tally":
             empty.refuse_other(read_head(schema, "tally", what)["study"], what)
             return [Split((path,), "tally", 0, 1, metadata.num_rows)]
-        head = read_head(schema, "reports", what)
-        empty.refuse_other(head["study"], what)
-        names, layouts = read_layouts(head, what)
-        if (tuple(names), tuple(layouts)) != (empty.columns, empty.layouts):
-            raise FormatError(f"{what} has damaged metadata; write it again")
-        check_columns(schema, dict(zip(names, layouts, strict=True)), what)
+        _check_reports(empty, schema, what)
         sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
     found, start, held = [], 0, 0
     for group, rows in enumerate(sizes):
@@ -170,6 +167,16 @@ def _parquet_splits(empty: Accumulator, path: str) -> list[Split]:
             found.append(Split((path,), "reports", start, group + 1, held))
             start, held = group + 1, 0
     return found or [Split((path,), "reports", 0, 0, 0)]
+
+
+def _check_reports(empty: Accumulator, schema: pa.Schema, what: str) -> None:
+    """Refuse a Parquet file that does not hold reports of the study, by its metadata and types."""
+    head = read_head(schema, "reports", what)
+    empty.refuse_other(head["study"], what)
+    names, layouts = read_layouts(head, what)
+    if (tuple(names), tuple(layouts)) != (empty.columns, empty.layouts):
+        raise FormatError(f"{what} has damaged metadata; write it again")
+    check_columns(schema, dict(zip(names, layouts, strict=True)), what)
 
 
 def tally_split(empty: bytes, split: Split) -> bytes:
@@ -224,9 +231,11 @@ def _add_reports(found: Accumulator, path: str, split: Split) -> Iterator[None]:
     """Add row groups of a Parquet file."""
     what = repr(path)
     with open_parquet(path) as file:
+        _check_reports(found, file.schema_arrow, what)
         groups = range(split.start, min(split.stop, file.metadata.num_row_groups))
         for part in read_parts(file, path, found.columns, _ROWS_AT_ONCE, groups):
-            found.add(reports_from_arrow(part, what))
+            outputs = read_outputs(part, found.columns, found.layouts, what)
+            found.add(Reports(found.fingerprint, found.columns, found.layouts, tuple(outputs)))
             yield
 
 
