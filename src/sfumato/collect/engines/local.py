@@ -143,8 +143,8 @@ class _Run:
         """Add a file once all of its splits are tallied."""
         found = _fresh(self.empty)
         try:
-            for part in parts:
-                found.merge(part.result())
+            while parts:  # each is let go of once it is merged
+                found.merge(parts.pop(0).result())
         except DamagedError as error:
             for part in parts:
                 part.cancel()
