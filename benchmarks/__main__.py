@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from benchmarks import (
+    accumulating,
     allocation,
     answers,
     channels,
@@ -17,6 +18,7 @@ from benchmarks import (
     devices,
     encoding,
     error,
+    files,
     growth,
     large,
     leaves,
@@ -29,6 +31,7 @@ from benchmarks import (
     searched,
     shapes,
     sizing,
+    streams,
     structure,
     tables,
     window,
@@ -40,6 +43,9 @@ MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "encoding": encoding.measure,
     "devices": devices.measure,
     "wire": wire.measure,
+    "accumulating": accumulating.measure,
+    "files": files.measure,
+    "streams": streams.measure,
     "ranges": ranges.measure,
     "tables": tables.measure,
     "error": error.measure,

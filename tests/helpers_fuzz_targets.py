@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import random
 import tempfile
@@ -28,9 +29,11 @@ from sfumato.central.chain import encode, seal, start
 from sfumato.cli import app, language
 from sfumato.cli.commands import CommandError
 from sfumato.cli.people import encode_file, read_counts
+from sfumato.collect.block_sums import BlockSums
 from sfumato.collect.packing import layout_of
 from sfumato.device.program import canonical, digest_of
 from sfumato.device.wire import Batch
+from sfumato.domains.tables import stream_batches
 from sfumato.questions.language import weights
 
 KEPT = Path(__file__).parent / "study" / "kept"
@@ -94,6 +97,25 @@ def _parquet(rng: random.Random, kind: str) -> tuple[str, bytes | pa.Table]:
     return name, table(rng, _table(kind, name))
 
 
+@cache
+def _sums(name: str) -> bytes:
+    """The file of a tally of sums."""
+    found = _study(name).accumulator(keep="sums")
+    found.merge(sf.Tally.load(KEPT / f"{name}.tally.parquet", _study(name)))
+    return found.to_bytes()
+
+
+def tally(rng: random.Random) -> tuple[str, bytes | pa.Table]:
+    """A study's name and a file or table of a tally, of counts, reports or sums, changed."""
+    if rng.random() < 0.7:
+        return _parquet(rng, "tally")
+    name = rng.choice(SMALL)
+    raw = _sums(name)
+    if rng.random() < 0.4:
+        return name, mutated(rng, raw, [raw])
+    return name, table(rng, pq.read_table(pa.BufferReader(raw)))
+
+
 def _file(held: bytes | pa.Table, path: Path) -> Path:
     """The input as a file; a table that Parquet cannot hold gives an empty one."""
     try:
@@ -132,7 +154,9 @@ def read_tally(given: tuple[str, bytes | pa.Table], folder: Path) -> None:
         raise tally
     assert alike == tally
     assert 0 <= tally.n <= 2**53
-    assert (tally + study.empty_tally()) == tally
+    keep = "sums" if isinstance(tally.statistic, BlockSums) else "reports"
+    assert (tally + study.accumulator(keep=keep).freeze()) == tally
+    assert sf.Accumulator.from_bytes(file.read_bytes()).to_bytes() == tally.to_bytes()
     assert float(tally.estimate("unbiased").count()) >= 0 or not tally.n
 
 
@@ -299,6 +323,11 @@ def read_csv(given: tuple[str, bytes], folder: Path) -> None:
         read_counts(study, path)
     else:
         bits = sf.SeededBits(1)
+        if suffix == "csv":
+            try:
+                list(stream_batches(io.BytesIO(raw), [axis.name for axis in study.axes]))
+            except sf.DataError as error:
+                refuse_private(str(error))
         assert sum(map(len, encode_file(study, path, bits, lambda done, total: None))) >= 0
 
 
@@ -723,7 +752,7 @@ DEVICES: dict[str, Target] = {
 TARGETS: dict[str, Target] = {
     "study files": Target(study_file, read_study, 16),
     "reports": Target(lambda rng: _parquet(rng, "reports"), read_reports, 16),
-    "tallies": Target(lambda rng: _parquet(rng, "tally"), read_tally, 16),
+    "tallies": Target(tally, read_tally, 16),
     "ledgers": Target(ledger_file, read_ledger, 16),
     "releases": Target(release_file, read_release, 24),
     "questions": Target(question, read_question, 48),

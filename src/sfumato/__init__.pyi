@@ -25,6 +25,7 @@ from .channels.thermometer import Thermometer as Thermometer
 from .channels.trees.haar import HaarHRR as HaarHRR
 from .channels.trees.hierarchy import Hierarchical as Hierarchical
 from .channels.unary import OUE as OUE
+from .collect.accumulator import Accumulator as Accumulator
 from .collect.tally import Tally as Tally
 from .collect.weighted import WeightedTally as WeightedTally
 from .device.client import Client as Client

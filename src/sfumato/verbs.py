@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import ArrayLike
 
+    from sfumato.collect.accumulator import Accumulator
     from sfumato.collect.tally import Tally
     from sfumato.collect.weighted import WeightedTally
     from sfumato.device.program import Program
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from sfumato.study.study import Study
 
 
-SomeReports: TypeAlias = "Reports | pa.Table | Iterable[Reports | pa.Table]"
+_Part: TypeAlias = "Reports | pa.Table | pa.RecordBatch | bytes"
+SomeReports: TypeAlias = "_Part | Iterable[_Part]"
 Progress: TypeAlias = Callable[[float], None]
 #: Default number of simulated tallies per simulated error.
 RUNS = 20
@@ -51,7 +53,8 @@ class StudyVerbs:
         """Reduce reports to a tally; reports of another study are refused.
 
         Args:
-            reports: Reports, their Arrow table, or several of these.
+            reports: Reports, their Arrow table or bytes, or several of these. Several are read one
+                after another, so that they may be more than the memory holds.
             weights: One public weight per report, in the order of the reports; a weight that must
                 be hidden is an axis of the study instead.
 
@@ -62,9 +65,30 @@ class StudyVerbs:
             from sfumato.collect.weighted import weighted_tally
 
             return weighted_tally(cast("Study", self), reports, weights)
-        from sfumato.collect.tally import tally_of
+        from sfumato.collect.accumulator import tally_of
 
         return tally_of(cast("Study", self), reports)
+
+    def accumulator(self, keep: Literal["reports", "sums"] = "reports") -> Accumulator:
+        """An empty accumulator, to which reports are added as they come.
+
+        Args:
+            keep: "reports": all that answers can be computed from. "sums": sums for each axis by
+                itself, whose size does not depend on the number of reports; they give the same
+                unbiased answers about one axis, and no others.
+
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+            >>> found = study.accumulator()
+            >>> for age in (31, 42, 77):
+            ...     found.add(study.encode({"age": age}))
+            >>> found.freeze().n
+            3
+        """
+        from sfumato.collect.accumulator import accumulator_of
+
+        return accumulator_of(cast("Study", self), keep)
 
     def device_program(self) -> Program:
         """The study compiled to data: all that a device needs to encode one record.

@@ -118,7 +118,7 @@ CASES: list[tuple[tuple[str, ...], list[str]]] = [
     (("tally", "s.toml", "plain.parquet", *OUT), ["'plain.parquet' holds no sfumato reports"]),
     (("tally", "s.toml", "fake.parquet", *OUT), ["'fake.parquet' is damaged or not a Parquet"]),
     (("tally", "s.toml", "none.parquet", *OUT), ["no file 'none.parquet'"]),
-    (("tally", "s.toml", "p.csv", *OUT), ["must end in .parquet", "'p.csv'"]),
+    (("tally", "s.toml", "p.csv", *OUT), ["damaged or not a Parquet file", "'p.csv'"]),
     (("tally", "s.toml", "r.parquet", "--out", "t.parquet"), ["exists", "--force"]),
     # questions
     ((*ASK,), ["nothing is asked"]),

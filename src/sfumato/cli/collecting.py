@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, overload
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +18,8 @@ from sfumato.cli.commands import CommandError
 from sfumato.cli.options import AsJson, Force, Seed, StudyFile, load_study, suffix, target
 from sfumato.cli.showing import Seen
 from sfumato.collect import parquet as wire
+from sfumato.collect.engines.journal import Journal
+from sfumato.collect.engines.local import tally_files
 from sfumato.collect.tally import Tally
 from sfumato.collect.weighted import WeightedTally
 from sfumato.errors import FormatError
@@ -30,19 +34,33 @@ _REPORTS_AT_ONCE = 1 << 20
 def encode(
     study: StudyFile,
     table: Annotated[
-        Path, typer.Argument(metavar="INPUT", help="People's values, .csv, .csv.gz or .parquet.")
+        Path,
+        typer.Argument(
+            metavar="INPUT",
+            help="People's values, .csv, .csv.gz or .parquet; - reads CSV from standard input.",
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="File for the reports, .parquet.")],
+    out: Annotated[
+        Path,
+        typer.Option(help="File for the reports, .parquet; - writes Parquet to standard output."),
+    ],
     seed: Seed = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Perturb people's values: only the reports may leave the device.
 
-    The file needs a column for every axis of the study; others are not read.
+    The input needs a column for every axis of the study; others are not read. It is read and
+    written in parts, so it may be larger than the memory. A file is written whole or not at all. If
+    standard output gets the reports, an error leaves a stream without its end, which no reader of
+    Parquet takes for a whole one, and the exit code is not 0.
     """
     loaded = load_study(study)
-    target(out, "reports", ".parquet", force=force, inputs=(study, table))
+    streamed = people.is_stream(out)
+    if streamed:
+        _check_stdout(as_json)
+    else:
+        target(out, "reports", ".parquet", force=force, inputs=(study, table))
     if seed is not None:
         showing.warn(
             f"--seed {seed} makes the noise known to anyone who knows the seed: "
@@ -53,16 +71,27 @@ def encode(
     names = [axis.name for axis in loaded.axes]
     schema = loaded.encode({name: pa.array([], pa.string()) for name in names}).to_arrow().schema
     count = 0
+    what = "standard input" if people.is_stream(table) else table.name
 
-    def write(file: Path) -> None:
+    def write(file: Path | _Outlet) -> None:
         nonlocal count
-        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-            for reports in people.encode_file(loaded, table, bits, seen):
-                writer.write_table(reports.to_arrow())
-                count += len(reports)
+        with pq.ParquetWriter(file, schema, **wire.WRITING) as writer:
+            try:
+                for reports in people.encode_file(loaded, table, bits, seen):
+                    writer.write_table(reports.to_arrow())
+                    count += len(reports)
+                    if people.is_stream(table):
+                        seen(0, 0, f"Encoding {what}: {count:,} people")
+            except BaseException:
+                if isinstance(file, _Outlet):
+                    file.is_cut = True
+                raise
 
-    with showing.progress(f"Encoding {table.name}") as seen:
-        write_whole(out, write)
+    with showing.progress(f"Encoding {what}") as seen:
+        if streamed:
+            write(_Outlet())
+        else:
+            write_whole(out, write)
     if as_json:
         showing.show_json(
             {
@@ -74,15 +103,66 @@ def encode(
             }
         )
     else:
-        showing.say(f"Encoded {count:,} people of study {loaded.name!r} into {out}.")
+        say = showing.note if streamed else showing.say
+        place = "standard output" if streamed else out
+        say(f"Encoded {count:,} people of study {loaded.name!r} into {place}.")
+
+
+def _check_stdout(as_json: bool) -> None:
+    """Refuse reports on a standard output that is for something else."""
+    if as_json:
+        raise CommandError("--json prints on standard output, where --out - puts the reports")
+    if sys.stdout.isatty():
+        raise CommandError("--out - writes bytes, and this is a terminal; name a file, or add a |")
+
+
+class _Outlet(io.RawIOBase):
+    """Standard output, on which nothing more appears once it is cut: not the end of a file either.
+
+    A writer of Parquet writes the end of the file whenever it is closed, also after an error.
+    """
+
+    is_cut = False
+
+    def writable(self) -> bool:
+        """It is written to."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write bytes, unless it is cut."""
+        if not self.is_cut:
+            try:
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
+            except BrokenPipeError:
+                self.is_cut = True
+                raise CommandError(
+                    "standard output was closed before all reports were written"
+                ) from None
+        return len(memoryview(data).cast("B"))
 
 
 def tally(
     study: StudyFile,
     inputs: Annotated[
-        list[Path], typer.Argument(metavar="REPORTS", help="Reports or tallies, .parquet.")
+        list[Path],
+        typer.Argument(
+            metavar="REPORTS",
+            help="Reports or tallies, .parquet; packed reports; batches as devices send them.",
+        ),
     ],
     out: Annotated[Path, typer.Option(help="File for the tally, .parquet.")],
+    sums: Annotated[
+        bool,
+        typer.Option(
+            "--sums",
+            help="Keep sums for each axis by itself: small, for unbiased answers about one axis.",
+        ),
+    ] = False,
+    skip_damaged: Annotated[
+        bool,
+        typer.Option("--skip-damaged", help="Leave damaged files out; every answer will say so."),
+    ] = False,
     weights: Annotated[
         str | None,
         typer.Option(
@@ -102,6 +182,13 @@ def tally(
 ) -> None:
     """Reduce reports to what answers need; tallies among the files are added.
 
+    Files are read in parts, on all processors, so they may be larger than the memory. All of them
+    are looked at before any work starts. What is done is kept beside the output, in a file that
+    ends in .journal: if the command is stopped, run it again and it goes on from there.
+
+    If an axis sends bits, the tally keeps all reports, or with --sums only how many had each bit
+    set. Sums give the same unbiased answers about one axis, and none about several.
+
     With --weights every report counts as often as its weight says. Weights are public: a number
     that must be hidden is an axis of the study, and its sum is asked for with 'ask --total'.
     """
@@ -109,14 +196,17 @@ def tally(
     target(out, "tally", ".parquet", force=force, inputs=(study,))
     _check_inputs(inputs)
     weighted = _is_weighted(inputs, weights, weights_from)
+    if weighted and (sums or skip_damaged):
+        option = "--sums" if sums else "--skip-damaged"
+        raise CommandError(f"{option} does not go with weights; leave one of them out")
     total: Tally | WeightedTally
-    with showing.progress("Tallying") as seen:
-        if weighted:
+    if weighted:
+        with showing.progress("Tallying") as seen:
             given = _Weights(loaded, inputs, weights, weights_from)
-            total = add_up(_parts(loaded, inputs, seen, given), loaded.tally([], weights=[]))
-        else:
-            total = add_up(_parts(loaded, inputs, seen), loaded.empty_tally())
-    total.save(out)
+            total = _add_up(_parts(loaded, inputs, seen, given), loaded.tally([], weights=[]))
+        total.save(out)
+    else:
+        total = _tally_files(loaded, inputs, out, sums, skip_damaged)
     if as_json:
         showing.show_json(
             {
@@ -126,6 +216,7 @@ def tally(
                 "inputs": len(inputs),
                 "study": loaded.name,
                 "fingerprint": loaded.fingerprint,
+                **({"notes": list(total.notes)} if isinstance(total, Tally) else {}),
             }
         )
     else:
@@ -133,17 +224,51 @@ def tally(
         showing.say(f"Tallied {total.n:,} reports{heavy} of study {loaded.name!r} into {out}.")
 
 
-SomeTally = TypeVar("SomeTally", Tally, WeightedTally)
+def _tally_files(
+    study: Study, inputs: Sequence[Path], out: Path, sums: bool, skip_damaged: bool
+) -> Tally:
+    """Tally files without weights into a file, and remove the journal once that is safe."""
+    found = study.accumulator(keep="sums" if sums else "reports")
+    journal = Journal(out.with_name(f"{out.name}.journal"))
+    with showing.progress("Tallying", unit="reports") as seen:
+        part = tally_files(
+            found,
+            inputs,
+            skip_damaged=skip_damaged,
+            journal=journal,
+            seen=seen,
+            say=showing.note,
+        )
+    found.merge(part)
+    total = found.freeze()
+    try:
+        total.save(out)
+    except OSError as error:
+        kept = len(journal.files)
+        state = (
+            f"{kept:,} of {len(inputs):,} files are kept in {str(journal.path)!r}, and the same "
+            "command goes on from there"
+            if kept
+            else "the same command starts over"
+        )
+        raise CommandError(
+            f"cannot write {str(out)!r}: {error.strerror}; a file that was there is as it was. "
+            f"Make room and run the command again: {state}"
+        ) from None
+    journal.remove()
+    for note in total.notes:
+        showing.warn(note)
+    return total
 
 
-def add_up(parts: Iterator[SomeTally], empty: SomeTally) -> SomeTally:
+def _add_up(parts: Iterator[WeightedTally], empty: WeightedTally) -> WeightedTally:
     """The sum of tallies, merged in pairs of like size so that each is copied a few times only.
 
     Args:
         parts: The tallies.
         empty: The tally of nobody, the sum of none.
     """
-    held: list[SomeTally] = []
+    held: list[WeightedTally] = []
     for part in parts:
         held.append(part)
         while len(held) > 1 and held[-2].n <= held[-1].n:
@@ -168,7 +293,6 @@ def _check_inputs(inputs: Sequence[Path]) -> None:
     """Refuse a file that is not there, or one named twice: its people would count twice."""
     seen: set[Path] = set()
     for path in inputs:
-        suffix(path, "reports or tally", ".parquet")
         if not path.is_file():
             raise FormatError(f"there is no file {str(path)!r}; check the path")
         if path.resolve() in seen:
@@ -185,13 +309,21 @@ def _is_weighted(inputs: Sequence[Path], weights: str | None, weights_from: Path
     kinds = {path: _kind(path) for path in inputs}
     if weights is None and "weighted tally" not in kinds.values():
         return False
+    if weights is not None and "reports" not in kinds.values():
+        raise CommandError(
+            "--weights weighs reports, and no file holds reports in Parquet; name the files of the "
+            "reports, or leave --weights out"
+        )
     for path, kind in kinds.items():
-        if kind == "tally":
+        if kind == "weighted tally":
+            continue
+        if kind != "reports":
+            held = "a tally" if kind in ("tally", "tally of sums") else "no reports in Parquet"
             raise CommandError(
-                f"{str(path)!r} holds a tally without weights, and its reports can no longer be "
+                f"{str(path)!r} holds {held} without weights, and its reports can no longer be "
                 "weighed; name the files of the reports instead"
             )
-        if kind == "reports" and weights is None:
+        if weights is None:
             raise CommandError(
                 f"{str(path)!r} holds reports, which have no weights to go with the weighted "
                 "tallies; add --weights COLUMN"
@@ -200,9 +332,12 @@ def _is_weighted(inputs: Sequence[Path], weights: str | None, weights_from: Path
 
 
 def _kind(path: Path) -> str | None:
-    """What a file says that it holds."""
-    with wire.open_parquet(path) as file:
-        return wire.kind_of(file.schema_arrow)
+    """What a file says that it holds; None if that cannot be read."""
+    try:
+        with wire.open_parquet(path) as file:
+            return wire.kind_of(file.schema_arrow)
+    except FormatError:
+        return None
 
 
 class _Weights:
@@ -243,36 +378,23 @@ class _Weights:
         return found
 
 
-@overload
-def _parts(study: Study, inputs: Sequence[Path], seen: Seen) -> Iterator[Tally]: ...
-
-
-@overload
 def _parts(
     study: Study, inputs: Sequence[Path], seen: Seen, weights: _Weights
-) -> Iterator[WeightedTally]: ...
-
-
-def _parts(
-    study: Study, inputs: Sequence[Path], seen: Seen, weights: _Weights | None = None
-) -> Iterator[Any]:
-    """Tallies of every file, a bounded number of reports at a time."""
+) -> Iterator[WeightedTally]:
+    """Weighted tallies of every file, a bounded number of reports at a time."""
     total = sum(path.stat().st_size for path in inputs)
     done = 0
     for path in inputs:
         size = path.stat().st_size
         with wire.open_parquet(path) as file:
             rows, read = file.metadata.num_rows, 0
-            if wire.kind_of(file.schema_arrow) in ("tally", "weighted tally"):
-                yield load_tally(path, study)
+            if wire.kind_of(file.schema_arrow) == "weighted tally":
+                yield WeightedTally.load(path, study)
             else:
                 own = None
                 for reports in _reports(study, file, path):
-                    if weights is None:
-                        yield study.tally(reports)
-                    else:
-                        own = weights.of(path, rows) if own is None else own
-                        yield study.tally(reports, weights=own[read : read + len(reports)])
+                    own = weights.of(path, rows) if own is None else own
+                    yield study.tally(reports, weights=own[read : read + len(reports)])
                     read += len(reports)
                     seen(done + size * read // max(rows, 1), total)
         done += size

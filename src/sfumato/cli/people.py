@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from sfumato.collect.parquet import MOST_PEOPLE
 from sfumato.device.program import Program
 from sfumato.device.values import DeviceAxis
 from sfumato.domains.columns import read_numbers, refuse_rows
-from sfumato.domains.tables import read_batches, read_table
+from sfumato.domains.tables import read_batches, read_table, stream_batches
 from sfumato.errors import DataError, TooLargeError, rows
 from sfumato.randomness.bits import BitSource
 from sfumato.study.axis import Axis
@@ -34,7 +35,7 @@ def encode_file(study: Study, path: Path, bits: BitSource, seen: Seen) -> Iterat
 
     Args:
         study: The study.
-        path: A file that ends in .csv, .csv.gz or .parquet.
+        path: A file that ends in .csv, .csv.gz or .parquet; "-" is CSV from standard input.
         bits: Where randomness comes from.
         seen: Told how much of the file has been read.
 
@@ -45,7 +46,12 @@ def encode_file(study: Study, path: Path, bits: BitSource, seen: Seen) -> Iterat
     names = [axis.name for axis in study.axes]
     before = 0
     # As many as Study.encode takes at once, so that a seed gives the same reports either way.
-    chunks = in_chunks(read_batches(path, names, seen=seen), PEOPLE_AT_ONCE)
+    pieces = (
+        stream_batches(sys.stdin.buffer, names)
+        if is_stream(path)
+        else read_batches(path, names, seen=seen)
+    )
+    chunks = in_chunks(pieces, PEOPLE_AT_ONCE)
     for chunk in chunks:
         try:
             yield study.encode(chunk, bits=bits)
@@ -55,6 +61,11 @@ def encode_file(study: Study, path: Path, bits: BitSource, seen: Seen) -> Iterat
                 message += f" (rows after {before + len(chunk)} were not looked at)"
             raise DataError(message) from None
         before += len(chunk)
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a path means standard input or output."""
+    return str(path) == "-"
 
 
 class Records(Mapping[str, Mapping[str, object]]):

@@ -13,7 +13,14 @@ import numpy as np
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -79,14 +86,37 @@ def warn(line: str) -> None:
     Console(stderr=True, highlight=False).print(text, soft_wrap=True)
 
 
+def note(line: str) -> None:
+    """Print what is worth knowing on stderr, in one line."""
+    Console(stderr=True, highlight=False).print(visible(line), markup=False, soft_wrap=True)
+
+
+class _Rate(ProgressColumn):
+    """How much is done per second."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self.unit = unit
+
+    def render(self, task: Task) -> Text:
+        """The rate so far; nothing at the start."""
+        return Text(f"{task.speed:,.0f} {self.unit}/s" if task.speed else "")
+
+
 @contextmanager
-def progress(doing: str) -> Iterator[Seen]:
-    """Show a progress bar on stderr if that is a terminal; call what it yields to move it."""
+def progress(doing: str, unit: str | None = None) -> Iterator[Seen]:
+    """Show a progress bar on stderr if that is a terminal; call what it yields to move it.
+
+    Args:
+        doing: What is being done.
+        unit: What is counted, to show the rate.
+    """
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
+        *([_Rate(unit)] if unit else []),
         TimeRemainingColumn(),
         console=console,
         transient=True,

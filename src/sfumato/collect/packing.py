@@ -7,7 +7,7 @@ reasons. "The wire format" in the documentation specifies them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,15 +32,41 @@ from sfumato.device.wire import MAGIC as BATCH_MAGIC
 from sfumato.device.wire import VERSION as WIRE_VERSION
 from sfumato.study.reports import Reports
 
-if TYPE_CHECKING:
-    from sfumato.study.study import Study
-
 MAGIC = b"SFMR"
-_HEADER = 45  # magic, version, fingerprint, count in eight bytes
+#: Bytes before the first packed report: magic, version, fingerprint, count in eight bytes.
+HEADER = 45
 _AT_ONCE = 1 << 16
 _WORD = 1 << 64
 
 Bytes = NDArray[np.uint8]
+
+
+class Form(Protocol):
+    """What reading the reports of a study needs; a study is one, and so is an accumulator."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The study's fingerprint."""
+        ...
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of reports, one per block."""
+        ...
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """How each block's output is written."""
+        ...
+
+    def refuse_other(self, fingerprint: str, what: str) -> None:
+        """Refuse what belongs to another study.
+
+        Args:
+            fingerprint: The fingerprint found in reports or a file.
+            what: What messages call them.
+        """
+        ...
 
 
 def layout_of(layouts: Sequence[Layout]) -> ReportLayout:
@@ -187,11 +213,21 @@ def _type(count: int) -> np.dtype[Any]:
 
 def reports_to_bytes(reports: Reports) -> bytes:
     """All reports back to back, behind a header that names the study and their number."""
-    head = MAGIC + bytes([WIRE_VERSION]) + fingerprint_bytes(reports.fingerprint)
-    return head + len(reports).to_bytes(8, "little") + pack(reports).tobytes()
+    return header(reports.fingerprint, len(reports)) + pack(reports).tobytes()
 
 
-def reports_from_bytes(data: Buffer, study: Study) -> Reports:
+def header(fingerprint: str, count: int) -> bytes:
+    """What stands before packed reports.
+
+    Args:
+        fingerprint: The study's fingerprint.
+        count: How many reports follow.
+    """
+    head = MAGIC + bytes([WIRE_VERSION]) + fingerprint_bytes(fingerprint)
+    return head + count.to_bytes(8, "little")
+
+
+def reports_from_bytes(data: Buffer, study: Form) -> Reports:
     """Read what `reports_to_bytes` or a client wrote; anything else is refused.
 
     Args:
@@ -205,16 +241,29 @@ def reports_from_bytes(data: Buffer, study: Study) -> Reports:
     held = as_bytes(data)
     if held[:4] == BATCH_MAGIC:
         return batch_from_bytes(held, study)[0]
-    found = read_front(held, MAGIC, _HEADER, "packed reports")
-    study.refuse_other(found, "this set of packed reports")
-    size = layout_of(study.layouts).size
-    count = int.from_bytes(held[37:_HEADER], "little")
-    check_length(len(held), _HEADER + count * size, "a file", count)
-    rows = np.frombuffer(held, dtype=np.uint8, offset=_HEADER).reshape(count, size)
-    return unpack(rows, found, study.columns, study.layouts)
+    count = packed_count(held, len(held), study, "this set of packed reports")
+    rows = np.frombuffer(held, dtype=np.uint8, offset=HEADER).reshape(
+        count, layout_of(study.layouts).size
+    )
+    return unpack(rows, study.fingerprint, study.columns, study.layouts)
 
 
-def batch_from_bytes(data: Buffer, study: Study) -> tuple[Reports, Bytes, int]:
+def packed_count(front: bytes, length: int, study: Form, what: str) -> int:
+    """How many packed reports there are, once their header and their length fit.
+
+    Args:
+        front: Their bytes, or the first `HEADER` of them.
+        length: How many bytes there are in all.
+        study: The study they must belong to.
+        what: What messages call them.
+    """
+    study.refuse_other(read_front(front, MAGIC, HEADER, "packed reports"), what)
+    count = int.from_bytes(front[37:HEADER], "little")
+    check_length(length, HEADER + count * layout_of(study.layouts).size, "a file", count)
+    return count
+
+
+def batch_from_bytes(data: Buffer, study: Form) -> tuple[Reports, Bytes, int]:
     """The reports of a batch, their ids (one row each), and the day on which it expires.
 
     Args:
@@ -230,7 +279,13 @@ def batch_from_bytes(data: Buffer, study: Study) -> tuple[Reports, Bytes, int]:
     rows = np.frombuffer(held, dtype=np.uint8, offset=HEADER_BYTES)
     rows = rows.reshape(header.count, ID_BYTES + size)
     ids = np.ascontiguousarray(rows[:, :ID_BYTES])
-    if len(np.unique(ids.view(f"V{ID_BYTES}"))) < header.count:
+    if len(set(id_list(ids))) < header.count:
         raise id_error()
     reports = unpack(rows[:, ID_BYTES:], header.fingerprint, study.columns, study.layouts)
     return reports, ids, header.expires
+
+
+def id_list(ids: Bytes) -> list[bytes]:
+    """The ids of reports as bytes, from an array with one row each."""
+    found: list[bytes] = ids.view(f"V{ID_BYTES}")[:, 0].tolist()
+    return found

@@ -27,12 +27,14 @@ _MOST_SYMBOLS = 1 << 62
 _FREE_BYTES = 1 << 27
 _MOST_SQUEEZED = 100
 
+#: How Parquet files are written. Noise has no structure that would show damage: checksums do.
+WRITING: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 #: What readers of Parquet raise where a file is damaged.
 READER_ERRORS = (pa.ArrowException, OSError, ValueError)
 
 #: Where a Parquet file is: on the disk, or in memory.
 Source: TypeAlias = str | Path | pa.Buffer
-Kind = Literal["reports", "tally", "weighted tally", "estimate"]
+Kind = Literal["reports", "tally", "tally of sums", "weighted tally", "estimate"]
 #: What a column holds: outputs, numbers of people, or sums of weights.
 Column = Layout | Literal["people", "weights"]
 
@@ -40,18 +42,21 @@ Column = Layout | Literal["people", "weights"]
 _CALLED: dict[str, str] = {
     "reports": "reports",
     "tally": "a tally",
+    "tally of sums": "a tally of sums",
     "weighted tally": "a weighted tally",
     "estimate": "a decoded estimate",
 }
 _REMEDY: dict[str, str] = {
     "reports": "use a file that 'sfumato encode' wrote",
     "tally": "make a tally of the reports with 'sfumato tally'",
+    "tally of sums": "make one of the reports with 'sfumato tally --sums'",
     "weighted tally": "make one of the reports with 'sfumato tally --weights'",
     "estimate": "save one with est.save() or --keep",
 }
 _WRITERS: dict[str, str] = {
     "reports": "'sfumato encode'",
     "tally": "'sfumato tally'",
+    "tally of sums": "'sfumato tally'",
     "weighted tally": "'sfumato tally'",
     "estimate": "est.save()",
 }
@@ -73,14 +78,14 @@ def to_table(
         fingerprint: The study's fingerprint.
         names: Names of the columns, one per block.
         layouts: How each block's output is written.
-        columns: The outputs of each block, all of the same length.
+        columns: The outputs of each block, all of the same length; none in a tally of sums.
         beside: More columns by name: how many people sent each row, or weights.
         **more: More entries of the metadata.
     """
-    arrays = [_to_arrow(layout, column) for layout, column in zip(layouts, columns, strict=True)]
+    arrays = [_to_arrow(layout, column) for layout, column in zip(layouts, columns, strict=False)]
     fields = [
         pa.field(name, array.type, nullable=False)
-        for name, array in zip(names, arrays, strict=True)
+        for name, array in zip(names, arrays, strict=False)
     ]
     for name, numbers in (beside or {}).items():
         arrays.append(pa.array(numbers))
@@ -241,18 +246,31 @@ def read_people(table: pa.Table, name: str, what: str) -> NDArray[np.int64]:
         name: Name of the column.
         what: What messages call the table.
     """
-    people: NDArray[np.integer[Any]] = _column(table, name, "people", what).to_numpy()
-    if people.size and (people.min() < 1 or people.max() > MOST_PEOPLE):
-        raise FormatError(
-            f"column {name!r} of {what} must hold positive whole numbers of people, at most "
-            f"{MOST_PEOPLE:,}; some are not"
-        )
+    people = read_whole(table, name, what, least=1)
     if people.sum(dtype=np.float64) > MOST_PEOPLE:
         raise FormatError(
             f"column {name!r} of {what} must hold at most {MOST_PEOPLE:,} people in all, and holds "
             "more"
         )
-    return people.astype(np.int64)
+    return people
+
+
+def read_whole(table: pa.Table, name: str, what: str, *, least: int = 0) -> NDArray[np.int64]:
+    """Whole numbers, such as those of people.
+
+    Args:
+        table: The table.
+        name: Name of the column.
+        what: What messages call the table.
+        least: The smallest that may be there.
+    """
+    found: NDArray[np.integer[Any]] = _column(table, name, "people", what).to_numpy()
+    if found.size and (found.min() < least or found.max() > MOST_PEOPLE):
+        raise FormatError(
+            f"column {name!r} of {what} must hold whole numbers from {least} to {MOST_PEOPLE:,}; "
+            "some are not"
+        )
+    return found.astype(np.int64)
 
 
 def read_sums(table: pa.Table, name: str, what: str) -> Floats:
@@ -281,6 +299,17 @@ def _column(table: pa.Table, name: str, holds: Column, what: str) -> pa.ChunkedA
             "cells; write it again"
         )
     return column
+
+
+def check_columns(schema: pa.Schema, columns: Mapping[str, Column], what: str) -> int:
+    """The bytes per row of some columns, once their types are those of what they hold.
+
+    Args:
+        schema: The table's schema.
+        columns: What each column holds.
+        what: What messages call the table.
+    """
+    return sum(_check_field(schema, name, holds, what) for name, holds in columns.items())
 
 
 def _check_field(schema: pa.Schema, name: str, holds: Column, what: str) -> int:
@@ -319,7 +348,7 @@ def _to_arrow(layout: Layout, column: Outputs) -> pa.Array:
 
 def _from_arrow(layout: Layout, column: pa.ChunkedArray, what: str) -> Outputs:
     """The outputs of one block from an Arrow column, checked."""
-    merged = column.combine_chunks()
+    merged = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if isinstance(merged, pa.ChunkedArray):  # no chunk at all, or too long for one
         merged = pa.concat_arrays(merged.chunks) if merged.num_chunks else pa.array([], merged.type)
     if layout.kind == "bits":
@@ -328,7 +357,9 @@ def _from_arrow(layout: Layout, column: pa.ChunkedArray, what: str) -> Outputs:
         rows = raw[merged.offset * width :][: len(merged) * width].reshape(len(merged), width)
         return BitColumns.from_rows(rows, layout.count)
     symbols: NDArray[np.integer[Any]] = merged.to_numpy(zero_copy_only=False)
-    if symbols.size and (symbols.min() < 0 or symbols.max() >= layout.count):
+    # One pass less where no number of the type is out of range.
+    fits = symbols.dtype.kind == "u" and np.iinfo(symbols.dtype).max < layout.count
+    if not fits and symbols.size and (symbols.min() < 0 or symbols.max() >= layout.count):
         raise FormatError(f"{what} must hold numbers from 0 to {layout.count - 1}; some do not")
     return symbols.astype(np.min_scalar_type(layout.count - 1), copy=False)
 
@@ -353,7 +384,7 @@ def parquet_bytes(table: pa.Table) -> bytes:
 
 def _write(table: pa.Table, where: Path | pa.NativeFile) -> None:
     """Write the bytes of a Parquet file."""
-    pq.write_table(table, where, compression="zstd")
+    pq.write_table(table, where, **WRITING)
 
 
 def called(source: Source) -> str:
@@ -365,7 +396,7 @@ def open_parquet(source: Source) -> pq.ParquetFile:
     """Open a Parquet file; a missing or damaged one is a `FormatError`."""
     given = pa.BufferReader(source) if isinstance(source, pa.Buffer) else as_path(source)
     try:
-        found = pq.ParquetFile(given)
+        found = pq.ParquetFile(given, page_checksum_verification=True)
         _ = found.schema_arrow  # damage there shows now
     except FileNotFoundError:
         raise FormatError(f"there is no file {called(source)}; check the path") from None
@@ -386,8 +417,7 @@ def read_columns(file: pq.ParquetFile, source: Source, columns: Mapping[str, Col
         TooLargeError: If a small file would fill the memory.
     """
     what = called(source)
-    schema = file.schema_arrow
-    width = sum(_check_field(schema, name, holds, what) for name, holds in columns.items())
+    width = check_columns(file.schema_arrow, columns, what)
     size = source.size if isinstance(source, pa.Buffer) else as_path(source).stat().st_size
     rows = file.metadata.num_rows
     if rows * width > max(_FREE_BYTES, _MOST_SQUEEZED * size):
@@ -403,7 +433,11 @@ def read_columns(file: pq.ParquetFile, source: Source, columns: Mapping[str, Col
 
 
 def read_parts(
-    file: pq.ParquetFile, path: str | Path, names: Sequence[str], rows: int
+    file: pq.ParquetFile,
+    path: str | Path,
+    names: Sequence[str],
+    rows: int,
+    groups: Sequence[int] | None = None,
 ) -> Iterator[pa.Table]:
     """Read columns of a Parquet file, a bounded number of rows at a time.
 
@@ -412,8 +446,10 @@ def read_parts(
         path: Its path.
         names: The columns.
         rows: The most rows of a part.
+        groups: The row groups to read; left out, all.
     """
-    parts = file.iter_batches(rows, columns=list(names))
+    metadata = file.schema_arrow.metadata
+    parts = file.iter_batches(rows, row_groups=groups, columns=list(names), use_threads=False)
     while True:
         try:
             part = next(parts, None)
@@ -422,4 +458,4 @@ def read_parts(
         if part is None:
             return
         table = pa.Table.from_batches([part])
-        yield table.replace_schema_metadata(file.schema_arrow.metadata)
+        yield table.replace_schema_metadata(metadata)

@@ -126,7 +126,8 @@ def _draw_by_person(
         codes = [_code(c, p) for c, p in zip(channels, places, strict=True)]
         outputs = [c.encode(code, bits) for c, code in zip(channels, codes, strict=True)]
         parts.append(statistic_of(layouts, outputs))
-    return merged(parts or [statistic_of(layouts, no_outputs(layouts))])
+    found: SymbolCounts | BitReports = merged(parts or [statistic_of(layouts, no_outputs(layouts))])
+    return found
 
 
 def _layouts(channels: Sequence[Channel]) -> tuple[Layout, ...]:

@@ -2,11 +2,12 @@
 
 Every answer is a sum over people of a product over blocks of a function of that block's output. The
 function is a vector of coefficients, called *features*: one per symbol, or for bits, read as +1 and
-−1, the constant and one per bit. In this module "axis" means the column of one block. Four classes
+−1, the constant and one per bit. In this module "axis" means the column of one block. Five classes
 compute such sums; they differ in what they store and what a sum costs:
 
 - `SymbolCounts`: a sparse contingency table of distinct outputs, if every output is a symbol;
 - `BitReports`: the reports themselves as packed columns, if some outputs are bits;
+- `block_sums.BlockSums`: sums for each block by itself, for questions about one block;
 - `sums.CellSums` and `sums.PrefixSums`: dense tables made from either, if they are small enough.
 """
 
@@ -90,12 +91,11 @@ class SymbolCounts:
             columns, people = [c[people > 0] for c in columns], people[people > 0]
         rows = len(columns[0])
         if math.prod(shape) <= max(4 * rows, 1 << 12):
-            key = np.ravel_multi_index(tuple(columns), shape)
             if people is None:
-                dense = np.bincount(key, minlength=math.prod(shape))
+                dense = histogram(columns, shape)
             else:
                 dense = np.zeros(math.prod(shape), dtype=people.dtype)
-                np.add.at(dense, key, people)
+                np.add.at(dense, np.ravel_multi_index(tuple(columns), shape), people)
             found = np.flatnonzero(dense)
             symbols: tuple[NDArray[Any], ...] = np.unravel_index(found, shape)
             totals: NDArray[Any] = dense[found]
@@ -146,7 +146,7 @@ class SymbolCounts:
         """A SHA-256 that differs for other counts."""
         columns = [symbols.astype("<u8") for symbols in self.symbols]
         kind = "<f8" if self.people.dtype.kind == "f" else "<i8"
-        return _digest(self.layouts, self.count, [*columns, self.people.astype(kind)])
+        return digest_of(self.layouts, self.count, [*columns, self.people.astype(kind)])
 
     def __add__(self, other: SymbolCounts) -> SymbolCounts:
         columns = [np.concatenate(pair) for pair in zip(self.symbols, other.symbols, strict=True)]
@@ -304,7 +304,9 @@ class BitReports:
     def digest(self) -> str:
         """A SHA-256 that differs for other reports, but not for another order of them."""
         rows = np.ascontiguousarray(self._rows())
-        return _digest(self.layouts, self.count, [np.sort(rows.view(f"V{rows.shape[1]}"), axis=0)])
+        return digest_of(
+            self.layouts, self.count, [np.sort(rows.view(f"V{rows.shape[1]}"), axis=0)]
+        )
 
     def __add__(self, other: BitReports) -> BitReports:
         columns = [
@@ -362,23 +364,59 @@ def statistic_of(
     return BitReports(layouts, tuple(outputs), len(outputs[0]), weights)
 
 
-def merged(parts: Sequence[SymbolCounts | BitReports]) -> SymbolCounts | BitReports:
-    """The sum of one or more statistics, added pairwise so that reports are copied O(log) times."""
+def merged(parts: Sequence[Any]) -> Any:
+    """The sum of statistics of one kind, added pairwise so that reports are copied O(log) times."""
     found = list(parts)
     while len(found) > 1:
         pairs = zip(found[::2], found[1::2], strict=False)
-        # All parts are of one kind: the layouts decide it.
-        added = [a + b for a, b in pairs]  # type: ignore[operator]
+        added = [a + b for a, b in pairs]
         found = added + ([found[-1]] if len(found) % 2 else [])
     return found[0]
 
 
-def _digest(layouts: Sequence[Layout], count: int, arrays: Sequence[NDArray[Any]]) -> str:
-    """A SHA-256 of what a statistic holds."""
+def digest_of(layouts: Sequence[Layout], count: int, arrays: Sequence[NDArray[Any]]) -> str:
+    """A SHA-256 of what a statistic holds.
+
+    Args:
+        layouts: How each block's output is written.
+        count: Number of reports.
+        arrays: Its numbers, in a byte order that is the same on every machine.
+    """
     found = hashlib.sha256(repr(([(held.kind, held.count) for held in layouts], count)).encode())
     for array in arrays:
         found.update(np.ascontiguousarray(array).tobytes())
     return found.hexdigest()
+
+
+def histogram(
+    columns: Sequence[NDArray[np.integer[Any]]], shape: tuple[int, ...]
+) -> NDArray[np.int64]:
+    """How often each combination of symbols occurs, in C order; in pieces that stay in the cache.
+
+    Args:
+        columns: The symbols, one column per axis, each below its number in `shape`.
+        shape: How many symbols each axis has.
+    """
+    first, *others = columns
+    size, rows = math.prod(shape), len(first)
+    if not others and first.itemsize == 1 and rows >= 1 << 18 and first.flags.c_contiguous:
+        even = rows // 2 * 2
+        # Two neighbours at once, as one number of 16 bits: half as many to count.
+        pairs = histogram([first[:even].view(np.uint16)], (1 << 16,)).reshape(256, 256)
+        both: NDArray[np.int64] = (pairs.sum(axis=0) + pairs.sum(axis=1))[:size]
+        return both + np.bincount(first[even:], minlength=size)
+    found = np.zeros(size, dtype=np.int64)
+    kind = np.min_scalar_type(size - 1)
+    step = max(1 << 16, 4 * size)
+    for start in range(0, rows, step):
+        number = first[start : start + step]
+        if others:
+            number = number.astype(kind)
+        for count, column in zip(shape[1:], others, strict=True):
+            number *= kind.type(count)
+            number += column[start : start + step].astype(kind, copy=False)
+        found += np.bincount(number, minlength=size)
+    return found
 
 
 def _distinct(

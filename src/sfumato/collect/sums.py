@@ -21,7 +21,8 @@ import numpy as np
 
 from sfumato.arrays import Floats, Layout
 from sfumato.checks import one_of
-from sfumato.collect.statistics import MOST_GRID, BitReports, Statistic, SymbolCounts, Vectors
+from sfumato.collect.block_sums import AnyStatistic
+from sfumato.collect.statistics import MOST_GRID, Statistic, Vectors
 
 LOOK_UP_COST = float(1 << 15)  # fixed cost of finding the places to look up, in memory accesses
 
@@ -96,7 +97,7 @@ class PrefixSums:
         return changes
 
 
-def build_cell_sums(statistic: SymbolCounts | BitReports) -> CellSums:
+def build_cell_sums(statistic: AnyStatistic) -> CellSums:
     """The grid of a tally; refused where it would be too large."""
     axes = range(len(statistic.layouts))
     table = statistic.profile(list(axes), [None] * len(statistic.layouts))
@@ -134,7 +135,7 @@ class Sums:
         via: "direct", "cells", "prefix" or "auto".
     """
 
-    def __init__(self, statistic: SymbolCounts | BitReports, via: str) -> None:
+    def __init__(self, statistic: AnyStatistic, via: str) -> None:
         one_of(via, "via", WAYS)
         self.statistic = statistic
         self.via = via

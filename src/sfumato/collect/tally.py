@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from sfumato.arrays import Outputs, no_outputs
+from sfumato.collect.block_sums import AnyStatistic, BlockSums
+from sfumato.collect.packing import Form, reports_from_bytes
 from sfumato.collect.parquet import (
     MOST_PEOPLE,
-    Column,
-    Kind,
     Source,
-    called,
-    free_name,
-    open_parquet,
     parquet_bytes,
-    read_columns,
-    read_head,
-    read_layouts,
-    read_outputs,
-    read_people,
     reports_from_arrow,
-    to_table,
     write_parquet,
 )
-from sfumato.collect.statistics import BitReports, SymbolCounts, merged, statistic_of
-from sfumato.errors import (
-    DataError,
-    FormatError,
-    MismatchError,
-    StudyError,
-    TooLargeError,
-    shown,
-)
+from sfumato.collect.statistics import merged
+from sfumato.collect.tally_files import Held, read_tally, tally_table
+from sfumato.errors import DataError, FormatError, MismatchError, StudyError, TooLargeError, shown
 from sfumato.study.reports import Reports
 from sfumato.study.study import Study
 from sfumato.verbs import SomeReports, TallyVerbs
@@ -48,7 +32,9 @@ class Tally(TallyVerbs):
 
     Args:
         study: The study.
-        statistic: Counts of symbols, or the reports themselves if some are bits.
+        statistic: Counts of symbols, or the reports themselves if some are bits; or sums for each
+            block by itself.
+        notes: What to know about the tally, such as files that were left out; every answer says it.
 
     Example:
         >>> import sfumato as sf
@@ -59,7 +45,8 @@ class Tally(TallyVerbs):
     """
 
     study: Study
-    statistic: SymbolCounts | BitReports
+    statistic: AnyStatistic
+    notes: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:
@@ -84,12 +71,14 @@ class Tally(TallyVerbs):
                 f"added to one of {self.study.name!r} ({self.study.fingerprint[:12]}): "
                 "only tallies of one study add up"
             )
-        if self.n + other.n > MOST_PEOPLE:
-            raise TooLargeError(
-                f"a tally counts at most {MOST_PEOPLE:,} people, and these two have "
-                f"{self.n + other.n:,}; check where they come from"
+        refuse_many(self.n + other.n)
+        if isinstance(self.statistic, BlockSums) != isinstance(other.statistic, BlockSums):
+            raise MismatchError(
+                "one of these tallies keeps sums and the other reports, so they do not add up; "
+                'merge both into study.accumulator(keep="sums")'
             )
-        return Tally(self.study, merged([self.statistic, other.statistic]))
+        statistic = merged([self.statistic, other.statistic])
+        return Tally(self.study, statistic, joined_notes(self.notes, other.notes))
 
     def __radd__(self, other: object) -> Tally:
         """Let `sum(tallies)` start from 0."""
@@ -100,13 +89,14 @@ class Tally(TallyVerbs):
             isinstance(other, Tally)
             and self.study.fingerprint == other.study.fingerprint
             and self.statistic == other.statistic
+            and self.notes == other.notes
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     def save(self, path: str | Path) -> None:
         """Write a Parquet file."""
-        write_parquet(self._table(), path)
+        write_parquet(tally_table(self.held), path)
 
     def to_bytes(self) -> bytes:
         """The bytes of the Parquet file that `save` writes, for a database or a message.
@@ -118,18 +108,12 @@ class Tally(TallyVerbs):
             >>> Tally.from_bytes(tally.to_bytes(), study) == tally
             True
         """
-        return parquet_bytes(self._table())
+        return parquet_bytes(tally_table(self.held))
 
-    def _table(self) -> pa.Table:
-        """The Arrow table of the tally."""
-        statistic = self.statistic
-        names = self.study.columns
-        columns: Sequence[Outputs]
-        if isinstance(statistic, SymbolCounts):
-            columns, beside = statistic.symbols, {free_name("people", names): statistic.people}
-        else:
-            columns, beside = statistic.columns, {}
-        return to_table("tally", self.study.fingerprint, names, statistic.layouts, columns, beside)
+    @property
+    def held(self) -> Held:
+        """What a file of the tally holds."""
+        return Held(self.study.fingerprint, self.study.columns, self.statistic, self.notes)
 
     @classmethod
     def load(cls, path: str | Path, study: Study) -> Tally:
@@ -164,83 +148,76 @@ class Tally(TallyVerbs):
     @classmethod
     def _read(cls, source: Source, study: Study) -> Tally:
         """The tally in a Parquet file, wherever that is."""
-        bits = sends_bits(study)
-        people = free_name("people", study.columns)
-        _, table = load_table(source, study, "tally", {} if bits else {people: "people"})
-        columns = read_outputs(table, study.columns, study.layouts, called(source))
-        if bits:
-            return cls(study, BitReports(study.layouts, tuple(columns), table.num_rows))
-        counts = read_people(table, people, called(source))
-        return cls(study, SymbolCounts.of(study.layouts, columns, counts))  # type: ignore[arg-type]
+        _check_study(study)
+        found = read_tally(source, study)
+        return cls(study, found.statistic, found.notes)
+
+
+def _check_study(study: Study) -> None:
+    """Refuse what is no study."""
+    if not isinstance(study, Study):
+        raise StudyError(f"study must be a Study, got {type(study).__name__}; load it first")
 
 
 def sends_bits(study: Study) -> bool:
     """Whether some block of a study sends bits, so that its tallies keep all reports."""
-    if not isinstance(study, Study):
-        raise StudyError(f"study must be a Study, got {type(study).__name__}; load it first")
+    _check_study(study)
     return any(layout.kind == "bits" for layout in study.layouts)
 
 
-def load_table(
-    source: Source, study: Study, kind: Kind, beside: Mapping[str, Column]
-) -> tuple[dict[str, Any], pa.Table]:
-    """The metadata and the columns of a file that holds a tally; one of another study is refused.
+def refuse_many(people: int) -> None:
+    """Refuse more people than a tally can count."""
+    if people > MOST_PEOPLE:
+        raise TooLargeError(
+            f"a tally counts at most {MOST_PEOPLE:,} people, and these are {people:,}; check where "
+            "they come from"
+        )
+
+
+def joined_notes(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    """The notes of a sum of two tallies, in an order that does not depend on theirs.
 
     Args:
-        source: Where the file is.
-        study: The study that the tally belongs to.
-        kind: What the file must hold.
-        beside: Columns beside the outputs, and what they hold.
+        first: The notes of one.
+        second: Those of the other.
     """
-    what = called(source)
-    with open_parquet(source) as file:
-        head = read_head(file.schema_arrow, kind, what)
-        study.refuse_other(head["study"], what)
-        names, layouts = read_layouts(head, what)
-        if (tuple(names), tuple(layouts)) != (study.columns, study.layouts):
-            raise FormatError(f"{what} has damaged metadata; write it again")
-        wanted = dict[str, Column](zip(names, layouts, strict=True))
-        return head, read_columns(file, source, {**wanted, **beside})
+    return tuple(sorted({*first, *second}))
 
 
-def tally_of(study: Study, reports: SomeReports) -> Tally:
-    """Reduce reports of a study to a tally.
+def in_parts(reports: SomeReports) -> Iterator[Any]:
+    """Parts of reports, one after another: they may be more than the memory holds at once.
 
     Args:
-        study: The study that the reports belong to.
-        reports: Reports, their Arrow table, or several of these.
+        reports: Reports, their Arrow table or bytes, or several of these.
     """
-    nobody = statistic_of(study.layouts, no_outputs(study.layouts))
-    parts = [statistic_of(study.layouts, part.outputs) for part in checked(study, reports)]
-    return Tally(study, merged(parts or [nobody]))
-
-
-def checked(study: Study, reports: SomeReports) -> Iterator[Reports]:
-    """Iterate over batches of reports; those of another study are refused.
-
-    Args:
-        study: The study that the reports must belong to.
-        reports: Reports, their Arrow table, or several of these.
-    """
-    one = isinstance(reports, (Reports, pa.Table))
-    for part in [reports] if one else _many(reports):
-        held = reports_from_arrow(part, "the table") if isinstance(part, pa.Table) else part
-        if not isinstance(held, Reports):
-            raise DataError(
-                f"tally() takes Reports or their Arrow tables, got {type(held).__name__}"
-            )
-        study.refuse_other(held.fingerprint, "this set of reports")
-        if (held.names, held.layouts) != (study.columns, study.layouts):
-            raise FormatError("these reports have damaged metadata; encode them again")
-        yield held
-
-
-def _many(reports: Any) -> Iterator[Any]:
-    """Several parts, one after another: they may be more than the memory holds at once."""
+    if isinstance(reports, (Reports, pa.Table, pa.RecordBatch, bytes, bytearray, memoryview)):
+        return iter([reports])
     try:
-        parts: Iterator[Any] = iter(reports)
-        return parts
+        return iter(reports)
     except TypeError:
-        raise DataError(
-            f"tally() takes Reports or their Arrow tables, got {type(reports).__name__}"
-        ) from None
+        raise _no_reports(reports) from None
+
+
+def checked_part(form: Form, part: Any) -> Reports:
+    """Reports, which must be of a study.
+
+    Args:
+        form: The study, or what else knows its reports.
+        part: Reports, their Arrow table or record batch, or their bytes.
+    """
+    if isinstance(part, (bytes, bytearray, memoryview)):
+        return reports_from_bytes(part, form)
+    held = pa.Table.from_batches([part]) if isinstance(part, pa.RecordBatch) else part
+    held = reports_from_arrow(held, "the table") if isinstance(held, pa.Table) else held
+    if not isinstance(held, Reports):
+        raise _no_reports(held)
+    form.refuse_other(held.fingerprint, "this set of reports")
+    if (held.names, held.layouts) != (form.columns, form.layouts):
+        raise FormatError("these reports have damaged metadata; encode them again")
+    return held
+
+
+def _no_reports(found: Any) -> DataError:
+    return DataError(
+        f"a tally takes Reports, their Arrow tables or their bytes, got {type(found).__name__}"
+    )

@@ -30,7 +30,8 @@ from sfumato.collect.parquet import (
     write_parquet,
 )
 from sfumato.collect.statistics import BitReports, SymbolCounts, merged, statistic_of
-from sfumato.collect.tally import checked, load_table, sends_bits
+from sfumato.collect.tally import checked_part, in_parts, sends_bits
+from sfumato.collect.tally_files import load_table
 from sfumato.errors import DataError, FormatError, rows
 from sfumato.study.study import Study
 from sfumato.verbs import SomeReports, WeightedTallyVerbs
@@ -195,14 +196,14 @@ def weighted_tally(study: Study, reports: SomeReports, weights: ArrayLike) -> We
 
     Args:
         study: The study that the reports belong to.
-        reports: Reports, their Arrow table, or several of these.
+        reports: Reports, their Arrow table or bytes, or several of these.
         weights: One weight per report, in the order of the reports.
     """
     given = read_weights(weights)
     nobody = statistic_of(study.layouts, no_outputs(study.layouts), np.zeros(0))
     first, second = [nobody], [nobody]
     seen = 0
-    for part in checked(study, reports):
+    for part in (checked_part(study, part) for part in in_parts(reports)):
         share = given[seen : seen + len(part)]
         seen += len(part)
         if len(share) == len(part):  # otherwise the lengths differ, which is reported below

@@ -255,17 +255,28 @@ def read_header(data: bytes, size: int, fingerprint: str | None = None) -> Heade
         size: How many bytes a report takes.
         fingerprint: The study's fingerprint; None takes any study.
     """
-    found = read_front(data, MAGIC, HEADER_BYTES, "a batch")
+    count = batch_count(data, fingerprint)
+    check_length(len(data), HEADER_BYTES + count * (ID_BYTES + size), "a batch", count)
+    return Header(data[_FINGERPRINT].hex(), count, int.from_bytes(data[41:45], "little"))
+
+
+def batch_count(front: bytes, fingerprint: str | None = None) -> int:
+    """How many reports a batch has, once its header is that of a batch.
+
+    Args:
+        front: The bytes of the batch, or the first `HEADER_BYTES` of them.
+        fingerprint: The study's fingerprint; None takes any study.
+    """
+    found = read_front(front, MAGIC, HEADER_BYTES, "a batch")
     if fingerprint is not None and found != fingerprint:
         raise WireError(
             "study",
             f"the batch belongs to study {found[:12]}, not to {fingerprint[:12]}; send it to the "
             "collector of its own study",
         )
-    count = int.from_bytes(data[37:41], "little")
+    count = int.from_bytes(front[37:41], "little")
     check_count(count)
-    check_length(len(data), HEADER_BYTES + count * (ID_BYTES + size), "a batch", count)
-    return Header(found, count, int.from_bytes(data[41:45], "little"))
+    return count
 
 
 def read_front(data: bytes, magic: bytes, header: int, what: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import gzip
+import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
@@ -19,7 +20,7 @@ from decimal import Decimal
 from numbers import Real
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -363,6 +364,109 @@ def _refuse_long(batch: pa.RecordBatch) -> None:
                 )
 
 
+def stream_batches(
+    stream: BinaryIO, names: Sequence[str], *, called: str = "standard input"
+) -> Iterator[pa.RecordBatch]:
+    r"""The named columns of CSV that comes as a stream and can be read only once, piece by piece.
+
+    Args:
+        stream: Where the bytes come from.
+        names: The columns wanted; others are not read.
+        called: What messages call it.
+
+    Raises:
+        DataError: If a column is missing, or a row has too many or too few cells.
+
+    Example:
+        >>> import io
+        >>> pieces = stream_batches(io.BytesIO(b"name,age\nAnn,34\nBob,\n"), ["age"])
+        >>> [piece["age"].to_pylist() for piece in pieces]
+        [['34', None]]
+    """
+    import pyarrow as pa
+    import pyarrow.csv
+
+    pieces = _whole_rows(stream, called)
+    line = next(pieces, b"")
+    if line[:4] == b"PAR1":
+        raise DataError(
+            f"{called} must be CSV, and this is Parquet, which cannot be read in one pass; name "
+            "the file instead"
+        )
+    try:
+        header = next(csv.reader(io.StringIO(line.decode("utf-8-sig"), newline="")), [])
+    except (UnicodeDecodeError, csv.Error):
+        raise _not_csv(called) from None
+    _check_header(header, list(names), called)
+    before = 0
+    for piece in pieces:
+        table = None
+        with contextlib.suppress(*_reader_errors()):
+            table = pa.csv.read_csv(
+                pa.BufferReader(piece),
+                read_options=pa.csv.ReadOptions(column_names=header, use_threads=False),
+                parse_options=_parsing(len(header)),
+                convert_options=_converting(list(names)),
+            )
+        if table is None:
+            text = piece.decode("utf-8", "replace")
+            _refuse_ragged(io.StringIO(text, newline=""), len(header), called, before + 1)
+            raise _not_csv(called)
+        yield from table.to_batches()
+        before += len(table)
+
+
+def _whole_rows(stream: BinaryIO, called: str) -> Iterator[bytes]:
+    """The header line, then pieces of about `CSV_BLOCK` bytes that end where a row ends."""
+    held, is_header = b"", True
+    while True:
+        block = stream.read(CSV_BLOCK)
+        held += block
+        if is_header and (held.find(b"\n") >= 0 or not block):
+            end = _row_end(held, last=False) or len(held)
+            yield held[:end]
+            held, is_header = held[end:], False
+        end = _row_end(held) if block else len(held)
+        if end and not is_header:
+            yield held[:end]
+            held = held[end:]
+        if not block:
+            return
+        if len(held) > 8 * CSV_BLOCK:
+            raise _not_csv(called)  # a quote that is never closed
+
+
+def _row_end(data: bytes, *, last: bool = True) -> int:
+    """Where the last row ends, or the first: after a line break outside quotes; 0 if nowhere."""
+    if b'"' not in data:
+        return (data.rfind(b"\n") if last else data.find(b"\n")) + 1
+    raw = np.frombuffer(data, dtype=np.uint8)
+    inside = np.cumsum(raw == ord('"'), dtype=np.int64) % 2
+    ends = np.flatnonzero((raw == ord("\n")) & (inside == 0))
+    return int(ends[-1 if last else 0]) + 1 if len(ends) else 0
+
+
+def _parsing(width: int) -> Any:
+    """How rows are told apart."""
+    import pyarrow.csv
+
+    # In a file of one column a blank line is a person without an answer.
+    return pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=width > 1)
+
+
+def _converting(names: list[str]) -> Any:
+    """How cells are read: as text, of which only empty ones are missing."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    return pa.csv.ConvertOptions(
+        include_columns=names,
+        column_types=dict.fromkeys(names, pa.string()),
+        strings_can_be_null=True,
+        null_values=[""],
+    )
+
+
 def _csv_batches(file: Path, names: list[str], seen: Seen) -> Iterator[pa.RecordBatch]:
     """Blocks of a CSV file; a row with too many or too few cells is refused by its number."""
     import pyarrow as pa
@@ -378,17 +482,8 @@ def _csv_batches(file: Path, names: list[str], seen: Seen) -> Iterator[pa.Record
         reader = pa.csv.open_csv(
             pa.input_stream(raw, compression="gzip" if _is_gzip(file) else None),
             read_options=pa.csv.ReadOptions(block_size=CSV_BLOCK, use_threads=False),
-            parse_options=pa.csv.ParseOptions(
-                newlines_in_values=True,
-                # In a file of one column a blank line is a person without an answer.
-                ignore_empty_lines=width > 1,
-            ),
-            convert_options=pa.csv.ConvertOptions(
-                include_columns=names,
-                column_types=dict.fromkeys(names, pa.string()),
-                strings_can_be_null=True,
-                null_values=[""],
-            ),
+            parse_options=_parsing(width),
+            convert_options=_converting(names),
         )
         for batch in reader:
             seen(min(raw.tell(), total), total)
@@ -396,8 +491,9 @@ def _csv_batches(file: Path, names: list[str], seen: Seen) -> Iterator[pa.Record
     except _reader_errors():
         failed = True
     if failed:
-        _refuse_ragged(file, width)
-        raise _not_csv(file)
+        with contextlib.suppress(*_reader_errors()), _open(file) as lines:
+            _refuse_ragged(lines, width, _file(file))
+        raise _not_csv(_file(file))
 
 
 def _checked_width(file: Path, names: list[str]) -> int:
@@ -410,35 +506,52 @@ def _checked_width(file: Path, names: list[str]) -> int:
     except _reader_errors():
         pass
     if header is None:
-        raise _not_csv(file)
-    if names and not set(names) & set(header):
-        # Without a header the first line is a person: it must not be shown.
-        raise DataError(
-            f"the first line of file {str(file)!r} must name its columns, and none is "
-            f"{' or '.join(map(repr, names))}; add a header line or correct it"
-        )
-    require(names, header, where=f"file {str(file)!r}")
+        raise _not_csv(_file(file))
+    _check_header(header, names, _file(file))
     return len(header)
 
 
-def _refuse_ragged(file: Path, width: int) -> None:
-    """Refuse rows that do not have a cell for each column, in a file that Arrow could not read."""
+def _file(file: Path) -> str:
+    """What messages call a file."""
+    return f"file {str(file)!r}"
+
+
+def _check_header(header: list[str], names: list[str], where: str) -> None:
+    """Refuse a header that does not name all columns that are needed."""
+    if names and not set(names) & set(header):
+        # Without a header the first line is a person: it must not be shown.
+        raise DataError(
+            f"the first line of {where} must name its columns, and none is "
+            f"{' or '.join(map(repr, names))}; add a header line or correct it"
+        )
+    require(names, header, where=where)
+
+
+def _refuse_ragged(lines: TextIO, width: int, where: str, first: int = 0) -> None:
+    """Refuse rows that do not have a cell for each column, in what Arrow could not read.
+
+    Args:
+        lines: The rows.
+        width: How many cells each must have.
+        where: What messages call it.
+        first: The number of the first row; 0 is the header.
+    """
     found: list[int] = []
-    with contextlib.suppress(*_reader_errors()), _open(file) as lines:
+    with contextlib.suppress(*_reader_errors()):
         # As Arrow does, count no blank lines unless they are people without an answer.
         people = (cells for cells in csv.reader(lines) if cells or width == 1)
-        found += (row for row, cells in enumerate(people) if max(len(cells), 1) != width)
+        found += (row for row, cells in enumerate(people, first) if max(len(cells), 1) != width)
     if found:
         raise DataError(
-            f"every row of file {str(file)!r} must have {width} cells, one for each column, but "
+            f"every row of {where} must have {width} cells, one for each column, but "
             f"{rows(found)} {'has' if len(found) == 1 else 'have'} more or fewer; quote cells "
             "that contain commas"
         )
 
 
-def _not_csv(file: Path) -> DataError:
-    """The error for a file that is damaged or of another kind."""
-    return DataError(f"file {str(file)!r} must be CSV in UTF-8, and cannot be read as such")
+def _not_csv(where: str) -> DataError:
+    """The error for what is damaged or of another kind."""
+    return DataError(f"{where} must be CSV in UTF-8, and cannot be read as such")
 
 
 def _reader_errors() -> tuple[type[Exception], ...]:

@@ -422,5 +422,5 @@ class Estimate(Averages, Quantiles, Discrimination):
             all_edges=edges,
             level=level,
             method=told.method,
-            notes=("no reports",) if empty else told.notes,
+            notes=("no reports", *self.notes) if empty else told.notes,
         )

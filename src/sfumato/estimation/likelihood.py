@@ -17,7 +17,7 @@ import numpy as np
 from sfumato.arrays import Floats
 from sfumato.channels.rounding import rounding_excess
 from sfumato.checks import is_number, one_of
-from sfumato.collect.statistics import BitReports, SymbolCounts
+from sfumato.collect.block_sums import AnyStatistic
 from sfumato.collect.tally import Tally
 from sfumato.errors import QuestionError, TooLargeError, shown
 from sfumato.estimation.answers import Terms, Told
@@ -70,22 +70,24 @@ class LikelihoodEstimate(Estimate):
         seconds: The most processor seconds that a decoding may take, as counted beforehand; None
             decodes whatever it takes, and refuses what is too large.
         saved: A file of what was decoded from these reports before.
+        notes: What to know about the tally, for every answer.
     """
 
     def __init__(
         self,
         study: Study,
-        statistic: SymbolCounts | BitReports,
+        statistic: AnyStatistic,
         *,
         via: str = "auto",
         smoothing: str = "auto",
         progress: Progress | None = None,
         seconds: float | None = None,
         saved: str | Path | None = None,
+        notes: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(study, statistic)
+        super().__init__(study, statistic, notes)
         one_of(smoothing, "smoothing", ("auto", "none"))
-        self.unbiased = UnbiasedEstimate(study, statistic, via=via)
+        self.unbiased = UnbiasedEstimate(study, statistic, via=via, notes=notes)
         self.smoothing = smoothing
         self._progress = progress
         self._reports = statistic
@@ -120,7 +122,8 @@ class LikelihoodEstimate(Estimate):
     @property
     def why(self) -> str:
         """Why some or all answers are unbiased or decoded in part; empty if none are."""
-        return next((told.notes[0] for told in self._all_told() if told.notes), "")
+        notes = (note for told in self._all_told() for note in told.notes)
+        return next((note for note in notes if note not in self.notes), "")
 
     def _all_told(self) -> list[Told]:
         """How questions about single blocks, and about all axes together, are answered."""
@@ -143,8 +146,9 @@ class LikelihoodEstimate(Estimate):
         if why is None and self._seconds is not None and self._are_many(answers, decoded):
             why = f"unbiased, since {self._many(answers, decoded)}"
         if why is not None:
-            return Told("unbiased", (why,))
-        return Told("likelihood", (STOPPED,) if decoded in self._stopped else ())
+            return Told("unbiased", (why, *self.notes))
+        stopped = (STOPPED,) if decoded in self._stopped else ()
+        return Told("likelihood", stopped + self.notes)
 
     def _reason(self, axes: tuple[int, ...]) -> str | None:
         """Why some axes are not decoded; None if they are, or will be."""
@@ -511,7 +515,7 @@ def estimate_of(
     """
     allowed = allowed_seconds(method, seconds, saved)
     if method == "unbiased":
-        return UnbiasedEstimate(tally.study, tally.statistic, via=via)
+        return UnbiasedEstimate(tally.study, tally.statistic, via=via, notes=tally.notes)
     return LikelihoodEstimate(
         tally.study,
         tally.statistic,
@@ -520,6 +524,7 @@ def estimate_of(
         progress=progress,
         seconds=allowed,
         saved=saved,
+        notes=tally.notes,
     )
 
 

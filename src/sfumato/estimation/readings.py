@@ -16,23 +16,22 @@ import numpy as np
 
 from sfumato.arrays import Floats
 from sfumato.channels.base import Channel
-from sfumato.collect.statistics import BitReports, SymbolCounts
+from sfumato.collect.block_sums import AnyStatistic
 from sfumato.estimation.intervals import MORE_PEOPLE, STEPS_FELT, step_room
 from sfumato.estimation.rows import EveryCell
 
-Statistics = SymbolCounts | BitReports
 Reading = Callable[[Channel, Floats | None, Floats | None], Any]
 Part = tuple[tuple[int, ...], Floats]
 Parts = Sequence[Part]
 
 
 def product_rows(
-    statistic: Statistics,
+    statistic: AnyStatistic,
     channels: Sequence[Channel],
     where: Sequence[Floats | None],
     tables: Mapping[int, Floats | EveryCell],
     population: bool,
-    squared: Statistics | None = None,
+    squared: AnyStatistic | None = None,
     *,
     shared: bool = True,
 ) -> tuple[Floats, Floats, Floats, Floats]:
@@ -66,7 +65,7 @@ def product_rows(
     conditions = [d for d, w in enumerate(others) if w is not None]
     splits: dict[tuple[Any, ...], Floats] = {}
 
-    def split(of: Statistics, readings: Sequence[Reading]) -> Floats:
+    def split(of: AnyStatistic, readings: Sequence[Reading]) -> Floats:
         """The tally by the outputs asked about; kept for questions with the same other readings."""
         key = (of is statistic, *(readings[d] for d in conditions))
         if key not in splits:
@@ -77,7 +76,7 @@ def product_rows(
         return splits[key]
 
     def contract(
-        of: Statistics,
+        of: AnyStatistic,
         read: Reading,
         second: Mapping[int, Floats | EveryCell | None],
         rounding: int | None = None,
@@ -144,7 +143,7 @@ def with_steps(one: Any, variance: Any, channel: Channel, rows: Floats | EveryCe
     return result
 
 
-def mean_square(statistic: Statistics, squared: Statistics | None) -> float:
+def mean_square(statistic: AnyStatistic, squared: AnyStatistic | None) -> float:
     """The mean squared weight of a report; 1 without weights.
 
     Args:
@@ -283,11 +282,11 @@ def _floor(
 
 
 def grid_rows(
-    statistic: Statistics,
+    statistic: AnyStatistic,
     channels: Sequence[Channel],
     grids: Floats,
     population: bool,
-    squared: Statistics | None = None,
+    squared: AnyStatistic | None = None,
 ) -> tuple[Floats, Floats, Floats]:
     """Values and variances of questions given as arrays over the cells of all blocks.
 
@@ -428,7 +427,7 @@ def _baseline(channels: Sequence[Channel], grids: Floats) -> Floats:
 
 
 def row_covariance(
-    statistic: Statistics,
+    statistic: AnyStatistic,
     channels: Sequence[Channel],
     where: Sequence[Floats | None],
     place: int,

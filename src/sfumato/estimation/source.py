@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.collect.statistics import BitReports, SymbolCounts
+from sfumato.collect.block_sums import AnyStatistic
 from sfumato.errors import QuestionError, near, shown
 from sfumato.estimation.answers import PRORATED, ROUNDED, Answer, Combination, Terms, Told
 from sfumato.estimation.intervals import Estimated, normal_quantile
@@ -33,13 +33,15 @@ class Source(ABC):
     Args:
         study: The study.
         statistic: Its reports.
+        notes: What to know about the tally, for every answer.
     """
 
     unit: ClassVar[str] = "people"
 
-    def __init__(self, study: Study, statistic: SymbolCounts | BitReports) -> None:
+    def __init__(self, study: Study, statistic: AnyStatistic, notes: tuple[str, ...] = ()) -> None:
         self.study = study
         self.statistic = statistic
+        self.notes = notes
 
     @property
     @abstractmethod
@@ -61,7 +63,7 @@ class Source(ABC):
             axes: Positions of the axes that they mention.
             answers: How many sums with errors are asked for at once.
         """
-        return Told(self.method)
+        return Told(self.method, self.notes)
 
     def has_curves(self, axes: Iterable[int]) -> bool:
         """Whether the errors of `share_moments` on large axes are those of `moments`."""
@@ -236,7 +238,7 @@ class Source(ABC):
         """Add notes and the question in words; without reports there is no number."""
         notes = answer.notes + self._cut_notes(asked.prorated)
         if not self.n:
-            notes = ("no reports",)
+            notes = ("no reports", *self.notes)
             answer = replace(answer, value=math.nan, stderr=math.nan)
         return replace(answer, notes=notes, question=asked.text)
 

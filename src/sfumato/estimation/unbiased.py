@@ -15,7 +15,8 @@ import numpy as np
 
 from sfumato.arrays import Floats
 from sfumato.channels.base import leaning
-from sfumato.collect.statistics import BitReports, SymbolCounts, Vectors
+from sfumato.collect.block_sums import AnyStatistic
+from sfumato.collect.statistics import Vectors
 from sfumato.collect.sums import Sums
 from sfumato.estimation.answers import Terms
 from sfumato.estimation.estimate import Estimate
@@ -48,18 +49,20 @@ class UnbiasedEstimate(Estimate):
         via: How sums are computed; see `Tally.estimate`.
         squared: For weighted reports, the same reports with squared weights.
         heaviest: The largest weight of a report.
+        notes: What to know about the tally, for every answer.
     """
 
     def __init__(
         self,
         study: Study,
-        statistic: SymbolCounts | BitReports,
+        statistic: AnyStatistic,
         *,
         via: str = "auto",
-        squared: SymbolCounts | BitReports | None = None,
+        squared: AnyStatistic | None = None,
         heaviest: float = 1.0,
+        notes: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(study, statistic)
+        super().__init__(study, statistic, notes)
         self._more = max(MORE_PEOPLE * mean_square(statistic, squared), heaviest**2)
         self._channels = study.channels
         self._squared = squared

@@ -19,7 +19,8 @@ import numpy as np
 
 from sfumato.arrays import MOST_ROW_ENTRIES, most_outputs
 from sfumato.channels.base import SymbolChannel
-from sfumato.collect.statistics import MOST_GRID, BitReports, SymbolCounts
+from sfumato.collect.block_sums import UNDECODED, AnyStatistic, BlockSums
+from sfumato.collect.statistics import MOST_GRID
 from sfumato.estimation.decoding.fitting import DENSE_CELLS as FACTORISED_CELLS
 from sfumato.estimation.decoding.joining import Runs
 from sfumato.estimation.decoding.mixture import MOST_CELLS
@@ -90,7 +91,7 @@ class Cost:
 
 
 def cost_of(
-    statistic: SymbolCounts | BitReports,
+    statistic: AnyStatistic,
     blocks: Sequence[Block],
     ordered: Sequence[bool],
     *,
@@ -133,7 +134,7 @@ def _line_seconds(cells: int) -> float:
 
 
 def reason_against(
-    statistic: SymbolCounts | BitReports,
+    statistic: AnyStatistic,
     blocks: Sequence[Block],
     ordered: Sequence[bool],
     *,
@@ -149,6 +150,9 @@ def reason_against(
         smoothing: "auto" or "none", as in `Tally.estimate`.
         seconds: The most processor seconds that it may take.
     """
+    sends_bits = any(block.channel.layout.kind == "bits" for block in blocks)
+    if sends_bits and isinstance(statistic, BlockSums):
+        return f"unbiased, since {UNDECODED}"
     cost = cost_of(statistic, blocks, ordered, smoothing=smoothing)
     if cost.refused is not None:
         return f"unbiased, since decoding {cost.grid} {cost.refused}"
@@ -312,7 +316,7 @@ def _pass_seconds(parts: Sequence[_Part], *, several: bool = False) -> float:
 
 
 def _cost_of_rows(
-    statistic: SymbolCounts | BitReports,
+    statistic: AnyStatistic,
     blocks: Sequence[Block],
     shape: tuple[int, ...],
     ordered: Sequence[bool],

@@ -28,8 +28,9 @@ from sfumato.arrays import (
 )
 from sfumato.channels.base import Channel, SymbolChannel
 from sfumato.channels.geometric_noise import NoiseLine
-from sfumato.collect.statistics import BitReports, SymbolCounts
-from sfumato.errors import TooLargeError
+from sfumato.collect.block_sums import UNDECODED, AnyStatistic
+from sfumato.collect.statistics import BitReports
+from sfumato.errors import QuestionError, TooLargeError
 from sfumato.estimation.decoding.joining import Grouped, Runs, coarse_shape
 from sfumato.estimation.decoding.waves import measured_transfer
 from sfumato.study.blocks import Block
@@ -497,9 +498,7 @@ class RowMixture(_Counted):
         return transposed
 
 
-def mixture_of(
-    statistic: SymbolCounts | BitReports, blocks: Sequence[Block], chosen: Sequence[int]
-) -> Mixture:
+def mixture_of(statistic: AnyStatistic, blocks: Sequence[Block], chosen: Sequence[int]) -> Mixture:
     """The mixture for some blocks of a tally, summed over the others.
 
     Args:
@@ -516,7 +515,8 @@ def mixture_of(
             _refuse_outputs(channel)
         profile = statistic.profile(list(chosen), [None] * len(blocks))
         return SymbolMixture.of(channels, profile, shapes)
-    assert isinstance(statistic, BitReports)  # noqa: S101 - bits are only kept as reports
+    if not isinstance(statistic, BitReports):
+        raise QuestionError(f'{UNDECODED}, or use method="unbiased"')
     return _rows_of(statistic, channels, chosen, shape)
 
 

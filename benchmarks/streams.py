@@ -1,0 +1,109 @@
+"""`sfumato encode` on files and pipes, beside the library call on the same file.
+
+The library call reads the whole table, encodes it and saves the reports. Every run is a process of
+its own, whose processor time and peak memory the system tells.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+import sfumato as sf
+from benchmarks.recording import Measurement, progress
+
+PEOPLE = (1_000_000, 4_000_000)
+LEAST = 0.8
+
+# What a process of its own does: its work, then its processor time and its peak memory.
+_RUN = """
+import json, resource, sys, time
+import sfumato as sf
+from sfumato.cli import app
+from sfumato.domains.tables import read_table
+way, study, table, out = sys.argv[1:]
+def work(table, out):
+    if way == "library":
+        loaded = sf.Study.load(study)
+        loaded.encode(read_table(table, [axis.name for axis in loaded.axes])).save(out)
+    else:
+        app(["encode", study, table, "--out", out, "--force"], standalone_mode=False)
+work("one.csv", "one.parquet")  # what is loaded once is not counted
+used = time.process_time()
+work(table, out)
+used = time.process_time() - used
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps([used, peak]), file=sys.stderr)
+"""
+
+
+def measure() -> Measurement:
+    """Geometric reports on two axes, from CSV and Parquet."""
+    study = sf.Study(
+        "streams",
+        [
+            sf.integers("age", 0, 99, protect=sf.Distance("0.5")),
+            sf.integers("minutes", 0, 255, protect=sf.Distance("0.2")),
+        ],
+    )
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="sfumato-bench-") as held:
+        folder = Path(held)
+        study.save(folder / "study.toml")
+        (folder / "one.csv").write_text("age,minutes\n31,20\n", encoding="utf-8")
+        for people in PEOPLE:
+            source = np.random.default_rng(1)
+            table = pa.table(
+                {axis.name: source.integers(0, axis.size, people) for axis in study.axes}
+            )
+            pa.csv.write_csv(table, folder / "people.csv")
+            pq.write_table(table, folder / "people.parquet")
+            for name, given, out in (
+                ("CSV to Parquet", "people.csv", "out.parquet"),
+                ("Parquet to Parquet", "people.parquet", "out.parquet"),
+                ("standard input to standard output", "-", "-"),
+            ):
+                progress(f"{people:,} people, {name}")
+                file = "people.csv" if given == "-" else given
+                library = _best(folder, "library", file, "out.parquet")
+                command = _best(folder, "command", given, out)
+                rows.append(
+                    {
+                        "people": people,
+                        "what": name,
+                        "million people per processor second": people / command[0] / 1e6,
+                        "speed / library call": library[0] / command[0],
+                        "at least": LEAST,
+                        "peak MB": command[1] / 1e6,
+                        "peak MB of the library call": library[1] / 1e6,
+                    }
+                )
+    return Measurement("sfumato encode, streams larger than a block", rows)
+
+
+def _best(folder: Path, way: str, table: str, out: str) -> tuple[float, int]:
+    """The least processor time and peak memory of three processes."""
+    found = []
+    for _ in range(3):
+        with (folder / "people.csv").open("rb") as given:
+            done = subprocess.run(
+                [sys.executable, "-c", _RUN, way, "study.toml", table, out],
+                cwd=folder,
+                stdin=given,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                check=True,
+                text=True,
+            )
+        found.append(json.loads(done.stderr.strip().splitlines()[-1]))
+    used, peak = (min(column) for column in zip(*found, strict=True))
+    return used, peak

@@ -1,0 +1,1 @@
+"""Tallies of files: parts of files become accumulators, wherever they are read, and merge."""

@@ -1,0 +1,293 @@
+"""Files in parts that are tallied apart: any engine reads a part, and merges what it gives.
+
+`plan` looks at every file before any work starts. `tally_split` turns a part of a file into the
+bytes of an accumulator, and `merge_bytes` adds such bytes up. Neither needs the study: the bytes of
+an empty accumulator say how its reports are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.collect.accumulator import Accumulator
+from sfumato.collect.packing import HEADER, layout_of, packed_count, unpack
+from sfumato.collect.packing import MAGIC as PACKED
+from sfumato.collect.parquet import (
+    check_columns,
+    kind_of,
+    open_parquet,
+    read_head,
+    read_layouts,
+    read_outputs,
+    read_parts,
+)
+from sfumato.collect.tally_files import read_tally
+from sfumato.device.wire import HEADER_BYTES, ID_BYTES, batch_count, read_front
+from sfumato.device.wire import MAGIC as BATCH
+from sfumato.errors import FormatError
+from sfumato.study.reports import Reports
+
+_ROWS_AT_ONCE = 1 << 20
+#: About how many reports a split has.
+_ROWS_OF_SPLIT = 1 << 22
+
+Kind: TypeAlias = Literal["reports", "tally", "packed", "batches"]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A part of the work: some row groups of a Parquet file, some packed reports, or whole files.
+
+    Args:
+        paths: The file. Batches of devices are all in one split, since a report that came twice
+            counts once.
+        kind: What it holds.
+        start: The first row group, or the first packed report; 0 for whole files.
+        stop: The one after the last.
+        reports: How many reports it has, as the file states.
+    """
+
+    paths: tuple[str, ...]
+    kind: Kind
+    start: int
+    stop: int
+    reports: int
+
+
+class DamagedError(FormatError):
+    """A file that turned out to be damaged while it was read.
+
+    Args:
+        path: The file.
+        message: What is wrong with it, with its name.
+    """
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(path, message)
+        self.path, self.message = path, message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Plan(NamedTuple):
+    """The work that a tally of files takes.
+
+    Args:
+        files: The splits of each file, or of files that belong together.
+        damaged: Files that cannot be read, with the reason.
+    """
+
+    files: list[list[Split]]
+    damaged: dict[str, str]
+
+    @property
+    def reports(self) -> int:
+        """How many reports there are, as the files state."""
+        return sum(split.reports for splits in self.files for split in splits)
+
+
+def plan(empty: Accumulator, paths: Iterable[str | Path], *, skip_damaged: bool = False) -> Plan:
+    """Look at every file, and cut the work into splits.
+
+    Args:
+        empty: An accumulator of the study.
+        paths: Reports or tallies, .parquet; packed reports; batches of devices.
+        skip_damaged: Leave damaged files out, instead of refusing them.
+
+    Raises:
+        MismatchError: If a file belongs to another study, or is a tally that cannot be added.
+        FormatError: If a file is damaged or holds something else; it is named.
+    """
+    files: list[list[Split]] = []
+    batches: list[Split] = []
+    damaged: dict[str, str] = {}
+    for path in map(str, paths):
+        try:
+            splits = _splits_of(empty, path)
+        except FormatError as error:
+            if not skip_damaged:
+                raise
+            damaged[path] = str(error)
+            continue
+        if splits[0].kind == "batches":
+            batches += splits
+        else:
+            files.append(splits)
+    if batches:
+        together = tuple(split.paths[0] for split in batches)
+        files.append([Split(together, "batches", 0, 1, sum(split.reports for split in batches))])
+    return Plan(files, damaged)
+
+
+def _splits_of(empty: Accumulator, path: str) -> list[Split]:
+    """The splits of one file, once its first bytes and its metadata are those of the study."""
+    with _reading(path) as file:
+        front = file.read(max(HEADER, HEADER_BYTES))
+        size = file.seek(0, 2)
+        if front[:4] == PACKED:
+            count = packed_count(front, size, empty, repr(path))
+            starts = range(0, max(count, 1), _ROWS_OF_SPLIT)
+            stops = [min(start + _ROWS_OF_SPLIT, count) for start in starts]
+            pairs = zip(starts, stops, strict=True)
+            return [Split((path,), "packed", a, b, b - a) for a, b in pairs]
+        if front[:4] == BATCH:
+            empty.refuse_other(read_front(front, BATCH, HEADER_BYTES, "a batch"), repr(path))
+            row = ID_BYTES + layout_of(empty.layouts).size
+            return [Split((path,), "batches", 0, 1, size // row)]
+    return _parquet_splits(empty, path)
+
+
+def _parquet_splits(empty: Accumulator, path: str) -> list[Split]:
+    """The splits of a Parquet file, by row groups."""
+    what = repr(path)
+    with open_parquet(path) as file:
+        schema, metadata = file.schema_arrow, file.metadata
+        kind = kind_of(schema)
+        if kind == "tally of sums":
+            empty.refuse_other(read_head(schema, "tally of sums", what)["study"], what)
+            empty.refuse_sums(what)
+            return [Split((path,), "tally", 0, 1, metadata.num_rows)]
+        if kind == "tally":
+            empty.refuse_other(read_head(schema, "tally", what)["study"], what)
+            return [Split((path,), "tally", 0, 1, metadata.num_rows)]
+        _check_reports(empty, schema, what)
+        sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
+    found, start, held = [], 0, 0
+    for group, rows in enumerate(sizes):
+        held += rows
+        if held >= _ROWS_OF_SPLIT or group == len(sizes) - 1:
+            found.append(Split((path,), "reports", start, group + 1, held))
+            start, held = group + 1, 0
+    return found or [Split((path,), "reports", 0, 0, 0)]
+
+
+def _check_reports(empty: Accumulator, schema: pa.Schema, what: str) -> None:
+    """Refuse a Parquet file that does not hold reports of the study, by its metadata and types."""
+    head = read_head(schema, "reports", what)
+    empty.refuse_other(head["study"], what)
+    names, layouts = read_layouts(head, what)
+    if (tuple(names), tuple(layouts)) != (empty.columns, empty.layouts):
+        raise FormatError(f"{what} has damaged metadata; write it again")
+    check_columns(schema, dict(zip(names, layouts, strict=True)), what)
+
+
+def tally_split(empty: bytes, split: Split) -> bytes:
+    """The tally of a part of a file, as the bytes of an accumulator.
+
+    Args:
+        empty: The bytes of an empty accumulator of the study, which say what to keep.
+        split: A part of the work, from `plan`.
+
+    Raises:
+        DamagedError: If the file is damaged; it is named.
+    """
+    found = Accumulator.from_bytes(empty)
+    for _ in add_split(found, split):
+        pass
+    return found.to_bytes()
+
+
+def merge_bytes(parts: Iterable[bytes]) -> bytes:
+    """The bytes of one accumulator of all reports that one or more others hold."""
+    first, *others = parts
+    found = Accumulator.from_bytes(first)
+    for other in others:
+        found.merge(Accumulator.from_bytes(other))
+    return found.to_bytes()
+
+
+def add_split(found: Accumulator, split: Split) -> Iterator[int]:
+    """Add a part of a file to an accumulator, a bounded number of reports at a time.
+
+    Args:
+        found: The accumulator.
+        split: A part of the work.
+
+    Yields:
+        How many reports were added, after each step.
+
+    Raises:
+        DamagedError: If a file is damaged; some of its reports may have been added.
+    """
+    for path in split.paths:
+        before = found.n
+        try:
+            for _ in _READERS[split.kind](found, path, split):
+                yield found.n - before
+                before = found.n
+        except FormatError as error:
+            raise DamagedError(path, str(error)) from None
+
+
+def _add_reports(found: Accumulator, path: str, split: Split) -> Iterator[None]:
+    """Add row groups of a Parquet file."""
+    what = repr(path)
+    with open_parquet(path) as file:
+        _check_reports(found, file.schema_arrow, what)
+        groups = range(split.start, min(split.stop, file.metadata.num_row_groups))
+        for part in read_parts(file, path, found.columns, _ROWS_AT_ONCE, groups):
+            outputs = read_outputs(part, found.columns, found.layouts, what)
+            found.add(Reports(found.fingerprint, found.columns, found.layouts, tuple(outputs)))
+            yield
+
+
+def _add_tally(found: Accumulator, path: str, split: Split) -> Iterator[None]:
+    """Add a tally."""
+    held = read_tally(path, found)
+    found.merge_held(held, repr(path))
+    yield
+
+
+def _add_packed(found: Accumulator, path: str, split: Split) -> Iterator[None]:
+    """Add packed reports."""
+    size = layout_of(found.layouts).size
+    with _reading(path) as file:
+        file.seek(HEADER + split.start * size)
+        for start in range(split.start, split.stop, _ROWS_AT_ONCE):
+            count = min(_ROWS_AT_ONCE, split.stop - start)
+            raw = file.read(count * size)
+            if len(raw) < count * size:
+                raise FormatError("it was cut while it was read; write it again")
+            rows = np.frombuffer(raw, dtype=np.uint8).reshape(count, size)
+            found.add(unpack(rows, found.fingerprint, found.columns, found.layouts))
+            yield
+
+
+def _add_batches(found: Accumulator, path: str, split: Split) -> Iterator[None]:
+    """Add batches of devices, of which a file has one or several, one after another."""
+    row = ID_BYTES + layout_of(found.layouts).size
+    with _reading(path) as file:
+        while front := file.read(HEADER_BYTES):
+            count = batch_count(front, found.fingerprint)
+            found.add(front + file.read(count * row))
+            yield
+
+
+_READERS = {
+    "reports": _add_reports,
+    "tally": _add_tally,
+    "packed": _add_packed,
+    "batches": _add_batches,
+}
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[BinaryIO]:
+    """An open file; what is wrong with its bytes is told with its name."""
+    try:
+        with Path(path).open("rb") as file:
+            yield file
+    except FileNotFoundError:
+        raise FormatError(f"there is no file {path!r}; check the path") from None
+    except OSError as error:
+        raise FormatError(f"cannot read {path!r}: {error.strerror}") from None
+    except FormatError as error:
+        raise FormatError(f"{path!r}: {error}") from None
