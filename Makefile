@@ -8,9 +8,12 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+RUNS := $(VENV)/.runs
 PYTHON ?=
 CANDIDATES := $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
 CORES ?= 2
+
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 LOCK := supply/requirements.lock
 TOOLS := js/node_modules/.package-lock.json
@@ -20,7 +23,8 @@ TOOLS := js/node_modules/.package-lock.json
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml $(LOCK)
+# What the demo needs, in about a minute.
+$(RUNS): pyproject.toml $(LOCK)
 	@for candidate in $(CANDIDATES); do \
 	  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
 	    found="$$candidate"; break; \
@@ -30,13 +34,20 @@ $(READY): pyproject.toml $(LOCK)
 	  echo "sfumato needs Python 3.11 or newer; tried: $(CANDIDATES). Say where it is: make PYTHON=/path/to/python3" >&2; \
 	  exit 1; \
 	fi; \
-	echo "Setting up $(VENV) with $$("$$found" --version); this takes a minute the first time."; \
+	echo "Setting up $(VENV) with $$("$$found" --version); this takes about a minute."; \
 	"$$found" -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes --requirement $(LOCK)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m supply.part plots > $(VENV)/runs.lock
+	@$(INSTALL) --require-hashes --requirement $(VENV)/runs.lock
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(READY) ## a first look: a made-up survey from question to answer, in build/demo
+# All else: what checks and tests need, several databases and engines among them.
+$(READY): $(RUNS)
+	@echo "Installing what checks and tests need; this takes a few minutes the first time."
+	@$(INSTALL) --require-hashes --requirement $(LOCK)
+	@touch $@
+
+demo: $(RUNS) ## a first look: a made-up survey from question to answer, in build/demo
 	$(BIN)/sfumato demo --out build/demo --force
 
 quick: $(READY) ## the answer to a small change: check, and the tests that are not slow

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import tomllib
 import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from supply.lock import LOCK, Package, read
+from supply.lock import LOCK, PROJECT, Package, name_of, needed, read
 
 BILL = Path(__file__).with_name("sbom.cdx.json")
-PROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
 
 def bill(packages: Sequence[Package], lock: bytes, project: dict[str, Any]) -> dict[str, Any]:
@@ -29,7 +27,7 @@ def bill(packages: Sequence[Package], lock: bytes, project: dict[str, Any]) -> d
         project: The table `project` of `pyproject.toml`.
     """
     refs = [_ref(package) for package in packages]
-    runtime = _needed(packages, project["dependencies"])
+    runtime = needed(packages, project["dependencies"])
     itself = {
         "type": "library",
         "bom-ref": project["name"],
@@ -38,7 +36,7 @@ def bill(packages: Sequence[Package], lock: bytes, project: dict[str, Any]) -> d
         "licenses": [{"license": {"id": project["license"]}}],
     }
     stated = [*project["dependencies"], *_all(project["optional-dependencies"])]
-    direct = {_name(requirement) for requirement in stated}
+    direct = {name_of(requirement) for requirement in stated}
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -93,26 +91,9 @@ def _marker(package: Package) -> dict[str, str]:
     return {"name": "sfumato:marker", "value": package.marker}
 
 
-def _name(requirement: str) -> str:
-    """The normalised name of a requirement."""
-    found = re.match(r"[A-Za-z0-9._-]+", requirement)
-    assert found is not None, requirement
-    return re.sub(r"[-_.]+", "-", found[0]).lower()
-
-
 def _all(extras: dict[str, list[str]]) -> Iterable[str]:
     """The requirements of all extras."""
     return [requirement for held in extras.values() for requirement in held]
-
-
-def _needed(packages: Sequence[Package], requirements: Sequence[str]) -> set[str]:
-    """Names of these requirements and of all that they need in turn."""
-    found: set[str] = set()
-    more = {_name(requirement) for requirement in requirements}
-    while more:
-        found |= more
-        more = {p.name for p in packages if more & set(p.parents)} - found
-    return found
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 LOCK = Path(__file__).with_name("requirements.lock")
+PROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
 _ENTRY = re.compile(r"(?P<name>[a-z0-9][a-z0-9-]*)==(?P<version>\S+)(?: ; (?P<marker>.+?))? \\$")
 _HASH = re.compile(r" {4}--hash=(?P<hash>sha256:[0-9a-f]{64})(?: \\)?$")
@@ -62,3 +64,20 @@ def _with(package: Package, *, hashes: str | None = None, parents: str | None = 
         package.hashes + ((hashes,) if hashes else ()),
         package.parents + ((parents,) if parents else ()),
     )
+
+
+def name_of(requirement: str) -> str:
+    """The normalised name of a requirement."""
+    found = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert found is not None, requirement
+    return re.sub(r"[-_.]+", "-", found[0]).lower()
+
+
+def needed(packages: Sequence[Package], requirements: Iterable[str]) -> set[str]:
+    """Names of these requirements and of all that they need in turn."""
+    found: set[str] = set()
+    more = {name_of(requirement) for requirement in requirements}
+    while more:
+        found |= more
+        more = {p.name for p in packages if more & set(p.parents)} - found
+    return found

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from supply import bill, vulnerabilities
+from supply import bill, part, vulnerabilities
 from supply.lock import LOCK, Package, read
 
 ROOT = Path(__file__).parent.parent
@@ -105,6 +106,24 @@ def test_bill_of_materials_tells_what_runs_from_what_checks() -> None:
         assert scopes[name] == ComponentScope.REQUIRED
     for name in ("pytest", "matplotlib", "pluggy"):
         assert scopes[name] == ComponentScope.OPTIONAL
+
+
+@pytest.mark.parametrize("where", ENVIRONMENTS, ids=lambda e: "-".join(list(e.values())[::2][:3]))
+def test_part_of_the_lock_file_is_complete_for_the_demo(where: dict[str, str]) -> None:
+    held = part.part(read(), ["plots"])
+    here = {p.name for p in held if not p.marker or Marker(p.marker).evaluate(where)}
+    project = PROJECT["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["plots"]]
+    assert {canonicalize_name(Requirement(line).name) for line in wanted} <= here
+    assert {"hatchling", "editables", "pillow", "cffi"} <= here  # two by way of others
+    assert not {"pytest", "pyspark", "mypy", "duckdb"} & {package.name for package in held}
+
+
+def test_part_of_the_lock_file_has_its_versions_and_hashes(tmp_path: Path) -> None:
+    path = tmp_path / "part.lock"
+    held = part.part(read(), ["plots"])
+    path.write_text("\n".join(part.lines(held)) + "\n", encoding="ascii")
+    assert read(path) == [replace(package, parents=()) for package in held]
 
 
 def vulnerable(*found: dict[str, Any]) -> str:
