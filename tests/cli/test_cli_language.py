@@ -54,6 +54,22 @@ def week(**options: object) -> sf.Axis:
             ),
         ),
         (
+            "town: categories ash|elm|fir, protect blocks epsilon=1 blocks=ash|elm||fir",
+            sf.categories(
+                "town", ["ash", "elm", "fir"], protect=sf.Blocks(1, [["ash", "elm"], ["fir"]])
+            ),
+        ),
+        (
+            "town: categories ash|elm, protect policy_graph epsilon=1/2 edges=ash|elm|3||",
+            sf.categories(
+                "town", ["ash", "elm"], protect=sf.PolicyGraph("1/2", [("ash", "elm", 3)])
+            ),
+        ),
+        (
+            "town: categories ash|elm, protect sensitive_set epsilon=1 sensitive=ash|",
+            sf.categories("town", ["ash", "elm"], protect=sf.SensitiveSet(1, ["ash"])),
+        ),
+        (
             "'a: b': categories 'x, y'|don't know|\"it's|\"|'St. ''G''', uniform 1",
             sf.categories(
                 "a: b", ["x, y", "don't know", "it's|", "St. 'G'"], protect=sf.Uniform(1)

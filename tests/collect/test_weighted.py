@@ -24,6 +24,7 @@ from sfumato.channels.thermometer import ThermometerChannel
 from sfumato.collect.weighted import WeightedTally
 from sfumato.errors import DataError, FormatError, MismatchError, QuestionError, StudyError
 from sfumato.estimation.unbiased import UnbiasedEstimate
+from sfumato.estimation.weighted import WEIGHTED
 from sfumato.questions.language import weights as ask
 from sfumato.study.axis import Axis
 
@@ -139,6 +140,29 @@ def every_answer(est: sf.Estimate, population: bool) -> list[tuple[Floats, Float
     found += [(one.values, one.stderr) for one in many]
     quantile = est.quantile("a", [0.2, 0.5], where={"b": (0, 1)}, **more)
     return [*found, (quantile.values, quantile.high - quantile.low)]
+
+
+@kinds
+@pytest.mark.parametrize("method", ["unbiased", "likelihood"])
+def test_every_kind_of_answer_says_once_that_people_are_weighted(kind: str, method: str) -> None:
+    one = study(kind)
+    people = {"a": [0, 1, 2, 1, 0, 2], "b": [0, 1, 1, 0, 1, 0]}
+    reports = one.encode(people, bits=sf.SeededBits(3))
+    est = one.tally(reports, weights=np.arange(1.0, 7.0)).estimate(method)
+    answers = [
+        est.count(a=1),
+        est.fraction(b=1),
+        est.mean("a"),
+        est.total("a"),
+        est.auc("a", "b", positive=1),
+        est.quantile("a", 0.5),
+        est.quantile("a", [0.2, 0.5]),
+        est.histogram("a"),
+        est.linear(np.eye(6)),
+    ]
+    assert [answer.notes.count(WEIGHTED) for answer in answers] == [1] * len(answers)
+    plain = one.tally(reports).estimate(method).quantile("a", 0.5)
+    assert WEIGHTED not in plain.notes
 
 
 @kinds

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
+import pytest
 from helpers_planning import STUDIES, label, line, people_of, plane
 from helpers_statistics import histogram
 
 import sfumato as sf
+from sfumato.planning.compare import ComparisonRow
 
 
 def test_comparison_lists_what_fits_and_marks_the_best() -> None:
@@ -49,6 +52,12 @@ def test_errors_over_a_sample_of_questions_are_marked() -> None:
     assert "errors marked ≈ are root mean squares over a sample" in str(found)
 
 
+def nearly(row: ComparisonRow) -> ComparisonRow:
+    """A row that equals others but for the last digits of errors, which depend on the processor."""
+    near = {name: pytest.approx(getattr(row, name), rel=1e-12) for name in ("stderr", "share")}
+    return replace(row, **near)
+
+
 def test_blocks_are_compared_one_by_one() -> None:
     mixed = STUDIES["mixed"]()
     law = histogram(mixed, people_of(mixed, 300, 2))
@@ -59,7 +68,7 @@ def test_blocks_are_compared_one_by_one() -> None:
             500, prior=law.sum(axis=(0, 1)), methods=["unbiased"]
         ),
     ]
-    assert found.rows == (*alone[0].rows, *alone[1].rows)
+    assert found.rows == tuple(map(nearly, (*alone[0].rows, *alone[1].rows)))
     assert {row.axis for row in found} == {"a × b", "c"}
     for one in alone:
         assert [row.chosen for row in one].count(True) == 1

@@ -129,6 +129,40 @@ def test_a_metric_that_no_channel_can_serve_is_refused(monkeypatch: Any) -> None
         best_channel(metric, Asked.of(3, 3, ordered=False))
 
 
+@pytest.mark.parametrize(
+    ("protect", "why"),
+    [
+        (sf.Blocks("1e-30", [labels(6)[:3], labels(6)[3:]]), "no channel can serve this metric: "),
+        (sf.HighLow("1e-30", labels(5)), ""),
+        (sf.Uniform("1e-30"), ""),
+    ],
+)
+def test_the_refusal_names_the_axis_the_reason_and_the_remedy(protect: Any, why: str) -> None:
+    words = rf"^axis 'x': {why}a table of 2\^64 words is too coarse for .*; use a larger epsilon"
+    with pytest.raises(StudyError, match=words):
+        sf.Study("none", [named(6, protect)])
+
+
+def test_a_sole_candidate_is_not_measured(monkeypatch: Any) -> None:
+    """100,000 cells that may be left unanswered would take seconds."""
+    measured = []
+    usual = Asked.variance
+
+    def counted(self: Asked, channel: Any) -> float:
+        measured.append(channel.size)
+        return usual(self, channel)
+
+    monkeypatch.setattr(Asked, "variance", counted)
+    protect = sf.Distance(0.5, no_answer=50)
+    many, few = (sf.integers("x", 0, last, protect=protect, optional=True) for last in (999, 9))
+    study = sf.Study("many", [many])
+    assert study.blocks[0].choice == sf.Extended(sf.Geometric())
+    assert study.reasons == ("no other channel is tried on so many cells",)
+    assert not measured
+    sf.Study("few", [few])
+    assert len(measured) > 1
+
+
 def test_a_table_too_long_for_devices_is_no_default(monkeypatch: Any) -> None:
     axis = sf.integers("x", 0, 9, protect=sf.Distance(1, cap="3/2"))
     usual = sf.Study("capped", [axis])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from fractions import Fraction
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -16,7 +17,10 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.channels.choice import Choice
 from sfumato.estimation.likelihood import LikelihoodEstimate
+from sfumato.metrics.uniform import UniformMetric
+from sfumato.study.choose_uniform import choose_uniform
 
 ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:  # for the benchmarks, which also make the record
@@ -141,6 +145,38 @@ def test_the_default_is_nearly_as_good_as_the_better_of_comb_and_tree() -> None:
     assert text == shown, "run: python -m benchmarks.channels"
     other = channels.page_tables([row | {"comb": 2 * row["comb"]} for row in figures])
     assert text != pages.refilled(text, other)
+
+
+@pytest.mark.parametrize("setting", shape_people.UNIFORM, ids=str)
+def test_the_default_is_still_the_one_that_was_recorded(setting: shape_people.Setting) -> None:
+    figures = json.loads((ROOT / "results/bench/channels.json").read_text("utf-8"))["figures"]
+    (size,) = setting.shape
+    rows = [row for row in figures if (row["cells"], row["ε"]) == (size, setting.epsilon)]
+    assert all(row["default"] == row["comb"] != row["tree"] for row in rows)
+    metric = UniformMetric(Fraction(setting.epsilon), size)
+    assert choose_uniform(metric, (size,), (True,))[0] == sf.Comb()
+
+
+@pytest.mark.slow
+def test_trees_are_chosen_at_large_epsilon_and_their_levels_suit_ranges() -> None:
+    """Likelihood answers gain more from combs, so that trees are chosen later for them."""
+
+    def chosen(epsilon: str, method: str) -> Choice:
+        return choose_uniform(
+            UniformMetric(Fraction(epsilon), 256), (256,), (True,), method=method
+        )[0]
+
+    def error(channel: Choice | None) -> float:
+        axis = sf.integers("x", 0, 255, protect=sf.Uniform(3), channel=channel)
+        return sf.Study("ranges", [axis]).expected_error(10_000).rows[0].stderr
+
+    tree = sf.Hierarchical(4, "best", "optimised")
+    assert [chosen("3", method) for method in ("likelihood", "unbiased")] == [tree, tree]
+    assert chosen("11/4", "likelihood") == sf.Comb()
+    assert chosen("11/4", "unbiased") == tree
+    others = [sf.Comb(), *(sf.Hierarchical(b, "best", "optimised") for b in (2, 4, 8))]
+    least = min(map(error, others))
+    assert error(None) <= 1.10 * least < error(sf.Hierarchical(4, "best"))
 
 
 def test_channels_are_compared_on_the_same_people() -> None:

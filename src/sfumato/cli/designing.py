@@ -84,7 +84,7 @@ def new(
     NAME, rounding stochastic, clip, unit WORD. Epsilon has no default.
 
     A channel or metric may have options, such as hierarchical branching=2 oracle=hrr; values of a
-    list are joined by |.
+    list are joined by |, and lists in a list by ||, as in blocks epsilon=1 blocks=ash|elm||fir|oak.
     """
     target(file, "study", ".toml", force=force)
     expected = checked_expected(people)

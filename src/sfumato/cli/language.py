@@ -2,8 +2,8 @@
 
 An axis is one line, ``age: integers 0..99, distance 0.2, clip``: a name, a colon, the kind of its
 values, then parts in any order. A channel is a name with options, ``hierarchical branching=2
-oracle=hrr``; the values of a list are joined by |. Whatever is not understood is refused, with a
-list of what would be.
+oracle=hrr``; the values of a list are joined by |, and lists in a list by ||. Whatever is not
+understood is refused, with a list of what would be.
 """
 
 from __future__ import annotations
@@ -357,6 +357,8 @@ def parse_metric(text: str) -> Metric:
     Example:
         >>> parse_metric("sensitive_set epsilon=1/2 sensitive=ill|injured")
         SensitiveSet(epsilon=0.5, sensitive=['ill', 'injured'])
+        >>> parse_metric("blocks epsilon=1 blocks=ash|birch||cedar|elm")
+        Blocks(epsilon=1, blocks=[['ash', 'birch'], ['cedar', 'elm']])
     """
     return metric_from_dict(_words(text, "metric", METRICS))
 
@@ -407,7 +409,9 @@ def _refuse_unknown(name: str, kind: str, what: str) -> None:
 
 
 def _value(text: str) -> Any:
-    """A whole number, true or false, a list, or a word; "a|" is a list of one."""
+    """A whole number, true or false, a list, a list of lists, or a word; "a|" is a list of one."""
+    if "||" in text:
+        return [part.split("|") for part in text.removesuffix("||").split("||")]
     if "|" in text:
         return text.removesuffix("|").split("|")
     if re.fullmatch(r"-?[0-9]{1,18}", text):

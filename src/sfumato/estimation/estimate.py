@@ -423,4 +423,5 @@ class Estimate(Averages, Quantiles, Discrimination):
             level=level,
             method=told.method,
             notes=("no reports", *self.notes) if empty else told.notes,
+            unit=self.unit,
         )

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from sfumato.arrays import Floats
 from sfumato.collect.statistics import BitReports, SymbolCounts
 from sfumato.collect.weighted import WeightedTally
-from sfumato.estimation.answers import Answer, Answers, Terms
+from sfumato.estimation.answers import Terms
 from sfumato.estimation.decoding.posterior import ScaledDecoder
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.intervals import Estimated
@@ -44,16 +44,6 @@ class Weighted(Estimate):
     def _knows_whole(self, population: bool) -> bool:
         """Whether the total weight is a known divisor: not for other people, nor if it is zero."""
         return not population and self.whole > 0
-
-    def _finish(self, answer: Answer, asked: Question) -> Answer:
-        """Add the note that people are weighted."""
-        found = super()._finish(answer, asked)
-        return replace(found, notes=(*found.notes, WEIGHTED))
-
-    def _answers(self, *parts: Any) -> Answers:
-        """Add the note that people are weighted."""
-        found = super()._answers(*parts)
-        return replace(found, notes=(*found.notes, WEIGHTED), unit=self.unit)
 
 
 class WeightedEstimate(Weighted, UnbiasedEstimate):
@@ -127,6 +117,7 @@ class WeightedLikelihoodEstimate(Weighted, LikelihoodEstimate):
             progress=progress,
             seconds=seconds,
             saved=saved,
+            notes=(WEIGHTED,),
         )
         self.unbiased = unbiased_of(tally, via)
         squares = tally.squared.sum([None] * len(tally.study.blocks))
@@ -201,7 +192,12 @@ def unbiased_of(tally: WeightedTally, via: str) -> WeightedEstimate:
         via: How sums are computed.
     """
     return WeightedEstimate(
-        tally.study, tally.statistic, via=via, squared=tally.squared, heaviest=tally.heaviest
+        tally.study,
+        tally.statistic,
+        via=via,
+        squared=tally.squared,
+        heaviest=tally.heaviest,
+        notes=(WEIGHTED,),
     )
 
 

@@ -100,12 +100,16 @@ def settled(part: Together, metric: CellMetric, people: int | None) -> Choice:
         part: The axes, and the channel where one is named.
         metric: E between the cells of their grid.
         people: About how many people will answer, if that is known.
+
+    Raises:
+        StudyError: If no channel can serve the metric.
+        TooLargeError: If there are too many cells for the channel.
     """
-    choice = part.channel or planned(part, metric, people)[0]
     try:
+        choice = part.channel or planned(part, metric, people)[0]
         return choice.settled(metric)
-    except TooLargeError as error:
-        raise TooLargeError(f"{part.words}: {error}") from None
+    except (StudyError, TooLargeError) as error:
+        raise type(error)(f"{part.words}: {error}") from None
 
 
 def bound(part: Together, choice: Choice, metric: CellMetric) -> Channel:

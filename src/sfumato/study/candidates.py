@@ -128,9 +128,12 @@ def best_channel(
     """
     if metric.size == 2:
         return Binary(), "for two cells no channel with this guarantee is better"
+    candidates = list(_candidates(metric, asked))
+    if len(candidates) == 1:  # to compare its error would take longer than to bind it
+        return candidates[0].settled(metric), "no other channel is tried on so many cells"
     tried: list[tuple[float, Choice]] = []
     problems = []
-    for choice in _candidates(metric, asked):
+    for choice in candidates:
         try:
             settled = held if held and _same_words(held, choice) else choice.settled(metric)
             channel = settled.bind(metric)
@@ -148,7 +151,7 @@ def best_channel(
             least, best = variance, choice
     others = sorted((v, described(c)) for v, c in tried if c is not best)
     if not others:
-        return best, "no other channel is tried on so many cells"
+        return best, "no other channel that is tried can serve this metric"
     near, name = others[0]
     if near < least:
         share = 1 - near / least

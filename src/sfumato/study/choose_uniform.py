@@ -10,13 +10,15 @@ Likelihood answers gain more from combs than from k-ary response. Measured with 
 humps, spikes and a Zipf law (m = 8 to 64, ε = 1 to 5), the two were equally good where combs had
 1.8 times the unbiased variance; at four cells, where they had the same. Combs suit smooth
 populations and trees sparse ones, and nobody knows beforehand which it will be. Wherever trees had
-the smaller unbiased variance, they were also better on every shape tried.
+the smaller unbiased variance, even with equal chances of their levels, they were also better on
+every shape tried; with chances that suit ranges, likelihood answers are as accurate.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -88,15 +90,17 @@ def choose_uniform(
         # its outputs in another order. Rounding errors must not decide between the two.
         return KaryResponse(), "combs would be equally accurate, with more kinds of reports"
     likely, trees = method == "likelihood", math.inf
-    tree = Hierarchical(fitting_branching(metric.size), "best", None if likely else "optimised")
+    tree = Hierarchical(fitting_branching(metric.size), "best", "optimised")
     if len(shape) == 1 and metric.size >= _CELLS_OF_TREES:
-        trees = tree_variance(tree.bind_grid(metric, shape, ordered))
+        judged = replace(tree, levels=None) if likely else tree
+        trees = tree_variance(judged.bind_grid(metric, shape, ordered))
     best = min(combs, trees)
     level = _LEVEL if likely and metric.size >= _SEVERAL_CELLS else 1.0
     if level * truth <= best:
         other = "combs" if best == combs else "trees"
         return KaryResponse(), because("ranges", truth, best, other)
     if trees < combs:
+        trees = tree_variance(tree.bind_grid(metric, shape, ordered))
         return tree, because("ranges", trees, combs, "combs")
     if truth <= combs:
         return Comb(), (
