@@ -276,6 +276,12 @@ def batches() -> dict[str, Any]:
     more = {"layout": layouts[1], "fingerprint": fingerprint, "batch": (good + b"\0").hex()}
     refused.append(more | {"code": "length"})
     refused.append(more | {"batch": good[:20].hex(), "code": "length"})
+    # Two faults: ids come before reports, and the first report at fault before others.
+    both = wrong["id"][:first] + b"\x64" + wrong["id"][first + 1 :]
+    refused.append(more | {"batch": both.hex(), "code": "id"})
+    second = first + size + 16
+    both = wrong["padding"][:second] + b"\x64" + wrong["padding"][second + 1 :]
+    refused.append(more | {"batch": both.hex(), "code": "padding"})
     return {"cases": cases, "refused": refused}
 
 
