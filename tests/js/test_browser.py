@@ -16,7 +16,7 @@ from scipy import stats
 import sfumato as sf
 from sfumato.device.law import law
 from sfumato.device.wire import Batch
-from supply.browser import ORIGIN, REMEDY, browser
+from supply.browser import ORIGIN, browser
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -36,8 +36,8 @@ def chromium() -> Iterator[BrowserContext]:
     try:
         with browser(FOLDERS) as context:
             yield context
-    except FileNotFoundError:
-        pytest.fail(REMEDY)
+    except FileNotFoundError as error:
+        pytest.fail(str(error))
 
 
 @pytest.fixture
