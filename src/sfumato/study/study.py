@@ -303,7 +303,8 @@ def _explained(schema: Schema, blocks: Sequence[Block], reasons: Sequence[str]) 
     out += textwrap.wrap(
         "The guarantee holds for each single report. Answering again reveals as much again: E adds "
         "up over reports. A client with memory='value' repeats its report while a value stays the "
-        "same, and so shows when the value has changed, and when it has returned.",
+        "same, and so shows when the value has changed, and when it has returned. A client's files "
+        "protect against the collector only, not against whoever reads them.",
         96,
     )
     return out
