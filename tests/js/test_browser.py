@@ -210,6 +210,30 @@ def test_without_a_lock_two_clients_would_make_two_reports(page: Page, locked: b
     assert (first == second) is locked
 
 
+def test_entries_are_read_with_their_own_keys_while_another_page_writes(page: Page) -> None:
+    body = """
+      const { BrowserStore } = await import("/js/index.js");
+      const store = new BrowserStore();
+      for (const name of ["b", "c"]) await store.put(`round ${name}`, name);
+      const base = await new Promise((r) => {
+        const asked = indexedDB.open("sfumato");
+        asked.onsuccess = () => r(asked.result);
+      });
+      const keys = IDBObjectStore.prototype.getAllKeys;
+      IDBObjectStore.prototype.getAllKeys = function (...rest) {
+        base.transaction("held", "readwrite").objectStore("held").put("a", "round a");
+        return keys.apply(this, rest);
+      };
+      const found = await store.all("round ");
+      IDBObjectStore.prototype.getAllKeys = keys;
+      base.close();
+      return [found, await store.all("round ")];
+    """
+    first, second = asked(page, body)
+    assert all(key == f"round {value}" for key, value in first)
+    assert second == [["round a", "a"], ["round b", "b"], ["round c", "c"]]
+
+
 def test_a_page_that_dies_after_the_charge_is_charged_once(
     page: Page, chromium: BrowserContext
 ) -> None:
