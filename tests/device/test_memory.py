@@ -37,6 +37,9 @@ def test_the_files_are_open_to_their_own_account_only(tmp_path: Path) -> None:
         os.umask(old)
     assert (tmp_path / "a" / "home").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "a" / "home" / FILE).stat().st_mode & 0o777 == 0o600
+    (tmp_path / "a" / "home" / FILE).chmod(0o664)
+    opened(tmp_path / "a" / "home").close()
+    assert (tmp_path / "a" / "home" / FILE).stat().st_mode & 0o777 == 0o600
 
 
 def test_what_is_written_is_on_the_disk(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from helpers_contract import TRIALS
 import sfumato as sf
 from sfumato.channels.choice import REGISTRY
 from sfumato.device import compiling
-from sfumato.device.program import Program, canonical
+from sfumato.device.interpreter import DRAWS, OPERATIONS
+from sfumato.device.program import _KINDS, Program, canonical
 from sfumato.device.wire import Batch, ReportLayout
 from tests.regenerate_vectors import FOLDER, read, settled, text_of, vectors
 
@@ -46,6 +47,25 @@ def test_vectors_are_those_that_are_made_now() -> None:
 @pytest.mark.parametrize("kind", REGISTRY)
 def test_every_registered_channel_has_vectors(kind: str) -> None:
     assert any(name.rsplit("-", 1)[0] == f"channel-{kind}" for name in NAMES), REMEDY
+
+
+def operations(code: list[Any]) -> Iterator[str]:
+    """The names of all instructions, those of branches included."""
+    for name, *given in code:
+        yield name
+        for way in given[1] if name == "branch" else ():
+            yield from operations(way)
+
+
+def test_vectors_have_every_kind_of_axis_and_table_and_every_operation() -> None:
+    documents = [held(name)["program"] for name in NAMES if name != "batches"]
+    axes = {axis["kind"] for document in documents for axis in document["axes"]}
+    assert axes == set(_KINDS), REMEDY
+    tables = {table["kind"] for document in documents for table in document["tables"]}
+    assert tables == {"numbers", "weights", "rows", "products", "chances"}
+    blocks = [block for document in documents for block in document["blocks"]]
+    used = {name for block in blocks for name in operations(block["code"])}
+    assert used == {*OPERATIONS, *DRAWS, "take", "branch"}
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "batches"])
