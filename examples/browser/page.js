@@ -16,10 +16,10 @@ let client;
 let round = 1;
 let batch; // the bytes that the client hands out for sending
 
-/** Where a request would go: it is shown and fails, so the client keeps the reports. */
+/** Where a request would go: it is shown and refused, so the client keeps the reports. */
 async function shown(_, { body }) {
   batch = body;
-  throw new TypeError("this page sends nothing");
+  return new Response(null, { status: 404 });
 }
 
 /** A client that remembers in the browser's storage, or, where that is blocked, in this page. */
@@ -235,8 +235,8 @@ try {
       trouble(error.code === "value" ? "Enter your age in whole years, from 0 to 99. Nothing was made or charged." : error.message);
       return;
     }
-    await client.send({ tries: 1 }).catch((error) => {
-      if (error.code !== "unreachable") throw error; // it is shown, and kept
+    await client.send().catch((error) => {
+      if (error.code !== "refused") throw error; // it is shown, and kept
     });
     made = Number(program.layout.unpack(report)[0]);
     const fresh = (await roundsSoFar()) > before;

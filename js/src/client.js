@@ -1,12 +1,12 @@
 import { SfumatoError, require } from "./errors.js";
 import { BrowserStore } from "./store.js";
-import { MEDIA_TYPE, MOST_REPORTS, packBatch } from "./wire.js";
+import { MEDIA_TYPE, MOST_REPORTS, packBatch, toHex } from "./wire.js";
 
 const KEPT_DAYS = 30;
 const DAY = 86_400_000;
 const FIRST_WAIT = 1000;
 const LONGEST_WAIT = 600_000;
-const LONGEST_TIMER = 2 ** 31 - 1; // setTimeout fires at once beyond it
+const LONGEST_ASKED = 31 * DAY; // by then every report that waits has expired
 const STOPS = {
   400: "The collector says that the batch is damaged",
   401: "The collector asks for a valid token",
@@ -65,11 +65,10 @@ function odds(total) {
   return `E = ${plain(total)}: together at most ${shown} times likelier from one answer than from another`;
 }
 
-const pause = (milliseconds) =>
-  new Promise((resolve) => setTimeout(resolve, Math.min(milliseconds, LONGEST_TIMER)));
+const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 /** Whether the body of an answer accounts for every report of a batch, and a 202 refuses none. */
-function addsUp({ accepted, repeated, refused = [] }, status, count) {
+function addsUp({ accepted, repeated, refused }, status, count) {
   const whole = (number, most) => Number.isInteger(number) && number >= 0 && number <= most;
   if (!whole(accepted, count) || !whole(repeated, count) || !Array.isArray(refused)) return false;
   const places = new Set(refused.map((each) => (typeof each?.code === "string" ? each.place : -1)));
@@ -79,6 +78,12 @@ function addsUp({ accepted, repeated, refused = [] }, status, count) {
     [...places].every((place) => whole(place, count - 1)) &&
     (status === 207 || !refused.length)
   );
+}
+
+/** The milliseconds that `Retry-After` asks for; none if it is no whole number of seconds. */
+function asked(answer) {
+  const seconds = answer?.headers.get("Retry-After") ?? "";
+  return /^\d+$/.test(seconds) ? Math.min(1000 * Number(seconds), LONGEST_ASKED) : 0;
 }
 
 /** Words from a device secret: the same codes give the same words, and so the same report. */
@@ -91,6 +96,15 @@ async function valueWords(key, program, codes) {
   }
   let next = 0;
   return () => words[next++];
+}
+
+/** Refuses to wait longer than the longest pause between two tries. */
+function refuseLater(wait) {
+  require(
+    wait && wait <= 1.5 * LONGEST_WAIT,
+    "unreachable",
+    "The collector does not answer, or is too busy. The reports are kept: send them later.",
+  );
 }
 
 /**
@@ -180,6 +194,7 @@ export class Client {
     return this.store.lock(`send ${this.program.fingerprint}`, async () => {
       const outcome = { sent: 0, expired: 0, refused: [] };
       let most = MOST_REPORTS;
+      await this.#rest();
       for (;;) {
         const batch = (await this.#waiting(outcome)).slice(0, most);
         if (!batch.length) return outcome;
@@ -190,7 +205,7 @@ export class Client {
           most = Number.isInteger(body.most) && body.most > 0 ? Math.min(body.most, batch.length - 1) : half;
           continue;
         }
-        const refused = new Map(body.refused?.map(({ place, code }) => [place, String(code)]));
+        const refused = new Map(body.refused?.map(({ place, code }) => [place, code.slice(0, 100)]));
         for (const [i, entry] of batch.entries()) {
           const code = status === 410 ? "expired" : refused.get(i);
           await this.#finish(entry, code ?? "sent");
@@ -294,7 +309,10 @@ export class Client {
       "Reports wait that this program did not make: send them with the program that did.",
     );
     const first = Math.min(...waiting.map(({ held }) => held.expires));
-    return waiting.filter(({ held }) => held.expires === first);
+    const order = ({ held }) => toHex(held.id); // random, unlike the names of rounds
+    return waiting
+      .filter(({ held }) => held.expires === first)
+      .sort((one, other) => (order(one) < order(other) ? -1 : 1));
   }
 
   /** Notes the outcome; the report stays as the memory of its round, its id goes. */
@@ -313,23 +331,47 @@ export class Client {
       let status = answer?.status ?? 0;
       if ([202, 207, 410, 413].includes(status)) {
         const found = (await answer.json().catch(() => null)) ?? {};
-        if (status === 413 || (status === 410 && found.code === "expired")) return [status, found];
-        if (status < 300 && addsUp(found, status, entries.length)) return [status, found];
+        const known =
+          status < 300
+            ? addsUp(found, status, entries.length)
+            : status === 413 || found.code === "expired";
+        if (known) {
+          await this.store.put(this.#pauseKey, null);
+          return [status, found];
+        }
         if (status < 300) status = 0; // not an answer of the protocol: the same ids go out again
       }
       if (![0, 429, 500, 502, 503, 504].includes(status)) {
         const why = STOPS[status] ?? `The collector gave the unknown answer ${status}`;
         throw new SfumatoError("refused", `${why}. The reports are kept.`);
       }
-      require(
-        tried < tries,
-        "unreachable",
-        "The collector does not answer, or is too busy. The reports are kept: send them later.",
-      );
-      const asked = 1000 * Number(answer?.headers.get("Retry-After") ?? 0) || 0;
-      const backoff = Math.min(FIRST_WAIT * 2 ** (tried - 1), LONGEST_WAIT);
-      await this.#wait(Math.max(asked, backoff * (0.5 + Math.random())));
+      const wait = await this.#backOff(asked(answer));
+      refuseLater(tried < tries && wait);
+      await this.#wait(wait);
     }
+  }
+
+  get #pauseKey() {
+    return `pause ${this.program.fingerprint}`;
+  }
+
+  /** Notes a failure, for later pages too; how long to wait after it. */
+  async #backOff(least) {
+    const { tries = 0 } = (await this.store.get(this.#pauseKey)) ?? {};
+    const backoff = Math.min(FIRST_WAIT * 2 ** tries, LONGEST_WAIT) * (0.5 + Math.random());
+    const wait = Math.max(least, backoff);
+    await this.store.put(this.#pauseKey, { tries: tries + 1, since: this.#now(), wait });
+    return wait;
+  }
+
+  /** Waits for what is left of the pause after the last failure; none if the clock went back. */
+  async #rest() {
+    const { since = 0, wait = 0 } = (await this.store.get(this.#pauseKey)) ?? {};
+    const passed = this.#now() - since;
+    const left = passed < 0 ? 0 : wait - passed;
+    if (left <= 0) return;
+    refuseLater(left);
+    await this.#wait(left);
   }
 
   /** One try; undefined if there was no answer. */

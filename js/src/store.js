@@ -50,20 +50,21 @@ export class BrowserStore {
     this.#name = name;
   }
 
-  get(key) {
-    return this.#ask("readonly", (held) => held.get(key));
+  async get(key) {
+    const [value] = await this.#ask("readonly", (held) => [held.get(key)]);
+    return value;
   }
 
-  put(key, value) {
-    return this.#ask("readwrite", (held) => held.put(value, key));
+  async put(key, value) {
+    await this.#ask("readwrite", (held) => [held.put(value, key)]);
   }
 
   /** All entries whose key begins so, in the order of their keys. */
   async all(prefix) {
     const range = IDBKeyRange.bound(prefix, `${prefix}\uffff`);
-    const [keys, values] = await Promise.all([
-      this.#ask("readonly", (held) => held.getAllKeys(range)),
-      this.#ask("readonly", (held) => held.getAll(range)),
+    const [keys, values] = await this.#ask("readonly", (held) => [
+      held.getAllKeys(range),
+      held.getAll(range),
     ]);
     return keys.map((key, i) => [key, values[i]]);
   }
@@ -91,13 +92,14 @@ export class BrowserStore {
     return this.#opened;
   }
 
-  async #ask(mode, request) {
+  /** The results of some requests in one transaction, between which nobody else writes. */
+  async #ask(mode, requests) {
     try {
       const base = await this.#open();
       return await new Promise((resolve, reject) => {
         const change = base.transaction("held", mode, { durability: "strict" });
-        const asked = request(change.objectStore("held"));
-        change.oncomplete = () => resolve(asked.result);
+        const asked = requests(change.objectStore("held"));
+        change.oncomplete = () => resolve(asked.map((each) => each.result));
         change.onabort = change.onerror = () => reject(change.error);
       });
     } catch {

@@ -1,4 +1,4 @@
-import { SfumatoError, require } from "./errors.js";
+import { require } from "./errors.js";
 
 export const MEDIA_TYPE = "application/vnd.sfumato.batch.v1";
 export const MOST_REPORTS = 2 ** 20;
@@ -120,13 +120,11 @@ export function readBatch(batch, layout, fingerprint) {
   check(count >= 1 && count <= MOST_REPORTS, "count", "it must have 1 to 2^20 reports");
   const each = ID + layout.size;
   check(batch.length === HEADER + count * each, "length", "its length is not that of its reports");
-  const seen = new Set();
-  const reports = [];
-  for (let at = HEADER; at < batch.length; at += each) {
-    const id = toHex(batch.subarray(at, at + ID));
-    if (seen.has(id)) throw new SfumatoError("id", "This batch is refused: an id occurs twice.");
-    seen.add(id);
-    reports.push({ id, results: layout.unpack(batch.subarray(at + ID, at + each)) });
-  }
+  const starts = Array.from({ length: count }, (_, i) => HEADER + i * each);
+  const ids = starts.map((at) => toHex(batch.subarray(at, at + ID)));
+  check(new Set(ids).size === count, "id", "an id occurs twice");
+  const reports = starts.map((at, i) => {
+    return { id: ids[i], results: layout.unpack(batch.subarray(at + ID, at + each)) };
+  });
   return { expires: view.getUint32(41, true), reports };
 }

@@ -205,6 +205,19 @@ def join_outputs(layout: Layout, parts: Sequence[Outputs]) -> Outputs:
     return np.concatenate([part for part in parts if not isinstance(part, BitColumns)])
 
 
+def one_output(layout: Layout, result: int) -> Outputs:
+    """The output of one block for one person.
+
+    Args:
+        layout: How it is written.
+        result: The symbol, or the bits as one number, bit 0 the lowest.
+    """
+    if layout.kind == "symbols":
+        return np.array([result])
+    row = result.to_bytes(-(-layout.count // 8), "little")
+    return BitColumns.from_rows(np.frombuffer(row, dtype=np.uint8)[None, :], layout.count)
+
+
 def no_outputs(layouts: Sequence[Layout]) -> list[Outputs]:
     """The outputs of no people: an empty column per block."""
     return [

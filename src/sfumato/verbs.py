@@ -8,8 +8,11 @@ and imports the function when the method is called. No other module may import u
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
+
+from sfumato.errors import StudyError, TooLargeError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,6 +109,14 @@ class StudyVerbs:
         from sfumato.device.compiling import device_program
 
         return device_program(cast("Study", self))
+
+    @cached_property
+    def _program(self) -> Program | None:
+        """The device program, for one record; None if the study cannot be compiled."""
+        try:
+            return self.device_program()
+        except (StudyError, TooLargeError):
+            return None
 
     def empty_tally(self) -> Tally:
         """The tally of no reports, to which others can be added."""

@@ -18,8 +18,10 @@ from stub import Fault, Stub
 
 import sfumato as sf
 from sfumato.device import client as module
+from sfumato.device import upload
 from sfumato.device.client import Client, Made, Sent
 from sfumato.device.program import Program, canonical, digest_of
+from sfumato.device.upload import Answer
 from sfumato.errors import StoreError, UploadError
 
 DAY = 86_400
@@ -422,6 +424,29 @@ class TestSending:
         assert client.send().waiting == 1
         assert len(stub.uploads) == 1
 
+    @pytest.mark.parametrize(
+        ("asked", "waits"),
+        [
+            ("600", 600),
+            ("0" * 40 + "600", 600),
+            ("9" * 400, 31 * DAY),
+            ("-5", None),
+            ("1e3", None),
+            ("1.5", None),
+            ("\u0663\u0660\u0660", None),
+            ("Fri, 20 Nov 2026 07:28:00 GMT", None),
+        ],
+    )
+    def test_what_is_no_whole_number_of_seconds_asks_for_nothing(
+        self, asked: str, waits: int | None, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answer = Answer(503, retry_after=upload._seconds(asked))
+        monkeypatch.setattr(upload.Collector, "post", lambda *_: answer)
+        client.report(RECORD)
+        found = client.send().retry_after
+        assert found is not None
+        assert 0.5 <= found <= 1.5 if waits is None else found == waits
+
     def test_it_keeps_trying_for_as_long_as_it_is_told(
         self, client: Client, stub: Stub, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -476,6 +501,7 @@ class TestSending:
         "body",
         [
             {},
+            {"accepted": 2, "repeated": 0},
             {"accepted": 1, "repeated": 0, "refused": []},
             {"accepted": 2.0, "repeated": 0, "refused": []},
             {"accepted": 3, "repeated": -1, "refused": []},

@@ -37,6 +37,9 @@ def test_the_files_are_open_to_their_own_account_only(tmp_path: Path) -> None:
         os.umask(old)
     assert (tmp_path / "a" / "home").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "a" / "home" / FILE).stat().st_mode & 0o777 == 0o600
+    (tmp_path / "a" / "home" / FILE).chmod(0o664)
+    opened(tmp_path / "a" / "home").close()
+    assert (tmp_path / "a" / "home" / FILE).stat().st_mode & 0o777 == 0o600
 
 
 def test_what_is_written_is_on_the_disk(tmp_path: Path) -> None:
@@ -292,3 +295,47 @@ def test_a_full_disk_makes_no_report_and_charges_at_most_once(tmp_path: Path) ->
     command = [sys.executable, "-c", FULL, str(tmp_path), here]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.stdout == "done\n", found.stderr
+
+
+RACE = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from helpers_kill import Random
+from sfumato.device import client, memory
+from sfumato.errors import LedgerError
+
+folder, number, apart = Path(sys.argv[1]), sys.argv[3], sys.argv[4] == "apart"
+charge = memory.Memory.charge
+
+def in_two_steps(self, name, persons, limit, *, enter=True):
+    charge(self, name, persons, limit, enter=False)
+    time.sleep(0.05)
+    charge(self, name, persons, None, enter=enter)
+
+if apart:
+    memory.Memory.charge = in_two_steps
+with client.Client(Random(), folder=folder, limit=5) as held:
+    (folder / number).touch()
+    while len(list(folder.glob("process *"))) < 3:
+        time.sleep(0.001)
+    try:
+        for k in range(40):
+            held.report({}, round=f"{number} {k}")
+    except LedgerError:
+        pass
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("apart", [False, True])
+def test_processes_that_race_keep_the_limit_of_their_person(apart: bool, tmp_path: Path) -> None:
+    """Ten rounds of ½ are within 5; the twin looks at the limit in one transaction, and charges in
+    the next."""
+    command = [sys.executable, "-c", RACE, str(tmp_path), str(Path(__file__).parent)]
+    ways = [[f"process {k}", "apart" if apart else "as it is"] for k in range(3)]
+    running = [subprocess.Popen([*command, *way]) for way in ways]
+    assert [each.wait(60) for each in running] == [0, 0, 0]
+    with Client(Random(), folder=tmp_path) as held:
+        rounds = held.spent().studies[0].rounds
+    assert rounds > 10 if apart else rounds == 10

@@ -210,6 +210,38 @@ def test_a_weaker_program_is_seen_by_verify() -> None:
         assert ("DOES NOT HOLD" in str(found)) is not holds
 
 
+ROUNDED = sf.Study(
+    "dose", [sf.reals("dose", 0, 10, bins=3, protect=sf.Distance(1), rounding="stochastic")]
+)
+
+
+def test_verify_takes_a_program_that_rounds() -> None:
+    assert sf.verify(ROUNDED.device_program()).holds
+
+
+@pytest.mark.parametrize(
+    ("place", "instruction"),
+    [
+        (1, ["below", 1, 19]),  # another chance
+        (2, ["div", 0, "1048575"]),
+        (4, ["bits", 1]),  # and then a value itself is read
+        (5, ["branch", 0, [[], []]]),
+    ],
+)
+def test_verify_refuses_a_program_that_tells_values_between_grid_points_apart(
+    place: int, instruction: list[Any]
+) -> None:
+    """Its law at the grid points may be sound, and give every other value away."""
+    document = json.loads(ROUNDED.device_program().to_text())
+    code = document["blocks"][0]["code"]
+    code[place] = instruction
+    if place == 4:
+        code[5:] = [["eq", 0, "1"], ["branch", 6, [[["add", 4, "0"]], [["add", 1, "0"]]]]]
+    program = Program(document | {"digest": digest_of(document)})
+    with pytest.raises(sf.FormatError, match="must round to a grid point first"):
+        sf.verify(program)
+
+
 def test_verify_finds_what_is_not_hidden() -> None:
     labels = ["a", "b", "c"]
     study = sf.Study(

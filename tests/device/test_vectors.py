@@ -6,13 +6,17 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
+from helpers_contract import TRIALS
 
 import sfumato as sf
 from sfumato.channels.choice import REGISTRY
-from sfumato.device.program import Program, canonical
+from sfumato.device import compiling
+from sfumato.device.interpreter import DRAWS, OPERATIONS
+from sfumato.device.program import _KINDS, Program, canonical
 from sfumato.device.wire import Batch, ReportLayout
-from tests.regenerate_vectors import FOLDER, read, text_of, vectors
+from tests.regenerate_vectors import FOLDER, read, settled, text_of, vectors
 
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 REMEDY = "run python -m tests.regenerate_vectors"
@@ -43,6 +47,25 @@ def test_vectors_are_those_that_are_made_now() -> None:
 @pytest.mark.parametrize("kind", REGISTRY)
 def test_every_registered_channel_has_vectors(kind: str) -> None:
     assert any(name.rsplit("-", 1)[0] == f"channel-{kind}" for name in NAMES), REMEDY
+
+
+def operations(code: list[Any]) -> Iterator[str]:
+    """The names of all instructions, those of branches included."""
+    for name, *given in code:
+        yield name
+        for way in given[1] if name == "branch" else ():
+            yield from operations(way)
+
+
+def test_vectors_have_every_kind_of_axis_and_table_and_every_operation() -> None:
+    documents = [held(name)["program"] for name in NAMES if name != "batches"]
+    axes = {axis["kind"] for document in documents for axis in document["axes"]}
+    assert axes == set(_KINDS), REMEDY
+    tables = {table["kind"] for document in documents for table in document["tables"]}
+    assert tables == {"numbers", "weights", "rows", "products", "chances"}
+    blocks = [block for document in documents for block in document["blocks"]]
+    used = {name for block in blocks for name in operations(block["code"])}
+    assert used == {*OPERATIONS, *DRAWS, "take", "branch"}
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "batches"])
@@ -96,3 +119,48 @@ def test_python_reproduces_every_batch() -> None:
         with pytest.raises(sf.WireError) as refused:
             Batch.from_bytes(bytes.fromhex(case["batch"]), layout, case["fingerprint"])
         assert refused.value.code == case["code"]
+
+
+def test_another_search_changes_no_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a search found is kept: its last digits are those of one machine."""
+
+    def searched(self: object, *_: object) -> None:
+        raise AssertionError("a search was run")
+
+    monkeypatch.setattr(sf.Optimised, "_search", searched)
+    name = "channel-optimised-0"
+    trial = TRIALS["optimised-0"]
+    assert settled(name, trial).choice.table == held(name)["table"]
+
+
+class Given:
+    """A source of given words, and then of zeros."""
+
+    secure = False
+
+    def __init__(self, words: list[int]) -> None:
+        self._left = list(words)
+
+    def words(self, count: int) -> Any:
+        taken, self._left = self._left[:count], self._left[count:]
+        return np.array(taken + [0] * (count - len(taken)), dtype=np.uint64)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("study-")])
+def test_a_study_encodes_one_record_as_its_program_does(name: str) -> None:
+    vector = held(name)
+    study = sf.Study.from_toml(vector["study"])
+    for case in vector["cases"]:
+        record = {axis.name: None for axis in study.axes} | record_of(case["record"])
+        made = study.encode(record, bits=Given(list(map(int, case["words"]))))
+        assert made.to_bytes()[45:].hex() == case["report"]
+
+
+def test_a_study_that_no_device_can_hold_encodes_one_record_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compiling, "MOST_BYTES", 100)
+    study = sf.Study("large", [sf.integers("x", 0, 9, protect=sf.Distance(60))])
+    with pytest.raises(sf.TooLargeError):
+        study.device_program()
+    assert study.encode({"x": 3}).to_arrow()["x"].to_pylist() == [3]

@@ -113,6 +113,65 @@ test("a retry has the same bytes, and waits as it is asked to", async () => {
   assert.equal(bodies.length, 4);
 });
 
+test("a pause outlives the page, grows, and ends with a success or a clock that went back", async () => {
+  let now = Date.UTC(2026, 10, 18);
+  const busy = () => answered(503);
+  const answers = [busy(), busy(), answered(429, {}, { "Retry-After": "3600" })];
+  const { client, options, bodies, waits } = made({ answers, now: () => now });
+  await client.report({ age: 17 }, { round: "1" });
+  await assert.rejects(client.send({ tries: 1 }), { code: "unreachable" });
+  assert.equal(waits.length, 0);
+  const again = () => new Client(program, options).send({ tries: 1 });
+  await assert.rejects(again(), { code: "unreachable" });
+  assert.ok(waits[0] >= 500 && waits[0] <= 1500);
+  now += 3000; // longer than the second pause
+  await assert.rejects(again(), { code: "unreachable" });
+  assert.equal(waits.length, 1);
+  assert.equal(bodies.length, 3);
+  await assert.rejects(again(), { code: "unreachable" }); // an hour is too long to wait for
+  assert.equal(bodies.length, 3);
+  now -= 86_400_000;
+  assert.equal((await again()).sent, 1);
+  await client.report({ age: 17 }, { round: "2" });
+  assert.equal((await again()).sent, 1);
+  assert.equal(waits.length, 1);
+});
+
+const asked = [
+  ["600", 600_000],
+  ["-5", 500],
+  ["1e3", 500],
+  ["0x10", 500],
+  ["1.5", 500],
+  ["Infinity", 500],
+  ["Fri, 20 Nov 2026 07:28:00 GMT", 500],
+];
+for (const [text, least] of asked) {
+  test(`a pause of "${text}" is that of its whole seconds, or the client's own`, async () => {
+    const { client, waits } = made({ answers: [answered(503, {}, { "Retry-After": text })] });
+    await client.report({ age: 17 }, { round: "1" });
+    assert.equal((await client.send()).sent, 1);
+    assert.ok(waits[0] >= least && waits[0] <= Math.max(least, 1500));
+  });
+}
+
+test("a pause without end is one of 31 days", async () => {
+  const { client, store } = made({ answers: [answered(503, {}, { "Retry-After": "9".repeat(400) })] });
+  await client.report({ age: 17 }, { round: "1" });
+  await assert.rejects(client.send(), { code: "unreachable" });
+  const [[, { wait }]] = await store.all("pause ");
+  assert.equal(wait, 31 * 86_400_000);
+});
+
+test("the order of a batch does not tell that of the rounds", async () => {
+  const { client, bodies } = made();
+  for (let k = 10; k < 40; k++) await client.report({ age: 17 }, { round: `${k}` });
+  await client.send();
+  const ids = bodies[0].slice(90).match(/.{34}/g).map((each) => each.slice(0, 32));
+  assert.equal(ids.length, 30);
+  assert.deepEqual(ids, ids.toSorted());
+});
+
 test("refused and expired reports are not sent again", async () => {
   const refused = [{ place: 1, code: "symbol" }];
   const { client, bodies } = made({
@@ -150,6 +209,7 @@ test("a refusal for good keeps the queue", async () => {
 
 const wrong = [
   ["no counts", 202, {}],
+  ["no list", 202, { accepted: 2, repeated: 0 }],
   ["too few", 202, { accepted: 1, repeated: 0, refused: [] }],
   ["too many", 202, { accepted: 3, repeated: -1, refused: [] }],
   ["a refusal beyond the end", 207, { accepted: 1, repeated: 0, refused: [{ place: 2, code: "id" }] }],

@@ -16,7 +16,7 @@ from scipy import stats
 import sfumato as sf
 from sfumato.device.law import law
 from sfumato.device.wire import Batch
-from supply.browser import ORIGIN, REMEDY, browser
+from supply.browser import ORIGIN, browser
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -36,8 +36,8 @@ def chromium() -> Iterator[BrowserContext]:
     try:
         with browser(FOLDERS) as context:
             yield context
-    except FileNotFoundError:
-        pytest.fail(REMEDY)
+    except FileNotFoundError as error:
+        pytest.fail(str(error))
 
 
 @pytest.fixture
@@ -208,6 +208,30 @@ def test_without_a_lock_two_clients_would_make_two_reports(page: Page, locked: b
     first, second = asked(page, body, program, locked)
     # 20 bits of a report: two fresh ones are equal once in some 10^5 times or less.
     assert (first == second) is locked
+
+
+def test_entries_are_read_with_their_own_keys_while_another_page_writes(page: Page) -> None:
+    body = """
+      const { BrowserStore } = await import("/js/index.js");
+      const store = new BrowserStore();
+      for (const name of ["b", "c"]) await store.put(`round ${name}`, name);
+      const base = await new Promise((r) => {
+        const asked = indexedDB.open("sfumato");
+        asked.onsuccess = () => r(asked.result);
+      });
+      const keys = IDBObjectStore.prototype.getAllKeys;
+      IDBObjectStore.prototype.getAllKeys = function (...rest) {
+        base.transaction("held", "readwrite").objectStore("held").put("a", "round a");
+        return keys.apply(this, rest);
+      };
+      const found = await store.all("round ");
+      IDBObjectStore.prototype.getAllKeys = keys;
+      base.close();
+      return [found, await store.all("round ")];
+    """
+    first, second = asked(page, body)
+    assert all(key == f"round {value}" for key, value in first)
+    assert second == [["round a", "a"], ["round b", "b"], ["round c", "c"]]
 
 
 def test_a_page_that_dies_after_the_charge_is_charged_once(

@@ -13,7 +13,7 @@ from test_browser import pytestmark as in_a_browser
 import sfumato as sf
 from sfumato.device.law import law
 from sfumato.device.wire import Batch
-from supply.browser import REMEDY, browser
+from supply.browser import browser
 
 FOLDER = Path(__file__).parents[2] / "examples" / "browser"
 PAGE = FOLDER / "index.html"
@@ -36,8 +36,8 @@ def chromium() -> Iterator[BrowserContext]:
         with browser({}) as context:
             context.unroute_all()  # from disk, as a double click opens it
             yield context
-    except FileNotFoundError:
-        pytest.fail(REMEDY)
+    except FileNotFoundError as error:
+        pytest.fail(str(error))
 
 
 @pytest.fixture

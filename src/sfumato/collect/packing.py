@@ -148,7 +148,12 @@ def _outputs(
     rows: Bytes, layouts: Sequence[Layout], layout: ReportLayout, start: int
 ) -> tuple[Outputs, ...]:
     """The outputs of all blocks."""
-    symbols = _read_symbols(rows[:, : layout.symbol_bytes], layouts, layout, start)
+    try:
+        symbols = _read_symbols(rows[:, : layout.symbol_bytes], layouts, layout, start)
+    except WireError as error:
+        before = rows[: (error.place or 0) - start, layout.symbol_bytes :]
+        _read_bits(before, layouts, layout, start)  # the first report at fault is named
+        raise
     bits = _read_bits(rows[:, layout.symbol_bytes :], layouts, layout, start)
     kinds = {"symbols": iter(symbols), "bits": iter(bits)}
     return tuple(next(kinds[held.kind]) for held in layouts)

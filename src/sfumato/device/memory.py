@@ -125,6 +125,8 @@ class Memory:
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             mode = stat.S_IMODE(self.path.stat().st_mode)
+            if mode & 0o077:  # such as a copy that was put back
+                self.path.chmod(mode & 0o700)
         except OSError as error:
             raise self._unwritten(str(error.strerror)) from None
         if not mode & 0o200:  # which an administrator's account could write all the same

@@ -490,8 +490,8 @@ def _check_reals(held: Mapping[str, Any]) -> None:
 
 
 def _check_calendar(held: Mapping[str, Any]) -> None:
-    _small(held["first"], "first", -_EXACT, _EXACT)
-    _small(held["step"], "step", 1, _EXACT)
+    _small(held["first"], "first", 1 - _EXACT, _EXACT - 1)
+    _small(held["step"], "step", 1, _EXACT - 1)
     _small(held["cells"], "cells", 1, MOST_CELLS)
     if type(held.get("of_day", False)) is not bool:
         raise _damaged("of_day must be true or false")
@@ -524,7 +524,7 @@ def _block(held: Any, axes: Sequence[DeviceAxis], kinds: Sequence[str]) -> Block
         raise _damaged("an axis with rounding must be alone in its block")
     if held["kind"] not in ("symbols", "bits"):
         raise _damaged("a block must put out symbols or bits")
-    most = MOST_DIGITS if held["kind"] == "bits" else _EXACT
+    most = MOST_DIGITS if held["kind"] == "bits" else _EXACT - 1
     count = _small(held["count"], "count", 1, most)
     code = _list(held["code"], "code")
     if not code:

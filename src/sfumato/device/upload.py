@@ -139,7 +139,7 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 def _seconds(text: str | None) -> float:
-    """The seconds that `Retry-After` asks for."""
+    """The seconds that `Retry-After` asks for; none if it is no whole number."""
     if text is None or not (text.isascii() and text.isdecimal()):
         return 0.0
-    return float(min(int(text[:10]), _LONGEST_WAIT))
+    return float(min(int(text.lstrip("0")[:10] or 0), _LONGEST_WAIT))

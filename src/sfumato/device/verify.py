@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from sfumato.channels.odds import Bound
+from sfumato.device.interpreter import DRAWS, Constant
 from sfumato.device.law import law
 from sfumato.device.program import Program
+from sfumato.device.values import ROUNDING_BITS
+from sfumato.errors import FormatError
+
+#: How a block with stochastic rounding begins; the grid point is then in register 4.
+_ROUNDING = [
+    ("mod", 0, Constant(1 << ROUNDING_BITS)),
+    ("below", 1, ROUNDING_BITS),
+    ("div", 0, Constant(1 << ROUNDING_BITS)),
+    ("add", 3, 2),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +79,12 @@ def verify(program: Program) -> Verified:
     """Recompute the odds between every two cells from a program's code and tables.
 
     The interpreter is run for all outcomes of all draws, in integers, so the result is exact. It is
-    meant for programs of up to a few hundred cells per block.
+    meant for programs of up to a few hundred cells per block. With stochastic rounding the cells
+    are the grid points: a value between two of them has a mixture of their laws, so no odds are
+    larger.
 
     Raises:
+        FormatError: If a block rounds in another way than "Device programs" states.
         TooLargeError: If there are too many combinations of draws to list.
 
     Example:
@@ -84,11 +99,36 @@ def verify(program: Program) -> Verified:
     blocks = []
     for number, block in enumerate(program.blocks):
         axes = [program.axes[place] for place in block.axes]
+        if axes[0].places > 1:
+            _refuse_other_rounding(block.code, axes[0].name)
         codes = range((math.prod(block.sizes) - 1) * axes[0].places + 1)[:: axes[0].places]
         laws = _in_words([law(program, number, code) for code in codes])
         odds = tuple(tuple(_odds(one, other) for other in laws) for one in laws)
         blocks.append(BlockOdds(odds, tuple(axis.name for axis in axes)))
     return Verified(tuple(blocks), _within(blocks, program.most))
+
+
+def _refuse_other_rounding(code: Sequence[Sequence[Any]], axis: str) -> None:
+    """Refuse code that uses a value for more than the draw of one of its two grid points."""
+    if code[: len(_ROUNDING)] != _ROUNDING or min(_read(code[len(_ROUNDING) :]), default=4) < 4:
+        raise FormatError(
+            f"axis {axis!r} of this device program must round to a grid point first and use "
+            "nothing else of a value, and it does not, so that its odds cannot be recomputed; get "
+            "the program again"
+        )
+
+
+def _read(code: Sequence[Sequence[Any]]) -> Iterator[int]:
+    """The registers that code reads."""
+    for name, *given in code:
+        if name == "branch":
+            for way in given.pop():
+                yield from _read(way)
+        elif name in ("take", "row", "pick", "flips"):
+            del given[0]  # the table
+        elif name in DRAWS:
+            del given[-1]  # the number of bits
+        yield from (each for each in given if type(each) is not Constant)
 
 
 def _in_words(laws: Sequence[Mapping[int, Fraction]]) -> list[dict[int, int]]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from collections.abc import Callable
+from itertools import chain, count
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -25,6 +27,7 @@ Words = NDArray[np.uint64]
 WORD_BITS = 64
 _BLOCK = 1 << 17  # bytes of keystream per call: larger blocks fall out of the cache
 _ZEROS = bytes(_BLOCK)
+_FEW = 32
 
 
 @runtime_checkable
@@ -52,6 +55,11 @@ def word_source(bits: BitSource | None) -> BitSource:
             f"{type(bits).__name__}; leave it out for the secure one"
         )
     return bits
+
+
+def words_of(source: BitSource) -> Callable[[], int]:
+    """Words of a source one at a time; it is asked for a few at once, and none is given twice."""
+    return chain.from_iterable(source.words(_FEW).tolist() for _ in count()).__next__
 
 
 class _Keystream:

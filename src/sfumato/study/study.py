@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.arrays import Layout
+from sfumato.arrays import Layout, one_output
 from sfumato.channels.base import Channel
 from sfumato.channels.choice import Choice, choice_to_dict
 from sfumato.domains.tables import columns
 from sfumato.errors import MismatchError, StudyError, shown
 from sfumato.files import write_whole
 from sfumato.metrics.base import Metric
-from sfumato.randomness.bits import BitSource, word_source
+from sfumato.randomness.bits import BitSource, word_source, words_of
 from sfumato.study.axis import Axis, Outside, Together
 from sfumato.study.blocks import Block, bound, columns_of, planned, settled
 from sfumato.study.choose import checked_expected
@@ -171,9 +171,11 @@ class Study(StudyVerbs):
         return hash(self.fingerprint)
 
     def encode(self, table: Any, *, bits: BitSource | None = None) -> Reports:
-        """Perturb people's values into reports, many at once.
+        """Perturb people's values into reports.
 
-        A device perturbs one record by `device_program()`, which follows the same law exactly.
+        One record goes through `device_program()`, as on a device, and many at once through the
+        channels themselves; the law of both is exactly the same. So does one record of a study
+        that cannot be compiled for devices.
 
         Args:
             table: A dict of lists, NumPy arrays or scalars (one person), a DataFrame, an Arrow
@@ -185,6 +187,10 @@ class Study(StudyVerbs):
         """
         source = word_source(bits)
         codes = self._codes(table)
+        if len(codes[0]) == 1 and (program := self._program) is not None:
+            results = program.results([int(code[0]) for code in codes], words_of(source))
+            alone = map(one_output, self.layouts, results)
+            return Reports(self.fingerprint, self.columns, self.layouts, tuple(alone))
         cells = [block.cells(codes) for block in self.blocks]
         parts = []
         for start in range(0, max(len(cells[0]), 1), PEOPLE_AT_ONCE):
@@ -297,7 +303,8 @@ def _explained(schema: Schema, blocks: Sequence[Block], reasons: Sequence[str]) 
     out += textwrap.wrap(
         "The guarantee holds for each single report. Answering again reveals as much again: E adds "
         "up over reports. A client with memory='value' repeats its report while a value stays the "
-        "same, and so shows when the value has changed, and when it has returned.",
+        "same, and so shows when the value has changed, and when it has returned. A client's files "
+        "protect against the collector only, not against whoever reads them.",
         96,
     )
     return out
