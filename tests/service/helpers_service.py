@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Sequence
 from functools import cache
 
@@ -13,6 +14,10 @@ from sfumato.device.wire import Batch
 from sfumato.service.collector import Collector, Settings
 from sfumato.service.published import Published
 from sfumato.service.stores.base import Store
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it would rather have httpx2
+    from starlette.testclient import TestClient as TestClient
 
 TODAY = 20_000
 DAY = 86_400

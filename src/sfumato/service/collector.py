@@ -194,6 +194,10 @@ class Collector:
     def delete(self, study: Published) -> None:
         """Delete a study with all that was collected for it."""
         published.delete(self.store, study)
+        self.forget(study)
+
+    def forget(self, study: Published) -> None:
+        """Forget a study that was deleted, perhaps by another process."""
         self._studies.pop(study.fingerprint, None)
         self.answering.forget(study)
 
