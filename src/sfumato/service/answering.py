@@ -98,15 +98,7 @@ class Answering:
             if method not in estimates:
                 estimates[method] = current.tally.estimate(method)
             found = ask(estimates[method])
-        entry = {
-            "time": f"{datetime.fromtimestamp(self._clock(), UTC):%Y-%m-%dT%H:%M:%SZ}",
-            "who": who.name,
-            "role": who.role,
-            "study": study.fingerprint,
-            "asked": dict(asked),
-            "tally": current.version,
-            "reports": reports,
-        }
+        entry = entry_of(self._clock(), who, study, asked, current.version, reports)
         return Answered(found, current.version, reports, enter(self._store, entry))
 
     def _newest(self, study: Published) -> Current:
@@ -123,6 +115,30 @@ class Answering:
         with self._lock:
             self._current.pop(study.fingerprint, None)
             self._estimates.pop(study.fingerprint, None)
+
+
+def entry_of(
+    now: float, who: Token, study: Published, asked: Mapping[str, Any], version: int, reports: int
+) -> dict[str, Any]:
+    """What the log says about a question.
+
+    Args:
+        now: The time, in seconds since 1970-01-01.
+        who: Who asks.
+        study: The study.
+        asked: The question.
+        version: The version of the tally that answers it.
+        reports: How many reports that tally has.
+    """
+    return {
+        "time": f"{datetime.fromtimestamp(now, UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "who": who.name,
+        "role": who.role,
+        "study": study.fingerprint,
+        "asked": dict(asked),
+        "tally": version,
+        "reports": reports,
+    }
 
 
 def enter(store: Store, entry: Mapping[str, Any]) -> int:

@@ -71,6 +71,18 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "tokens": ("name", "role", "hash", "day", "revoked"),
     "questions": ("number", "entry"),
 }
+#: The columns that tell the rows of every table apart.
+KEYS: dict[str, tuple[str, ...]] = {
+    "facts": ("name",),
+    "studies": ("number",),
+    "segments": ("number",),
+    "ids": ("study", "id"),
+    "tallies": ("number",),
+    "counters": ("study", "reason"),
+    "quarantine": ("number",),
+    "tokens": ("name",),
+    "questions": ("number",),
+}
 #: Tables whose number the database counts up.
 NUMBERED = ("studies", "segments", "tallies", "quarantine")
 
