@@ -32,7 +32,7 @@ from sfumato.estimation.estimate import Estimate
 from sfumato.files import read_json
 from sfumato.service import published
 from sfumato.service.answering import log
-from sfumato.service.collector import LOG, Collector
+from sfumato.service.collector import Collector
 from sfumato.service.figures import figures
 from sfumato.service.limits import Limits
 from sfumato.service.published import Published
@@ -41,7 +41,7 @@ from sfumato.service.refusals import RefusedError
 from sfumato.service.routes import Endpoint, endpoints
 from sfumato.service.stores.base import FullError
 from sfumato.service.tokens import Holders, Token
-from sfumato.service.writer import Done, Pending
+from sfumato.service.writer import LOG, Done
 
 _MOST_QUESTION = 1 << 16  # bytes of a question
 _MOST_STUDY = 1 << 22  # bytes of a study file
@@ -95,13 +95,7 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Answer uploads on the loop of this application; store what waits when it ends."""
-        loop = asyncio.get_running_loop()
-
-        def deliver(done: list[tuple[Pending, Done]]) -> None:
-            loop.call_soon_threadsafe(_settle, done)
-
-        self.collector.writer.deliver = deliver
+        """Store what waits when the application ends."""
         try:
             yield
         finally:
@@ -275,8 +269,12 @@ class Service:
         collector = self.collector
         longer = too_long(collector.settings.most_reports)
         data = await self._body(request, collector.longest(study), longer)
-        future: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
-        collector.put(collector.read(study, data), future.set_result)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Done] = loop.create_future()
+        collector.put(
+            collector.read(study, data),
+            lambda done: loop.call_soon_threadsafe(_settle, future, done),
+        )
         try:
             async with asyncio.timeout(collector.settings.store_seconds):
                 found = await future
@@ -362,11 +360,10 @@ def question(given: object) -> tuple[str, Callable[[Estimate], dict[str, Any]]]:
     return method, ask
 
 
-def _settle(done: list[tuple[Pending, Done]]) -> None:
-    """Tell all uploads of one commit, unless they have given up."""
-    for pending, outcome in done:
-        with contextlib.suppress(asyncio.InvalidStateError):
-            pending.settle(outcome)
+def _settle(future: asyncio.Future[Done], done: Done) -> None:
+    """Tell an upload what became of it, unless it has given up."""
+    if not future.done():
+        future.set_result(done)
 
 
 def _refused(error: SfumatoError) -> Response:

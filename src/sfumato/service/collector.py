@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import re
 import threading
 import time
@@ -26,9 +25,8 @@ from sfumato.service.stores.base import Store
 from sfumato.service.stores.postgres import PostgresStore
 from sfumato.service.stores.sqlite import FILE, SqliteStore
 from sfumato.service.tallying import DAY, purge, tally_pending
-from sfumato.service.writer import Damaged, Done, Pending, Writer
+from sfumato.service.writer import LOG, Damaged, Done, Pending, Writer
 
-LOG = logging.getLogger("sfumato.service")
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _MOST_QUARANTINED = 1 << 16  # bytes of one damaged batch
 
@@ -237,7 +235,7 @@ class Collector:
         """How many bytes the body of an upload may have."""
         return longest(study, self.settings.most_reports)
 
-    def put(self, upload: Upload, settle: Callable[[Done], None]) -> None:
+    def put(self, upload: Upload, settle: Callable[[Done], object]) -> None:
         """Store an upload, and tell what became of it once that is durable.
 
         Args:

@@ -6,6 +6,7 @@ disk is synced once for many uploads, and an upload waits for at most two commit
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 from collections import Counter, defaultdict
@@ -20,9 +21,8 @@ from sfumato.service.refusals import RefusedError
 from sfumato.service.stores.base import FullError, Run, Store
 
 Done = Outcome | RefusedError
-#: Tells those who wait what became of their uploads, all of one commit at once.
-Deliver = Callable[[list[tuple["Pending", Done]]], None]
 
+LOG = logging.getLogger("sfumato.service")
 _MOST_RECENT = 1 << 18  # ids that are remembered, twice
 _QUARANTINE_ROWS = 1_000
 _QUARANTINE_BYTES = 1 << 24
@@ -36,11 +36,11 @@ class Pending:
 
     Attributes:
         upload: What is to be stored.
-        settle: Called with what became of it.
+        settle: Called with what became of it, from the writer's thread.
     """
 
     upload: Upload
-    settle: Callable[[Done], None]
+    settle: Callable[[Done], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +84,6 @@ class Recent:
             self._new, self._old = set(), self._new
 
 
-def deliver_one_by_one(done: list[tuple[Pending, Done]]) -> None:
-    """Tell each upload by itself what became of it."""
-    for pending, outcome in done:
-        pending.settle(outcome)
-
-
 class Writer:
     """The thread that stores uploads.
 
@@ -99,7 +93,6 @@ class Writer:
         most_bytes: How many bytes may wait.
         reserve: How many bytes of the disk uploads leave free, so that questions can still be
             entered in the log.
-        deliver: Tells those who wait.
     """
 
     def __init__(
@@ -109,11 +102,9 @@ class Writer:
         *,
         most_bytes: int,
         reserve: int,
-        deliver: Deliver = deliver_one_by_one,
     ) -> None:
         self._store, self._today = store, today
         self._most_bytes, self._reserve = most_bytes, reserve
-        self.deliver = deliver
         self.recent = Recent()
         self._waiting: list[Pending] = []
         self._bytes = 0
@@ -179,8 +170,8 @@ class Writer:
             done = self._committed(taken, damaged)
             with self._wake:
                 self._bytes -= sum(len(pending.upload.data) for pending in taken)
-            if done:
-                self.deliver(done)
+            for pending, outcome in done:
+                _tell(pending, outcome)
 
     def _committed(
         self, taken: list[Pending], damaged: list[Damaged]
@@ -201,6 +192,14 @@ class Writer:
             return [(pending, failed) for pending in taken]
         self.recent.add(commit.keys)
         return commit.done
+
+
+def _tell(pending: Pending, outcome: Done) -> None:
+    """Tell an upload what became of it; whoever has gone since need not know."""
+    try:
+        pending.settle(outcome)
+    except RuntimeError:  # the loop that it came from has ended
+        LOG.warning("an upload was settled after its request had ended")
 
 
 def _full(reason: str) -> RefusedError:
