@@ -48,6 +48,9 @@ def test_a_check_publishes_and_stops(run: Run) -> None:
     assert "All is in order" in said
     again = run("serve", "collector", "--publish", "ages.toml", "--check", "--port", "0").output
     assert "Serving study 'ages'" in again
+    as_json = ("serve", "collector", "--publish", "ages.toml", "--check", "--port", "0", "--json")
+    told = json.loads(run(*as_json).output)
+    assert (told["serves"], [one["name"] for one in told["studies"]]) == (False, ["ages"])
     other = ("--publish", "ages.toml", "--minimum", "7")
     assert "never changes" in run("serve", "collector", *other, "--port", "0", code=2).output
 

@@ -95,6 +95,7 @@ def serve(
     check: Annotated[
         bool, typer.Option("--check", help="Check that it could run, and stop.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run a collector: take reports over HTTP, tally them and answer questions.
 
@@ -117,20 +118,25 @@ def serve(
     with closing(listening):
         collector = Collector(open_store(place), settings)
         try:
-            for text in texts:
-                study, new = collector.publish(text, minimum=minimum)
-                done = "Published" if new else "Serving"
-                showing.say(f"{done} study {study.study.name!r}: {study.fingerprint}")
-                showing.say(f"Digest for clients to pin: {study.digest}")
+            found = [collector.publish(text, minimum=minimum) for text in texts]
+
+            def ready(url: str) -> None:
+                """Say what is served, and where."""
+                if as_json:
+                    served = [study.to_dict() for study, _ in found]
+                    showing.show_json({"url": url, "serves": not check, "studies": served})
+                    return
+                for study, new in found:
+                    done = "Published" if new else "Serving"
+                    showing.say(f"{done} study {study.study.name!r}: {study.fingerprint}")
+                    showing.say(f"Digest for clients to pin: {study.digest}")
+                said = "All is in order: it could listen" if check else "Listening"
+                showing.say(f"{said} on {url}{'' if check else ' (Ctrl-C stops)'}.")
+
             if check:
-                showing.say("All is in order: the store can be used, and the port is free.")
-                return
-            server.serve(
-                collector,
-                listening,
-                access_log=access_log,
-                ready=lambda url: showing.say(f"Listening on {url} (Ctrl-C stops)."),
-            )
+                ready(server.address(listening))
+            else:
+                server.serve(collector, listening, access_log=access_log, ready=ready)
         finally:
             collector.stop()
 

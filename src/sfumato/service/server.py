@@ -42,6 +42,12 @@ def listen(host: str, port: int) -> socket.socket:
     return made
 
 
+def address(listening: socket.socket) -> str:
+    """The address at which a socket listens."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def serve(
     collector: Collector,
     listening: socket.socket,
@@ -67,7 +73,6 @@ def serve(
         timeout_graceful_shutdown=_STOP_SECONDS,
         backlog=_BACKLOG,
     )
-    host, port = listening.getsockname()[:2]
     if ready is not None:
-        ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+        ready(address(listening))
     uvicorn.Server(config).run(sockets=[listening])
