@@ -341,7 +341,7 @@ export class Client {
         }
         if (status < 300) status = 0; // not an answer of the protocol: the same ids go out again
       }
-      if (![0, 429, 500, 502, 503, 504].includes(status)) {
+      if (![0, 429, 500, 502, 503, 504, 507].includes(status)) {
         const why = STOPS[status] ?? `The collector gave the unknown answer ${status}`;
         throw new SfumatoError("refused", `${why}. The reports are kept.`);
       }

@@ -381,7 +381,7 @@ class TestSending:
         assert expires == TODAY + 30
         assert set(headers) == {"Host", "Accept-Encoding", "Content-Length", "Content-Type"}
 
-    @pytest.mark.parametrize("status", [0, 429, 500, 502, 503, 504])
+    @pytest.mark.parametrize("status", [0, 429, 500, 502, 503, 504, 507])
     @pytest.mark.parametrize("stores", [False, True])
     def test_a_retry_has_the_same_ids_and_counts_once(
         self, status: int, stores: bool, client: Client, stub: Stub, clock: Clock

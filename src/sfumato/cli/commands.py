@@ -200,6 +200,45 @@ sfumato heatmap commute.toml tally.parquet age region --bins 10
 sfumato heatmap commute.toml tally.parquet age income --plot map.png
 """,
     ),
+    "serve": Command(
+        "Run a collector",
+        "serving",
+        "Run a collector: take reports over HTTP, tally them and answer questions.",
+        r"""
+sfumato serve collector --publish commute.toml
+sfumato serve collector --host 0.0.0.0 --port 8080 --upload-token
+SFUMATO_STORE=postgresql://collector@db.example/sfumato sfumato serve --check
+""",
+    ),
+    "token": Command(
+        "Run a collector",
+        "serving",
+        "Create a token for a collector, list its tokens, or revoke one.",
+        r"""
+sfumato token create Ann --role analyst --store collector
+sfumato token list --store collector
+sfumato token revoke Ann --store collector
+""",
+    ),
+    "backup": Command(
+        "Run a collector",
+        "serving",
+        "Back up a collector while it runs, or restore a backup into an empty one.",
+        r"""
+sfumato backup create monday.sqlite --store collector
+sfumato backup restore monday.sqlite --store new-collector
+""",
+    ),
+    "export": Command(
+        "Run a collector",
+        "serving",
+        "Take the tally, the reports or the log of questions out of a collector.",
+        r"""
+sfumato export tally commute.toml --out tally.parquet --store collector
+sfumato export reports 3f0c9a61 --out reports.parquet --store collector
+sfumato export questions --out questions.jsonl --store collector
+""",
+    ),
     "release": Command(
         "Release from a whole table",
         "releasing",

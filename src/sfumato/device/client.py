@@ -44,7 +44,7 @@ LONGEST_WAIT = 600.0
 MOST_REPORTS = 1_000  # in one batch
 _AT_ONCE = 256  # reports that are charged, made and kept together
 _DAY = 86_400
-_BUSY = frozenset({0, 429, 500, 502, 503, 504})
+_BUSY = frozenset({0, 429, 500, 502, 503, 504, 507})
 _STOPS = {
     400: "says that the batch is damaged",
     401: "asks for a token, or does not accept this one; give the right token",

@@ -1,0 +1,57 @@
+"""What the collector refuses: a status of HTTP, a stable code, and a sentence."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from sfumato.errors import SfumatoError
+
+
+class MissingExtraError(SfumatoError, ImportError):
+    """A library of the extra `server` that is not installed."""
+
+
+class RefusedError(SfumatoError):
+    """A request that is refused.
+
+    Args:
+        status: The status of HTTP.
+        code: A word that programs can rely on.
+        message: The same as a sentence.
+        more: More entries of the answer's JSON.
+        retry_after: After how many seconds to try again, if that may help.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        more: dict[str, Any] | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.more = more or {}
+        self.retry_after = retry_after
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer's JSON."""
+        return {"code": self.code, **self.more, "message": str(self)}
+
+
+def need(module: str) -> Any:
+    """Import a library of the extra `server`, or say how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        library = module.partition(".")[0]
+        if (error.name or "").partition(".")[0] != library:
+            raise
+        raise MissingExtraError(
+            f"the collector needs {library} for this, which is not installed: "
+            "pip install 'sfumato[server]'"
+        ) from None

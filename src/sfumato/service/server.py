@@ -1,0 +1,78 @@
+"""Serving over HTTP with uvicorn, until the process is told to stop."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from sfumato.errors import StoreError
+from sfumato.service.app import Service
+from sfumato.service.collector import Collector
+
+_STOP_SECONDS = 30  # for requests that are being answered
+_IDLE_SECONDS = 65  # longer than proxies keep a connection
+_BACKLOG = 2_048
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Args:
+        host: The address of this computer to listen on.
+        port: The port; 0 takes a free one.
+
+    Raises:
+        StoreError: If the port is in use, or may not be used.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        made.listen(_BACKLOG)
+    except OSError as error:
+        made.close()
+        what = f"cannot listen on {host} port {port}"
+        if error.errno == errno.EADDRINUSE:
+            raise StoreError(f"{what}: the port is in use; choose another with --port") from None
+        raise StoreError(f"{what} ({error.strerror}); choose another address or port") from None
+    return made
+
+
+def address(listening: socket.socket) -> str:
+    """The address at which a socket listens."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(
+    collector: Collector,
+    listening: socket.socket,
+    *,
+    access_log: bool = False,
+    ready: Callable[[str], None] | None = None,
+) -> None:
+    """Serve until the process is told to stop; then answer what came, and stop the collector.
+
+    Args:
+        collector: The collector.
+        listening: The socket.
+        access_log: Whether to log each request, with the address it came from.
+        ready: Told the address, once connections are taken.
+    """
+    config = uvicorn.Config(
+        Service(collector).app(),
+        access_log=access_log,
+        log_level="info" if access_log else "warning",
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=_IDLE_SECONDS,
+        timeout_graceful_shutdown=_STOP_SECONDS,
+        backlog=_BACKLOG,
+    )
+    if ready is not None:
+        ready(address(listening))
+    uvicorn.Server(config).run(sockets=[listening])

@@ -1,0 +1,1 @@
+"""Where a collector keeps what it has: one set of tables, in SQLite or in PostgreSQL."""

@@ -1,0 +1,210 @@
+"""Tallying: segments become parts of a tally, each report counted once, at a cost of the new ones.
+
+One transaction takes some segments, drops the rows whose ids were counted before, enters the other
+ids, adds the reports to the tally and deletes the segments. So a collector that is killed has done
+either all of it or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.collect.accumulator import Accumulator, accumulator_of
+from sfumato.collect.packing import Bytes, id_list, unpack
+from sfumato.collect.tally import Tally
+from sfumato.device.wire import ID_BYTES
+from sfumato.service.published import Published
+from sfumato.service.stores.base import Run, Store
+
+_AT_ONCE = 50_000  # reports of one transaction, unless one segment has more
+_MOST_SEGMENTS = 10_000
+DAY = 86_400
+#: How many seconds after its last day an id is deleted: by then all uploads that came in time have
+#: been stored.
+GRACE = 3_600
+#: For how many days damaged batches are kept.
+QUARANTINE_DAYS = 7
+
+
+def tally_pending(store: Store, study: Published) -> int:
+    """Tally all reports of a study that wait.
+
+    Args:
+        store: Where they are.
+        study: The study.
+
+    Returns:
+        How many were new.
+    """
+    total = 0
+    while True:
+        with store.change() as run:
+            found = _tally_some(run, study)
+        if found is None:
+            return total
+        total += found
+
+
+def _tally_some(run: Run, study: Published) -> int | None:
+    """Tally some segments, and count their new reports; None if no segment waits."""
+    number = study.number
+    lock = f"SELECT version FROM studies WHERE number = ?{run.lock}"  # noqa: S608 - of constants
+    if not run(lock, (number,)):
+        return None
+    waiting = run(
+        "SELECT number, reports FROM segments WHERE study = ? ORDER BY number LIMIT ?",
+        (number, _MOST_SEGMENTS),
+    )
+    if not waiting:
+        return None
+    ends = np.cumsum([reports for _, reports in waiting])
+    last = waiting[max(int(np.searchsorted(ends, _AT_ONCE, "right")) - 1, 0)][0]
+    segments = run(
+        "SELECT number, expires, data FROM segments WHERE study = ? AND number <= ? "
+        "ORDER BY number",
+        (number, last),
+    )
+    step = ID_BYTES + study.layout.size
+    rows = np.frombuffer(b"".join(data for *_, data in segments), dtype=np.uint8).reshape(-1, step)
+    ids = id_list(np.ascontiguousarray(rows[:, :ID_BYTES]))
+    days = [expires for _, expires, data in segments for _ in range(len(data) // step)]
+    new = _entered(run, number, ids, days)
+    if new:
+        _added(run, study, np.ascontiguousarray(rows[new, ID_BYTES:]))
+        run(
+            "UPDATE studies SET version = version + 1, reports = reports + ? WHERE number = ?",
+            (len(new), number),
+        )
+    run.many("DELETE FROM segments WHERE number = ?", [(one,) for one, *_ in segments])
+    repeated = len(ids) - len(new)
+    run.count(number, {"accepted": -repeated, "repeated": repeated})
+    return len(new)
+
+
+def _entered(run: Run, study: int, ids: list[bytes], days: list[int]) -> list[int]:
+    """The places of the ids that are new, each the first of its kind; all are kept long enough."""
+    first: dict[bytes, int] = {}
+    latest: dict[bytes, int] = {}
+    for place, (one, day) in enumerate(zip(ids, days, strict=True)):
+        first.setdefault(one, place)
+        latest[one] = max(day, latest.get(one, 0))
+    known = run.known(study, list(first))
+    new = sorted(first.keys() - known)
+    run.enter(study, new, [latest[one] for one in new])
+    run.many(
+        "UPDATE ids SET expires = ? WHERE study = ? AND id = ? AND expires < ?",
+        [(latest[one], study, one, latest[one]) for one in known],
+    )
+    return [first[one] for one in new]
+
+
+def _added(run: Run, study: Published, reports: Bytes) -> None:
+    """Add reports to a tally, and join its last parts while they are of like size."""
+    held = study.study
+    part = accumulator_of(held, study.keep)
+    part.add(unpack(reports, held.fingerprint, held.columns, held.layouts))
+    data = part.to_bytes()
+    for number, size in run(
+        "SELECT number, length(data) FROM tallies WHERE study = ? ORDER BY number DESC",
+        (study.number,),
+    ):
+        if size > 2 * len(data):
+            break
+        part.merge(Accumulator.from_bytes(_data(run, number)))
+        run("DELETE FROM tallies WHERE number = ?", (number,))
+        data = part.to_bytes()
+    run(
+        "INSERT INTO tallies (study, reports, data) VALUES (?, ?, ?)",
+        (study.number, part.n, data),
+    )
+
+
+def _data(run: Run, number: int) -> bytes:
+    """The bytes of one part of a tally."""
+    found: bytes = run("SELECT data FROM tallies WHERE number = ?", (number,))[0][0]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """The tally of a study, and which it is.
+
+    Attributes:
+        version: How often the tally has grown; the same version is the same tally.
+        tally: The tally.
+    """
+
+    version: int
+    tally: Tally
+
+
+def read_tally(store: Store, study: Published, known: Current | None = None) -> Current:
+    """The tally of all reports of a study that have been tallied.
+
+    Args:
+        store: Where it is.
+        study: The study.
+        known: What was read earlier, which is returned if it is still the newest.
+    """
+    with store.look() as run:
+        row = run.one("SELECT version FROM studies WHERE number = ?", (study.number,))
+        version = 0 if row is None else row[0]
+        if known is not None and known.version == version:
+            return known
+        parts = run("SELECT data FROM tallies WHERE study = ? ORDER BY number", (study.number,))
+    found = accumulator_of(study.study, study.keep)
+    for (data,) in parts:
+        found.merge(Accumulator.from_bytes(data))
+    return Current(version, found.freeze())
+
+
+def purge(store: Store, studies: Iterable[Published], now: float) -> None:
+    """Delete what has expired: ids whose day has passed, and old damaged batches.
+
+    All that waits is tallied first, since it could repeat an id that is about to be deleted. From
+    then on batches of those days are refused, even if the clock goes backwards.
+
+    Args:
+        store: Where.
+        studies: All studies.
+        now: The time, in seconds since 1970-01-01.
+    """
+    day = int((now - GRACE) // DAY)
+    with store.change() as run:
+        if _fact(run, "cleared") >= day:
+            return
+        _set_fact(run, "purged", max(day, _fact(run, "purged")))
+        run("DELETE FROM quarantine WHERE day < ?", (day - QUARANTINE_DAYS,))
+    for study in studies:
+        tally_pending(store, study)
+        with store.look() as run:
+            row = run.one("SELECT reports FROM studies WHERE number = ?", (study.number,))
+        # A part at a time, so that uploads need not wait long.
+        parts = 1 << min(8, (row[0] if row else 0) // _AT_ONCE)
+        for first in range(0, 256, 256 // parts):
+            last = first + 256 // parts - 1
+            with store.change() as run:
+                run(
+                    "DELETE FROM ids WHERE study = ? AND id BETWEEN ? AND ? AND expires < ?",
+                    (study.number, bytes([first]), bytes([last]) + b"\xff" * ID_BYTES, day),
+                )
+    with store.change() as run:
+        _set_fact(run, "cleared", day)
+
+
+def _fact(run: Run, name: str) -> int:
+    """A number that the store keeps; 0 if it was never set."""
+    row = run.one("SELECT value FROM facts WHERE name = ?", (name,))
+    return 0 if row is None else int(row[0])
+
+
+def _set_fact(run: Run, name: str, value: int) -> None:
+    """Keep a number."""
+    run(
+        "INSERT INTO facts (name, value) VALUES (?, ?) "
+        "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        (name, value),
+    )

@@ -1,0 +1,101 @@
+"""Studies, batches and clocks for the tests of the collector."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+import sfumato as sf
+from sfumato.device.wire import Batch
+from sfumato.service.collector import Collector, Settings
+from sfumato.service.published import Published
+from sfumato.service.stores.base import Store
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it would rather have httpx2
+    from starlette.testclient import TestClient as TestClient
+
+TODAY = 20_000
+DAY = 86_400
+QUICK = Settings(tally_seconds=3_600, rate=0, reserve=0)
+_IDS = itertools.count(1)
+
+
+class Clock:
+    """A clock that tests set."""
+
+    def __init__(self) -> None:
+        self.now = float(TODAY * DAY + 7_200)
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@cache
+def pairs() -> sf.Study:
+    """A study whose reports are one number below 4,096; its tally shows how often each came."""
+    axes = [
+        sf.integers(name, 0, 63, protect=sf.Distance(0.5), channel=sf.Geometric())
+        for name in ("high", "low")
+    ]
+    return sf.Study("pairs", axes)
+
+
+@cache
+def ages() -> sf.Study:
+    """A study of one axis."""
+    return sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+
+
+@cache
+def bits() -> sf.Study:
+    """A study whose tally is the reports."""
+    axes = [
+        sf.integers(name, 0, 4, protect=sf.Distance(0.5), channel=sf.Thermometer())
+        for name in ("first", "second")
+    ]
+    return sf.Study("bits", axes)
+
+
+def fresh_ids(count: int) -> tuple[bytes, ...]:
+    """Ids that no other batch has."""
+    return tuple(
+        (next(_IDS) * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128).to_bytes(16, "big")
+        for _ in range(count)
+    )
+
+
+def batch(
+    cells: Sequence[int],
+    ids: Sequence[bytes] | None = None,
+    *,
+    expires: int = TODAY + 30,
+    study: sf.Study | None = None,
+) -> bytes:
+    """A batch of reports of `pairs`, or of another study, that say these numbers."""
+    study = study or pairs()
+    size = study.device_program().report_size
+    reports = tuple(cell.to_bytes(size, "little") for cell in cells)
+    ids = fresh_ids(len(cells)) if ids is None else ids
+    return Batch(study.fingerprint, expires, tuple(ids), reports).to_bytes()
+
+
+def collector(store: Store, clock: Clock | None = None, settings: Settings = QUICK) -> Collector:
+    """A collector that tallies only when it is told to."""
+    return Collector(store, settings, clock or Clock())
+
+
+def counted(made: Collector, study: Published) -> dict[int, int]:
+    """How often each number was counted."""
+    from sfumato.service.tallying import read_tally
+
+    statistic = read_tally(made.store, study).tally.statistic
+    high, low = (np.asarray(column).tolist() for column in statistic.symbols)
+    people = statistic.people.tolist()
+    return {
+        first * 64 + second: many for first, second, many in zip(high, low, people, strict=True)
+    }
