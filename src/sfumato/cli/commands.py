@@ -160,6 +160,17 @@ sfumato tally commute.toml packed.sfmr uploads/*.batch --sums --out sums.parquet
 sfumato tally commute.toml monday.parquet --weights weight --weights-from people.csv --out w.parquet
 """,
     ),
+    "sql": Command(
+        "Collect",
+        "querying",
+        "Print the SQL query that tallies reports in a database, or read its result.",
+        r"""
+sfumato sql commute.toml --dialect duckdb --table 'reports/*.parquet'
+sfumato sql commute.toml --dialect bigquery --table archive.reports --sums
+sfumato sql commute.toml --dialect postgres --form bytes
+sfumato sql commute.toml --result counted.parquet --out tally.parquet
+""",
+    ),
     "ask": Command(
         "Ask",
         "asking",

@@ -432,6 +432,15 @@ def read_columns(file: pq.ParquetFile, source: Source, columns: Mapping[str, Col
         raise FormatError(f"{what} is damaged; write it again") from None
 
 
+def read_any(path: str | Path) -> pa.Table:
+    """All columns of a Parquet file that another program wrote."""
+    with open_parquet(path) as file:
+        try:
+            return file.read()
+        except READER_ERRORS:
+            raise FormatError(f"{called(path)} is damaged; write it again") from None
+
+
 def read_parts(
     file: pq.ParquetFile,
     path: str | Path,

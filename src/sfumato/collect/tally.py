@@ -18,6 +18,7 @@ from sfumato.collect.parquet import (
     reports_from_arrow,
     write_parquet,
 )
+from sfumato.collect.query_results import statistic_from_result
 from sfumato.collect.statistics import merged
 from sfumato.collect.tally_files import Held, read_tally, tally_table
 from sfumato.errors import DataError, FormatError, MismatchError, StudyError, TooLargeError, shown
@@ -144,6 +145,22 @@ class Tally(TallyVerbs):
         if not isinstance(data, bytes | bytearray | memoryview):
             raise FormatError(f"a tally must be read from bytes, got {shown(data)}")
         return cls._read(pa.py_buffer(bytes(data)), study)
+
+    @classmethod
+    def from_arrow(cls, study: Study, table: pa.Table) -> Tally:
+        """Read the result of a query that `Study.sql` wrote; it is checked row by row.
+
+        Args:
+            study: The study whose query was run.
+            table: All columns and rows of the result, in any order.
+
+        Raises:
+            FormatError: If columns are missing or unknown, or hold what no query gives.
+            MismatchError: If it is the result of another study's query.
+            TooLargeError: If the reports that it stands for are too many to be kept.
+        """
+        _check_study(study)
+        return cls(study, statistic_from_result(study, table))
 
     @classmethod
     def _read(cls, source: Source, study: Study) -> Tally:
