@@ -69,13 +69,19 @@ class StudyVerbs:
 
         return tally_of(cast("Study", self), reports)
 
-    def accumulator(self, keep: Literal["reports", "sums"] = "reports") -> Accumulator:
+    def accumulator(
+        self,
+        keep: Literal["reports", "sums"]
+        | Sequence[str | Mapping[str, Any] | tuple[str, ...]] = "reports",
+    ) -> Accumulator:
         """An empty accumulator, to which reports are added as they come.
 
         Args:
             keep: "reports": all that answers can be computed from. "sums": sums for each axis by
                 itself, whose size does not depend on the number of reports; they give the same
-                unbiased answers about one axis, and no others.
+                unbiased answers about one axis, and no others. A list of questions, as for
+                `Estimate.count`, and of tuples of axis names, for `Estimate.marginals`: sums that
+                give the same unbiased answers to these.
 
         Example:
             >>> import sfumato as sf
@@ -88,7 +94,11 @@ class StudyVerbs:
         """
         from sfumato.collect.accumulator import accumulator_of
 
-        return accumulator_of(cast("Study", self), keep)
+        if isinstance(keep, str):
+            return accumulator_of(cast("Study", self), keep)
+        from sfumato.estimation.asked import terms_for
+
+        return accumulator_of(cast("Study", self), terms_for(cast("Study", self), keep))
 
     def sql(
         self,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sfumato.collect.block_sums import AnyStatistic, BlockSums
+from sfumato.collect.block_sums import AnyStatistic, kept_by
 from sfumato.collect.packing import Form, reports_from_bytes
 from sfumato.collect.parquet import (
     MOST_PEOPLE,
@@ -73,10 +73,10 @@ class Tally(TallyVerbs):
                 "only tallies of one study add up"
             )
         refuse_many(self.n + other.n)
-        if isinstance(self.statistic, BlockSums) != isinstance(other.statistic, BlockSums):
+        if kept_by(self.statistic) != kept_by(other.statistic):
             raise MismatchError(
-                "one of these tallies keeps sums and the other reports, so they do not add up; "
-                'merge both into study.accumulator(keep="sums")'
+                "one of these tallies keeps sums and the other reports, or other sums, so they do "
+                'not add up; merge both into study.accumulator(keep="sums")'
             )
         statistic = merged([self.statistic, other.statistic])
         return Tally(self.study, statistic, joined_notes(self.notes, other.notes))
