@@ -80,8 +80,8 @@ class StudyVerbs:
             keep: "reports": all that answers can be computed from. "sums": sums for each axis by
                 itself, whose size does not depend on the number of reports; they give the same
                 unbiased answers about one axis, and no others. A list of questions, as for
-                `Estimate.count`, and of tuples of axis names, for `Estimate.marginals`: sums that
-                give the same unbiased answers to these.
+                `Estimate.count`, and of marginals, such as ("age", "region") or "marginal age,
+                region": sums that give the same unbiased answers to these.
 
         Example:
             >>> import sfumato as sf

@@ -157,6 +157,7 @@ sfumato tally commute.toml monday.parquet tuesday.parquet --out tally.parquet
 sfumato tally commute.toml tally.parquet wednesday.parquet --out all.parquet
 sfumato tally commute.toml reports/*.parquet --skip-damaged --out tally.parquet
 sfumato tally commute.toml packed.sfmr uploads/*.batch --sums --out sums.parquet
+sfumato tally commute.toml reports/*.parquet --question "age=18..30, mode=bus" --out asked.parquet
 sfumato tally commute.toml monday.parquet --weights weight --weights-from people.csv --out w.parquet
 """,
     ),

@@ -8,6 +8,7 @@ from typing import Any
 from sfumato.collect.term_sums import Recorder, Term
 from sfumato.errors import QuestionError, shown
 from sfumato.estimation.unbiased import UnbiasedEstimate
+from sfumato.questions.compose import marginal_axes
 from sfumato.study.study import Study
 
 
@@ -16,8 +17,8 @@ def terms_for(study: Study, questions: Any) -> tuple[Term, ...]:
 
     Args:
         study: The study.
-        questions: A list of questions, as text or by axis as for `Estimate.count`, and of tuples of
-            axis names, whose marginal is asked for.
+        questions: A list of questions, as text or by axis as for `Estimate.count`, and of
+            marginals, as tuples of axis names or as text such as "marginal age, region".
     """
     if not isinstance(questions, list | tuple) or not questions:
         raise QuestionError(
@@ -29,8 +30,9 @@ def terms_for(study: Study, questions: Any) -> tuple[Term, ...]:
     estimate = UnbiasedEstimate(study, statistic, via="direct")
     for population in (False, True):
         for question in questions:
-            if isinstance(question, str | Mapping):
+            names = marginal_axes(question.strip()) if isinstance(question, str) else None
+            if names is None and isinstance(question, str | Mapping):
                 estimate.count(question, population=population)
             else:
-                estimate.marginals([question], population=population)
+                estimate.marginals([names or question], population=population)
     return tuple(sorted(recorder.terms))

@@ -126,7 +126,7 @@ class Estimate(Averages, Quantiles, Discrimination):
             >>> study = sf.Study("ages", [axis])
             >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate("unbiased")
             >>> [str(answer) for answer in est.counts(["age=18..30", "age=..49"])]
-            ['1,250 ± 290', '4,890 ± 200']
+            ['1,400 ± 280', '5,280 ± 200']
         """
         asked = several(questions, "questions", error=QuestionError)
         return [self.count(question, level=level, population=population) for question in asked]
