@@ -38,6 +38,7 @@ def ran(tmp_path: Path, *words: str, code: int = 0) -> str:
     return found.stdout if code == 0 else " ".join(found.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_tally_of_questions_answers_them(tmp_path: Path, study: sf.Study) -> None:
     files = ["tally", "study.toml", "1.parquet", "2.parquet", "--out"]
     asked = ["--question", QUESTION, "--question", "marginal hour"]

@@ -15,7 +15,7 @@ import typer
 from sfumato.arrays import Floats
 from sfumato.cli import people, showing
 from sfumato.cli.commands import CommandError
-from sfumato.cli.options import AsJson, Force, Seed, StudyFile, load_study, suffix, target
+from sfumato.cli.options import AsJson, Force, KeepSums, Seed, StudyFile, load_study, suffix, target
 from sfumato.cli.showing import Seen
 from sfumato.collect import parquet as wire
 from sfumato.collect.accumulator import Accumulator
@@ -153,13 +153,7 @@ def tally(
         ),
     ],
     out: Annotated[Path, typer.Option(help="File for the tally, .parquet.")],
-    sums: Annotated[
-        bool,
-        typer.Option(
-            "--sums",
-            help="Keep sums for each axis by itself: small, for unbiased answers about one axis.",
-        ),
-    ] = False,
+    sums: KeepSums = False,
     question: Annotated[
         list[str] | None,
         typer.Option(

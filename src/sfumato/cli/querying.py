@@ -9,7 +9,7 @@ import typer
 
 from sfumato.cli import showing
 from sfumato.cli.commands import CommandError
-from sfumato.cli.options import AsJson, Force, StudyFile, load_study, suffix, target
+from sfumato.cli.options import AsJson, Force, KeepSums, StudyFile, load_study, suffix, target
 from sfumato.collect import parquet
 from sfumato.collect.engines.sql import DIALECTS, FORMS
 from sfumato.collect.tally import Tally
@@ -36,13 +36,7 @@ def sql(
             "called report.",
         ),
     ] = "columns",
-    sums: Annotated[
-        bool,
-        typer.Option(
-            "--sums",
-            help="Keep sums for each axis by itself: small, for unbiased answers about one axis.",
-        ),
-    ] = False,
+    sums: KeepSums = False,
     result: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Read the result of the query instead, .parquet."),
