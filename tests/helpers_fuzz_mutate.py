@@ -290,5 +290,5 @@ def _head(rng: random.Random, raw: bytes) -> bytes:
         return mutated(rng, raw, [raw])
     try:
         return json.dumps(grown(rng, json.loads(raw), []), default=str).encode("utf-8", "replace")
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, RecursionError):  # TypeError: it is a number by now
         return raw[: rng.randrange(len(raw) + 1)]

@@ -14,6 +14,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -29,7 +30,7 @@ from sfumato.central.chain import encode, seal, start
 from sfumato.cli import app, language
 from sfumato.cli.commands import CommandError
 from sfumato.cli.people import encode_file, read_counts
-from sfumato.collect.block_sums import BlockSums
+from sfumato.collect.block_sums import kept_by
 from sfumato.collect.packing import layout_of
 from sfumato.device.program import canonical, digest_of
 from sfumato.device.wire import Batch
@@ -98,19 +99,21 @@ def _parquet(rng: random.Random, kind: str) -> tuple[str, bytes | pa.Table]:
 
 
 @cache
-def _sums(name: str) -> bytes:
-    """The file of a tally of sums."""
-    found = _study(name).accumulator(keep="sums")
+def _sums(name: str, keep: str) -> bytes:
+    """The file of a tally of sums, or of questions about every axis."""
+    study = _study(name)
+    axes = [(axis.name,) for axis in study.axes[:2]]
+    found = study.accumulator(keep="sums" if keep == "sums" else axes)
     found.merge(sf.Tally.load(KEPT / f"{name}.tally.parquet", _study(name)))
     return found.to_bytes()
 
 
 def tally(rng: random.Random) -> tuple[str, bytes | pa.Table]:
-    """A study's name and a file or table of a tally, of counts, reports or sums, changed."""
-    if rng.random() < 0.7:
+    """A study's name and a file or table of a tally, of any kind, changed."""
+    if rng.random() < 0.6:
         return _parquet(rng, "tally")
     name = rng.choice(SMALL)
-    raw = _sums(name)
+    raw = _sums(name, rng.choice(["sums", "questions"]))
     if rng.random() < 0.4:
         return name, mutated(rng, raw, [raw])
     return name, table(rng, pq.read_table(pa.BufferReader(raw)))
@@ -154,10 +157,34 @@ def read_tally(given: tuple[str, bytes | pa.Table], folder: Path) -> None:
         raise tally
     assert alike == tally
     assert 0 <= tally.n <= 2**53
-    keep = "sums" if isinstance(tally.statistic, BlockSums) else "reports"
-    assert (tally + study.accumulator(keep=keep).freeze()) == tally
+    keep = kept_by(tally.statistic)
+    nobody = sf.Accumulator(study.fingerprint, study.columns, study.layouts, keep, study)
+    assert (tally + nobody.freeze()) == tally
     assert sf.Accumulator.from_bytes(file.read_bytes()).to_bytes() == tally.to_bytes()
     assert float(tally.estimate("unbiased").count()) >= 0 or not tally.n
+
+
+# Results of queries
+
+
+@cache
+def _result(name: str, keep: Any) -> pa.Table:
+    """What DuckDB answers about some reports."""
+    duckdb.register("reports", _table("reports", name))
+    return duckdb.sql(_study(name).sql("duckdb", keep=keep)).to_arrow_table()
+
+
+def result(rng: random.Random) -> tuple[str, pa.Table]:
+    """A study's name and the result of one of its queries, changed."""
+    name = rng.choice(SMALL)
+    return name, table(rng, _result(name, rng.choice(["reports", "sums"])))
+
+
+def read_result(given: tuple[str, pa.Table], folder: Path) -> None:
+    name, held = given
+    tally = sf.Tally.from_arrow(_study(name), held)
+    assert 0 <= tally.n <= 2**53
+    assert sf.Tally.from_bytes(tally.to_bytes(), _study(name)) == tally
 
 
 # Ledgers and releases
@@ -508,6 +535,10 @@ CALLS: dict[str, tuple[Call, ...]] = {
         lambda est, x: est.mean("age", where=x(), level=x()),
         lambda est, x: est.variance("age", where=x(), level=x()),
         lambda est, x: est.total(x()),
+        lambda est, x: est.counts(x()),
+        lambda est, x: est.counts([x(), x()], level=x()),
+        lambda est, x: est.marginals(x()),
+        lambda est, x: est.marginals([x()], where=x()),
         lambda est, x: est.total("age", where=x(), level=x()),
         lambda est, x: sf.distribution(x()),
         lambda est, x: sf.tv_error(est, x()),
@@ -530,6 +561,13 @@ CALLS: dict[str, tuple[Call, ...]] = {
         lambda study, x: study.encode(x()),
         lambda study, x: study.encode({"age": [1]}, bits=x()),
         lambda study, x: study.tally(x()),
+        lambda study, x: study.accumulator(keep=x()),
+        lambda study, x: study.accumulator(keep=[x(), x()]),
+        lambda study, x: study.sql(x()),
+        lambda study, x: study.sql("duckdb", table=x()),
+        lambda study, x: study.sql("duckdb", form=x(), keep=x()),
+        lambda study, x: sf.Tally.from_arrow(study, x()),
+        lambda study, x: sf.Tally.from_arrow(x(), pa.table({})),
         lambda study, x: study.simulate({"age": [1, 2]}, seed=x()),
         lambda study, x: study.simulate_counts(x(), seed=1),
         lambda study, x: study.simulate_counts([1] * 10, seed=x()),
@@ -753,6 +791,7 @@ TARGETS: dict[str, Target] = {
     "study files": Target(study_file, read_study, 16),
     "reports": Target(lambda rng: _parquet(rng, "reports"), read_reports, 16),
     "tallies": Target(tally, read_tally, 16),
+    "results": Target(result, read_result, 16),
     "ledgers": Target(ledger_file, read_ledger, 16),
     "releases": Target(release_file, read_release, 24),
     "questions": Target(question, read_question, 48),

@@ -72,13 +72,19 @@ class StudyVerbs:
 
         return tally_of(cast("Study", self), reports)
 
-    def accumulator(self, keep: Literal["reports", "sums"] = "reports") -> Accumulator:
+    def accumulator(
+        self,
+        keep: Literal["reports", "sums"]
+        | Sequence[str | Mapping[str, Any] | tuple[str, ...]] = "reports",
+    ) -> Accumulator:
         """An empty accumulator, to which reports are added as they come.
 
         Args:
             keep: "reports": all that answers can be computed from. "sums": sums for each axis by
                 itself, whose size does not depend on the number of reports; they give the same
-                unbiased answers about one axis, and no others.
+                unbiased answers about one axis, and no others. A list of questions, as for
+                `Estimate.count`, and of marginals, such as ("age", "region") or "marginal age,
+                region": sums that give the same unbiased answers to these.
 
         Example:
             >>> import sfumato as sf
@@ -91,7 +97,44 @@ class StudyVerbs:
         """
         from sfumato.collect.accumulator import accumulator_of
 
-        return accumulator_of(cast("Study", self), keep)
+        if isinstance(keep, str):
+            return accumulator_of(cast("Study", self), keep)
+        from sfumato.estimation.asked import terms_for
+
+        return accumulator_of(cast("Study", self), terms_for(cast("Study", self), keep))
+
+    def sql(
+        self,
+        dialect: Literal["duckdb", "postgres", "spark", "bigquery", "snowflake"],
+        *,
+        table: str = "reports",
+        form: Literal["columns", "bytes"] = "columns",
+        keep: Literal["reports", "sums"] = "reports",
+    ) -> str:
+        """The SQL query that tallies a table of reports where it is; `Tally.from_arrow` reads on.
+
+        Args:
+            dialect: "duckdb", "postgres", "spark", "bigquery" or "snowflake".
+            table: The table, as the database names it; for DuckDB also a path that ends in
+                .parquet.
+            form: "columns": the table has the columns of our Parquet files. "bytes": it has a
+                column `report` with packed reports, one in each row.
+            keep: "reports" or "sums", as in `accumulator`.
+
+        Raises:
+            SqlMissingError: If sqlglot is not installed; the extra `sql` brings it.
+            StudyError: If a name of the study or the table does not fit the dialect.
+            TooLargeError: If the query would be too long, or its numbers too large.
+
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+            >>> print(study.sql("postgres").splitlines()[3].strip())
+            COUNT(*) AS "people",
+        """
+        from sfumato.collect.engines.sql import tally_query
+
+        return tally_query(cast("Study", self), dialect, table=table, form=form, keep=keep)
 
     def device_program(self) -> Program:
         """The study compiled to data: all that a device needs to encode one record.

@@ -15,9 +15,10 @@ import typer
 from sfumato.arrays import Floats
 from sfumato.cli import people, showing
 from sfumato.cli.commands import CommandError
-from sfumato.cli.options import AsJson, Force, Seed, StudyFile, load_study, suffix, target
+from sfumato.cli.options import AsJson, Force, KeepSums, Seed, StudyFile, load_study, suffix, target
 from sfumato.cli.showing import Seen
 from sfumato.collect import parquet as wire
+from sfumato.collect.accumulator import Accumulator
 from sfumato.collect.engines.journal import Journal
 from sfumato.collect.engines.local import tally_files
 from sfumato.collect.tally import Tally
@@ -152,13 +153,14 @@ def tally(
         ),
     ],
     out: Annotated[Path, typer.Option(help="File for the tally, .parquet.")],
-    sums: Annotated[
-        bool,
+    sums: KeepSums = False,
+    question: Annotated[
+        list[str] | None,
         typer.Option(
-            "--sums",
-            help="Keep sums for each axis by itself: small, for unbiased answers about one axis.",
+            metavar="QUESTION",
+            help="Keep sums for this question or marginal alone; may be repeated.",
         ),
-    ] = False,
+    ] = None,
     skip_damaged: Annotated[
         bool,
         typer.Option("--skip-damaged", help="Leave damaged files out; every answer will say so."),
@@ -189,6 +191,9 @@ def tally(
     If an axis sends bits, the tally keeps all reports, or with --sums only how many had each bit
     set. Sums give the same unbiased answers about one axis, and none about several.
 
+    With --question the tally keeps sums that answer these questions, also about several axes, and
+    marginals such as "marginal age, mode"; its size does not depend on the number of reports.
+
     With --weights every report counts as often as its weight says. Weights are public: a number
     that must be hidden is an axis of the study, and its sum is asked for with 'ask --total'.
     """
@@ -196,8 +201,10 @@ def tally(
     target(out, "tally", ".parquet", force=force, inputs=(study,))
     _check_inputs(inputs)
     weighted = _is_weighted(inputs, weights, weights_from)
-    if weighted and (sums or skip_damaged):
-        option = "--sums" if sums else "--skip-damaged"
+    if sums and question:
+        raise CommandError("--sums does not go with --question; leave one of them out")
+    if weighted and (sums or question or skip_damaged):
+        option = "--sums" if sums else "--question" if question else "--skip-damaged"
         raise CommandError(f"{option} does not go with weights; leave one of them out")
     total: Tally | WeightedTally
     if weighted:
@@ -206,7 +213,8 @@ def tally(
             total = _add_up(_parts(loaded, inputs, seen, given), loaded.tally([], weights=[]))
         total.save(out)
     else:
-        total = _tally_files(loaded, inputs, out, sums, skip_damaged)
+        keep: Any = question or ("sums" if sums else "reports")
+        total = _tally_files(loaded.accumulator(keep=keep), inputs, out, skip_damaged)
     if as_json:
         showing.show_json(
             {
@@ -225,10 +233,9 @@ def tally(
 
 
 def _tally_files(
-    study: Study, inputs: Sequence[Path], out: Path, sums: bool, skip_damaged: bool
+    found: Accumulator, inputs: Sequence[Path], out: Path, skip_damaged: bool
 ) -> Tally:
     """Tally files without weights into a file, and remove the journal once that is safe."""
-    found = study.accumulator(keep="sums" if sums else "reports")
     journal = Journal(out.with_name(f"{out.name}.journal"))
     with showing.progress("Tallying", unit="reports") as seen:
         part = tally_files(
@@ -318,7 +325,7 @@ def _is_weighted(inputs: Sequence[Path], weights: str | None, weights_from: Path
         if kind == "weighted tally":
             continue
         if kind != "reports":
-            held = "a tally" if kind in ("tally", "tally of sums") else "no reports in Parquet"
+            held = "a tally" if str(kind).startswith("tally") else "no reports in Parquet"
             raise CommandError(
                 f"{str(path)!r} holds {held} without weights, and its reports can no longer be "
                 "weighed; name the files of the reports instead"

@@ -157,7 +157,19 @@ sfumato tally commute.toml monday.parquet tuesday.parquet --out tally.parquet
 sfumato tally commute.toml tally.parquet wednesday.parquet --out all.parquet
 sfumato tally commute.toml reports/*.parquet --skip-damaged --out tally.parquet
 sfumato tally commute.toml packed.sfmr uploads/*.batch --sums --out sums.parquet
+sfumato tally commute.toml reports/*.parquet --question "age=18..30, mode=bus" --out asked.parquet
 sfumato tally commute.toml monday.parquet --weights weight --weights-from people.csv --out w.parquet
+""",
+    ),
+    "sql": Command(
+        "Collect",
+        "querying",
+        "Print the SQL query that tallies reports in a database, or read its result.",
+        r"""
+sfumato sql commute.toml --dialect duckdb --table 'reports/*.parquet'
+sfumato sql commute.toml --dialect bigquery --table archive.reports --sums
+sfumato sql commute.toml --dialect postgres --form bytes
+sfumato sql commute.toml --result counted.parquet --out tally.parquet
 """,
     ),
     "ask": Command(

@@ -59,6 +59,13 @@ Level = Annotated[
         parser=real_number, metavar="SHARE", help="How often intervals contain the truth."
     ),
 ]
+KeepSums = Annotated[
+    bool,
+    typer.Option(
+        "--sums",
+        help="Keep sums for each axis by itself: small, for unbiased answers about one axis.",
+    ),
+]
 Seed = Annotated[
     int | None,
     typer.Option(

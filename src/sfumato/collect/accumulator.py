@@ -14,7 +14,15 @@ import pyarrow as pa
 
 from sfumato.arrays import Layout, Outputs, join_outputs, no_outputs, take_people
 from sfumato.checks import one_of
-from sfumato.collect.block_sums import AnyStatistic, BlockSums, is_sum, reduced
+from sfumato.collect.block_sums import (
+    AnyStatistic,
+    Kept,
+    is_sum,
+    kept_by,
+    narrowed,
+    reduced,
+    sums_error,
+)
 from sfumato.collect.packing import (
     batch_from_bytes,
     header,
@@ -27,6 +35,7 @@ from sfumato.collect.parquet import parquet_bytes
 from sfumato.collect.statistics import BitReports, SymbolCounts, merged
 from sfumato.collect.tally import Tally, checked_part, in_parts, joined_notes, refuse_many
 from sfumato.collect.tally_files import Held, read_tally, tally_table
+from sfumato.collect.term_sums import refuse_large
 from sfumato.device.wire import HEADER_BYTES, ID_BYTES, Buffer, as_bytes, read_header
 from sfumato.device.wire import MAGIC as BATCH_MAGIC
 from sfumato.errors import MismatchError, StudyError
@@ -38,6 +47,7 @@ from sfumato.verbs import SomeReports
 Keep = Literal["reports", "sums"]
 KEEPS = ("reports", "sums")
 _AT_ONCE = 1 << 16
+_MANY_AT_ONCE = 1 << 20  # where each column is read for many terms
 
 
 class Accumulator:
@@ -52,7 +62,8 @@ class Accumulator:
         layouts: How each block's output is written.
         keep: "reports": all that answers can be computed from. "sums": sums for each block by
             itself, whose size does not depend on the number of reports; they give the same
-            unbiased answers about one axis, and no others.
+            unbiased answers about one axis, and no others. Or the terms that some questions need,
+            from `estimation.asked.terms_for`.
         study: The study, which `freeze` needs.
 
     Example:
@@ -72,15 +83,19 @@ class Accumulator:
         fingerprint: str,
         columns: tuple[str, ...],
         layouts: tuple[Layout, ...],
-        keep: Keep = "reports",
+        keep: Kept = "reports",
         study: Study | None = None,
     ) -> None:
-        one_of(keep, "keep", KEEPS)
+        if isinstance(keep, tuple):
+            refuse_large(layouts, keep)
+        else:
+            one_of(keep, "keep", KEEPS)
         self.fingerprint = fingerprint
         self.columns = columns
         self.layouts = layouts
         # Counts of the symbols of one block are sums already.
-        self.keep: Keep = "reports" if is_sum(layouts) else keep
+        self.keep: Kept = "reports" if keep == "sums" and is_sum(layouts) else keep
+        self._at_once = _MANY_AT_ONCE if isinstance(keep, tuple) else _AT_ONCE
         self.notes: tuple[str, ...] = ()
         self._study = study
         self._parts: list[AnyStatistic] = []
@@ -167,7 +182,7 @@ class Accumulator:
         refuse_many(self.n + 1)
         self._rows.append(report)
         self._waiting += 1
-        if self._waiting >= _AT_ONCE:
+        if self._waiting >= self._at_once:
             self._count()
 
     def _wait(self, outputs: tuple[Outputs, ...]) -> None:
@@ -175,7 +190,7 @@ class Accumulator:
         refuse_many(self.n + len(outputs[0]))
         self._outputs.append(outputs)
         self._waiting += len(outputs[0])
-        if self._waiting >= _AT_ONCE:
+        if self._waiting >= self._at_once:
             self._count()
 
     def _count(self) -> None:
@@ -235,10 +250,9 @@ class Accumulator:
         if (held.columns, part.layouts) != (self.columns, self.layouts):
             raise MismatchError(f"{what} writes reports otherwise; make it again")
         refuse_many(self.n + part.count)
-        if isinstance(part, BlockSums):
-            self.refuse_sums(what)
+        part = narrowed(part, self.keep, what)
         self._count()
-        self._put(BlockSums.of(part) if self.keep == "sums" else part)
+        self._put(part)
         self.notes = joined_notes(self.notes, held.notes)
 
     def refuse_sums(self, what: str) -> None:
@@ -247,11 +261,8 @@ class Accumulator:
         Args:
             what: What messages call them.
         """
-        if self.keep == "reports":
-            raise MismatchError(
-                f"{what} keeps sums, which cannot be added to reports; keep sums of all with "
-                'keep="sums" (sfumato tally --sums), or tally its reports again'
-            )
+        if self.keep != "sums":
+            raise sums_error(what)
 
     @property
     def held(self) -> Held:
@@ -284,7 +295,7 @@ class Accumulator:
             FormatError: If the bytes are damaged, newer, or hold something else.
         """
         found = read_tally(pa.py_buffer(as_bytes(data)))
-        keep: Keep = "sums" if isinstance(found.statistic, BlockSums) else "reports"
+        keep = kept_by(found.statistic)
         made = cls(found.fingerprint, found.columns, found.statistic.layouts, keep)
         made._put(found.statistic)
         made.notes = found.notes
@@ -316,7 +327,7 @@ def tally_of(study: Study, reports: SomeReports, keep: Keep = "reports") -> Tall
     return found.freeze()
 
 
-def accumulator_of(study: Study, keep: Keep = "reports") -> Accumulator:
+def accumulator_of(study: Study, keep: Kept = "reports") -> Accumulator:
     """An empty accumulator of a study.
 
     Args:

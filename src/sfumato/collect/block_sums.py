@@ -24,7 +24,8 @@ from sfumato.collect.statistics import (
     histogram,
     statistic_of,
 )
-from sfumato.errors import QuestionError
+from sfumato.collect.term_sums import Term, TermSums
+from sfumato.errors import MismatchError, QuestionError
 
 _REMEDY = 'tally the reports with keep="reports" (sfumato tally without --sums)'
 #: Why bits are not decoded from sums.
@@ -48,7 +49,7 @@ class BlockSums:
     count: int
 
     @classmethod
-    def of(cls, statistic: AnyStatistic) -> BlockSums:
+    def of(cls, statistic: SymbolCounts | BitReports | BlockSums) -> BlockSums:
         """The sums of a statistic that keeps more."""
         if isinstance(statistic, BlockSums):
             return statistic
@@ -126,7 +127,10 @@ class BlockSums:
     __hash__ = None  # type: ignore[assignment]
 
 
-AnyStatistic: TypeAlias = SymbolCounts | BitReports | BlockSums
+AnyStatistic: TypeAlias = SymbolCounts | BitReports | BlockSums | TermSums
+#: What a tally keeps: "reports" for all that answers can be computed from, "sums" for each block by
+#: itself, or the terms that some questions need.
+Kept: TypeAlias = str | tuple[Term, ...]
 
 
 def _sums(layout: Layout, column: Outputs, people: NDArray[Any] | None = None) -> NDArray[np.int64]:
@@ -141,16 +145,18 @@ def _sums(layout: Layout, column: Outputs, people: NDArray[Any] | None = None) -
     return found
 
 
-def reduced(layouts: tuple[Layout, ...], outputs: Sequence[Outputs], keep: str) -> AnyStatistic:
+def reduced(layouts: tuple[Layout, ...], outputs: Sequence[Outputs], keep: Kept) -> AnyStatistic:
     """The statistic of outputs that a tally keeps.
 
     Args:
         layouts: How each block's output is written.
         outputs: One column per block.
-        keep: "reports" for all that answers can be computed from, "sums" for each block by itself.
+        keep: What it keeps.
     """
     if keep == "reports":
         return statistic_of(layouts, outputs)
+    if isinstance(keep, tuple):
+        return TermSums.of(statistic_of(layouts, outputs), keep)
     pairs = zip(layouts, outputs, strict=True)
     return BlockSums(layouts, tuple(_sums(*pair) for pair in pairs), len(outputs[0]))
 
@@ -158,3 +164,40 @@ def reduced(layouts: tuple[Layout, ...], outputs: Sequence[Outputs], keep: str) 
 def is_sum(layouts: Sequence[Layout]) -> bool:
     """Whether counts of the outputs are themselves sums of one block, so that nothing is lost."""
     return len(layouts) == 1 and layouts[0].kind == "symbols"
+
+
+def kept_by(statistic: AnyStatistic) -> Kept:
+    """What a statistic keeps."""
+    if isinstance(statistic, TermSums):
+        return statistic.terms
+    return "sums" if isinstance(statistic, BlockSums) else "reports"
+
+
+def narrowed(statistic: AnyStatistic, keep: Kept, what: str) -> AnyStatistic:
+    """The part of a statistic that a tally keeps; one that has less is refused.
+
+    Args:
+        statistic: The statistic.
+        keep: What the tally keeps.
+        what: What messages call the statistic.
+    """
+    if keep == "sums" and not isinstance(statistic, TermSums):
+        return BlockSums.of(statistic)
+    if isinstance(keep, tuple) and not isinstance(statistic, BlockSums):
+        return TermSums.of(statistic, keep)
+    if keep == "reports" and kept_by(statistic) == "reports":
+        return statistic
+    if isinstance(statistic, TermSums):
+        raise MismatchError(
+            f"{what} keeps sums for questions that were named beforehand, which cannot be added to "
+            "more than that; keep the same for all, or tally its reports again"
+        )
+    raise sums_error(what)
+
+
+def sums_error(what: str) -> MismatchError:
+    """The refusal of sums where more is kept."""
+    return MismatchError(
+        f"{what} keeps sums, which cannot be added to reports; keep sums of all with "
+        'keep="sums" (sfumato tally --sums), or tally its reports again'
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,9 @@ READER_ERRORS = (pa.ArrowException, OSError, ValueError)
 
 #: Where a Parquet file is: on the disk, or in memory.
 Source: TypeAlias = str | Path | pa.Buffer
-Kind = Literal["reports", "tally", "tally of sums", "weighted tally", "estimate"]
+Kind = Literal[
+    "reports", "tally", "tally of sums", "tally of questions", "weighted tally", "estimate"
+]
 #: What a column holds: outputs, numbers of people, or sums of weights.
 Column = Layout | Literal["people", "weights"]
 
@@ -43,6 +45,7 @@ _CALLED: dict[str, str] = {
     "reports": "reports",
     "tally": "a tally",
     "tally of sums": "a tally of sums",
+    "tally of questions": "a tally of questions",
     "weighted tally": "a weighted tally",
     "estimate": "a decoded estimate",
 }
@@ -50,6 +53,7 @@ _REMEDY: dict[str, str] = {
     "reports": "use a file that 'sfumato encode' wrote",
     "tally": "make a tally of the reports with 'sfumato tally'",
     "tally of sums": "make one of the reports with 'sfumato tally --sums'",
+    "tally of questions": "make one of the reports with 'sfumato tally --question'",
     "weighted tally": "make one of the reports with 'sfumato tally --weights'",
     "estimate": "save one with est.save() or --keep",
 }
@@ -57,6 +61,7 @@ _WRITERS: dict[str, str] = {
     "reports": "'sfumato encode'",
     "tally": "'sfumato tally'",
     "tally of sums": "'sfumato tally'",
+    "tally of questions": "'sfumato tally'",
     "weighted tally": "'sfumato tally'",
     "estimate": "est.save()",
 }
@@ -172,10 +177,10 @@ def read_head(schema: pa.Schema, kind: Kind, what: str) -> dict[str, Any]:
     return head
 
 
-def kind_of(schema: pa.Schema) -> str | None:
+def kind_of(schema: pa.Schema) -> Kind | None:
     """What a table holds by its metadata, such as "reports"; None if it does not say."""
     head = _head(schema)
-    return None if head is None else str(head["kind"])
+    return None if head is None else cast("Kind", head["kind"])
 
 
 def _head(schema: pa.Schema) -> dict[str, Any] | None:
@@ -430,6 +435,15 @@ def read_columns(file: pq.ParquetFile, source: Source, columns: Mapping[str, Col
         return file.read(columns=list(columns))
     except READER_ERRORS:
         raise FormatError(f"{what} is damaged; write it again") from None
+
+
+def read_any(path: str | Path) -> pa.Table:
+    """All columns of a Parquet file that another program wrote."""
+    with open_parquet(path) as file:
+        try:
+            return file.read()
+        except READER_ERRORS:
+            raise FormatError(f"{called(path)} is damaged; write it again") from None
 
 
 def read_parts(

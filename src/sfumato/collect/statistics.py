@@ -2,12 +2,13 @@
 
 Every answer is a sum over people of a product over blocks of a function of that block's output. The
 function is a vector of coefficients, called *features*: one per symbol, or for bits, read as +1 and
-−1, the constant and one per bit. In this module "axis" means the column of one block. Five classes
+−1, the constant and one per bit. In this module "axis" means the column of one block. Six classes
 compute such sums; they differ in what they store and what a sum costs:
 
 - `SymbolCounts`: a sparse contingency table of distinct outputs, if every output is a symbol;
 - `BitReports`: the reports themselves as packed columns, if some outputs are bits;
 - `block_sums.BlockSums`: sums for each block by itself, for questions about one block;
+- `term_sums.TermSums`: sums for questions that are known beforehand, and for nothing else;
 - `sums.CellSums` and `sums.PrefixSums`: dense tables made from either, if they are small enough.
 """
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sfumato.collect.block_sums import AnyStatistic, BlockSums
+from sfumato.collect.block_sums import AnyStatistic, kept_by
 from sfumato.collect.packing import Form, reports_from_bytes
 from sfumato.collect.parquet import (
     MOST_PEOPLE,
@@ -18,6 +18,7 @@ from sfumato.collect.parquet import (
     reports_from_arrow,
     write_parquet,
 )
+from sfumato.collect.query_results import statistic_from_result
 from sfumato.collect.statistics import merged
 from sfumato.collect.tally_files import Held, read_tally, tally_table
 from sfumato.errors import DataError, FormatError, MismatchError, StudyError, TooLargeError, shown
@@ -72,10 +73,10 @@ class Tally(TallyVerbs):
                 "only tallies of one study add up"
             )
         refuse_many(self.n + other.n)
-        if isinstance(self.statistic, BlockSums) != isinstance(other.statistic, BlockSums):
+        if kept_by(self.statistic) != kept_by(other.statistic):
             raise MismatchError(
-                "one of these tallies keeps sums and the other reports, so they do not add up; "
-                'merge both into study.accumulator(keep="sums")'
+                "one of these tallies keeps sums and the other reports, or other sums, so they do "
+                'not add up; merge both into study.accumulator(keep="sums")'
             )
         statistic = merged([self.statistic, other.statistic])
         return Tally(self.study, statistic, joined_notes(self.notes, other.notes))
@@ -144,6 +145,22 @@ class Tally(TallyVerbs):
         if not isinstance(data, bytes | bytearray | memoryview):
             raise FormatError(f"a tally must be read from bytes, got {shown(data)}")
         return cls._read(pa.py_buffer(bytes(data)), study)
+
+    @classmethod
+    def from_arrow(cls, study: Study, table: pa.Table) -> Tally:
+        """Read the result of a query that `Study.sql` wrote; it is checked row by row.
+
+        Args:
+            study: The study whose query was run.
+            table: All columns and rows of the result, in any order.
+
+        Raises:
+            FormatError: If columns are missing or unknown, or hold what no query gives.
+            MismatchError: If it is the result of another study's query.
+            TooLargeError: If the reports that it stands for are too many to be kept.
+        """
+        _check_study(study)
+        return cls(study, statistic_from_result(study, table))
 
     @classmethod
     def _read(cls, source: Source, study: Study) -> Tally:

@@ -6,7 +6,8 @@ what they hold. So a file does not show in which order reports arrived.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ from sfumato.collect.parquet import (
     to_table,
 )
 from sfumato.collect.statistics import BitReports, SymbolCounts
+from sfumato.collect.term_sums import TermSums, shape_of
 from sfumato.errors import FormatError
 
 
@@ -62,6 +64,9 @@ def tally_table(held: Held) -> pa.Table:
     if isinstance(statistic, BlockSums):
         beside = dict(zip(_SUM_COLUMNS, _flat(statistic), strict=True))
         return to_table("tally of sums", *head, (), beside, reports=statistic.count, **more)
+    if isinstance(statistic, TermSums):
+        beside, more["terms"] = _term_columns(statistic, names), len(statistic.terms)
+        return to_table("tally of questions", *head, (), beside, reports=statistic.count, **more)
     if isinstance(statistic, SymbolCounts):
         people = {free_name("people", names): statistic.people}
         return to_table("tally", *head, statistic.symbols, people, **more)
@@ -103,18 +108,26 @@ def read_tally(source: Source, form: Form | None = None) -> Held:
     """
     what = called(source)
     with open_parquet(source) as file:
-        sums = kind_of(file.schema_arrow) == "tally of sums"
-        head, names, layouts = _front(file, what, "tally of sums" if sums else "tally", form)
+        kind: Kind = "tally"
+        found = kind_of(file.schema_arrow)
+        if found == "tally of sums" or found == "tally of questions":
+            kind = found
+        sums = kind == "tally of sums"
+        head, names, layouts = _front(file, what, kind, form)
         people = free_name("people", names)
         bits = any(layout.kind == "bits" for layout in layouts)
         wanted: dict[str, Column] = dict.fromkeys(_SUM_COLUMNS, "people")
-        if not sums:
+        if kind == "tally of questions":
+            wanted = dict.fromkeys((*names, free_name("sum", names)), "people")
+        elif not sums:
             wanted = dict(zip(names, layouts, strict=True))
             wanted |= {} if bits else {people: "people"}
         table = read_columns(file, source, wanted)
     statistic: AnyStatistic
     if sums:
         statistic = _read_sums(table, head.get("reports"), layouts, what)
+    elif kind == "tally of questions":
+        statistic = _read_terms(table, head, names, layouts, what)
     else:
         columns = read_outputs(table, names, layouts, what)
         if bits:
@@ -173,6 +186,68 @@ def _read_sums(table: pa.Table, reports: Any, layouts: tuple[Layout, ...], what:
         if not once or not (held.max() <= reports if bits else held.sum() == reports):
             raise _wrong(what)
     return BlockSums(layouts, tuple(sums), reports)
+
+
+def _term_columns(statistic: TermSums, names: Sequence[str]) -> dict[str, NDArray[np.int64]]:
+    """All terms as rows: of each block the bit or symbol, counted from 1, or 0; and the sum."""
+    rows, sums = [np.zeros((0, len(names)), dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    for term, held in zip(statistic.terms, statistic.sums, strict=True):
+        part = np.tile(np.array(term), (held.size, 1))
+        split = [d for d, number in enumerate(term) if number and _is_symbols(statistic, d)]
+        for place, symbols in zip(
+            split, np.indices(held.shape).reshape(held.ndim, held.size), strict=True
+        ):
+            part[:, place] = symbols + 1
+        rows.append(part)
+        sums.append(held.reshape(-1))
+    columns = dict(zip(names, np.concatenate(rows).T, strict=True))
+    return {**columns, free_name("sum", names): np.concatenate(sums)}
+
+
+def _is_symbols(statistic: TermSums, place: int) -> bool:
+    """Whether a block sends symbols."""
+    return statistic.layouts[place].kind == "symbols"
+
+
+def _read_terms(
+    table: pa.Table,
+    head: dict[str, Any],
+    names: Sequence[str],
+    layouts: tuple[Layout, ...],
+    what: str,
+) -> TermSums:
+    """The sums of terms in a table, each term with all of its symbols in order."""
+    reports = head.get("reports")
+    if type(reports) is not int or not 0 <= reports <= MOST_PEOPLE:
+        raise _damaged(what)
+    numbers = np.stack([read_whole(table, name, what) for name in names], axis=1)
+    name = free_name("sum", names)
+    if table.column(name).null_count:
+        raise _wrong(what)
+    sums = table.column(name).to_numpy().astype(np.int64)
+    counts = np.array([layout.count for layout in layouts])
+    if np.any(numbers > counts) or np.any(np.abs(sums) > reports):
+        raise _wrong(what)
+    symbols = np.array([layout.kind == "symbols" for layout in layouts])
+    marked = np.where(symbols, np.minimum(numbers, 1), numbers)
+    starts = np.flatnonzero(np.any(np.diff(marked, axis=0, prepend=-1), axis=1))
+    parts = np.split(sums, starts[1:]) if len(starts) else []
+    terms = tuple(tuple(row) for row in marked[starts].tolist())
+    shapes = [shape_of(layouts, term) for term in terms]
+    sizes = [math.prod(shape) for shape in shapes]
+    if (
+        len(terms) != head.get("terms")
+        or sorted(set(terms)) != list(terms)
+        or [len(part) for part in parts] != sizes
+    ):
+        raise _wrong(what)
+    held = tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
+    found = TermSums(layouts, terms, held, reports)
+    again = np.stack(list(_term_columns(found, names).values())[:-1], axis=1)
+    everybody = [int(held) for term, held in zip(terms, held, strict=True) if not any(term)]
+    if not np.array_equal(again, numbers) or everybody not in ([], [reports]):
+        raise _wrong(what)
+    return found
 
 
 def _wrong(what: str) -> FormatError:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import Floats
-from sfumato.checks import whole
-from sfumato.errors import QuestionError, TooLargeError
+from sfumato.checks import several, whole
+from sfumato.errors import QuestionError, TooLargeError, shown
 from sfumato.estimation.answers import EITHER_SIDE, Answer, Answers, Combination, Told
 from sfumato.estimation.averages import Averages
 from sfumato.estimation.discrimination import Discrimination
@@ -23,6 +23,8 @@ from sfumato.estimation.rows import MOST_ROWS, Rows, group_edges, group_labels, 
 from sfumato.estimation.source import Ask, Source, mentioned
 from sfumato.questions.language import Question
 from sfumato.questions.workload import Given, Workload
+
+Found = TypeVar("Found")
 
 #: Beyond this many rows their covariances are not computed.
 MOST_SIMULATED = 1024
@@ -103,6 +105,91 @@ class Estimate(Averages, Quantiles, Discrimination):
         return self._widened(
             lambda one, _: self._answer(((1.0, one),), asked, level, population), asked, asked
         )
+
+    def counts(
+        self,
+        questions: Iterable[Ask],
+        *,
+        level: float = 0.95,
+        population: bool = False,
+    ) -> list[Answer]:
+        """The answers that `count` gives to many questions, from one pass over reports of bits.
+
+        Args:
+            questions: Questions as text or by axis.
+            level: Confidence level of the intervals.
+            population: Add the variance of sampling people from a population.
+
+        Example:
+            >>> import sfumato as sf
+            >>> axis = sf.integers("age", 0, 99, protect=sf.Distance(0.5), channel=sf.Thermometer())
+            >>> study = sf.Study("ages", [axis])
+            >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate("unbiased")
+            >>> [str(answer) for answer in est.counts(["age=18..30", "age=..49"])]
+            ['1,400 ± 280', '5,280 ± 200']
+        """
+        asked = several(questions, "questions", error=QuestionError)
+        return [self.count(question, level=level, population=population) for question in asked]
+
+    def marginals(
+        self,
+        sets: Iterable[Sequence[str]],
+        *,
+        where: Ask = None,
+        fraction: bool = False,
+        level: float = 0.95,
+        population: bool = False,
+    ) -> list[Answers]:
+        """How many people are in each combination of cells of some axes, for many sets of axes.
+
+        All of them come from one pass over reports of bits. A set of one axis is its histogram, and
+        one of two axes is their heat map.
+
+        Args:
+            sets: Names of axes, one sequence per marginal.
+            where: Conditions on the people, as text or a dict by axis.
+            fraction: Return shares of the people who satisfy `where`, not counts.
+            level: Confidence level of the intervals.
+            population: Add the variance of sampling people from a population.
+        """
+        listed = [self._axes_of(names) for names in several(sets, "sets", error=QuestionError)]
+
+        def ask(one: Estimate) -> list[Answers]:
+            return [
+                one._rows(
+                    "marginal",
+                    {place: one._cell_rows(place, where, None) for place in places},
+                    where,
+                    fraction,
+                    level,
+                    population,
+                )
+                for places in listed
+            ]
+
+        return self._in_one_pass(ask)
+
+    def _axes_of(self, names: Sequence[str]) -> list[int]:
+        """The positions of some different axes."""
+        if isinstance(names, str):
+            raise QuestionError(
+                f"a marginal is given by a tuple of axis names, such as ({names!r},), got "
+                f"{shown(names)}"
+            )
+        places = [self._place(name) for name in several(names, "names", error=QuestionError)]
+        if not places or len(set(places)) < len(places):
+            raise QuestionError(
+                f"a marginal needs one or more different axes, got {', '.join(map(repr, names))}"
+            )
+        return places
+
+    def _in_one_pass(self, ask: Callable[[Estimate], list[Found]]) -> list[Found]:
+        """What questions find.
+
+        Args:
+            ask: Asks an estimate all of them; it may be called more than once.
+        """
+        return ask(self)
 
     def fraction(
         self,

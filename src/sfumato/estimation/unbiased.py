@@ -9,17 +9,22 @@ estimated from the same tally, without a grid, and is itself unbiased.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from sfumato.arrays import Floats
 from sfumato.channels.base import leaning
+from sfumato.checks import several
 from sfumato.collect.block_sums import AnyStatistic
-from sfumato.collect.statistics import Vectors
+from sfumato.collect.statistics import BitReports, Vectors
 from sfumato.collect.sums import Sums
-from sfumato.estimation.answers import Terms
-from sfumato.estimation.estimate import Estimate
+from sfumato.collect.term_sums import Recorder, TermSums
+from sfumato.errors import QuestionError
+from sfumato.estimation.answers import Answer, Terms
+from sfumato.estimation.batches import answers_of, fits
+from sfumato.estimation.estimate import Estimate, Found
 from sfumato.estimation.intervals import MORE_PEOPLE, Estimated, fieller
 from sfumato.estimation.readings import (
     excess_of,
@@ -33,6 +38,7 @@ from sfumato.estimation.readings import (
     with_steps,
 )
 from sfumato.estimation.rows import BlockRows, Curve, EveryCell, Rows
+from sfumato.estimation.source import Ask
 from sfumato.questions.language import Question
 from sfumato.study.study import Study
 
@@ -73,6 +79,62 @@ class UnbiasedEstimate(Estimate):
     def method(self) -> str:
         """Unbiased, whatever the question."""
         return "unbiased"
+
+    def counts(
+        self, questions: Iterable[Ask], *, level: float = 0.95, population: bool = False
+    ) -> list[Answer]:
+        """The answers that `count` gives to many questions, from one pass over reports of bits.
+
+        Args:
+            questions: Questions as text or by axis.
+            level: Confidence level of the intervals.
+            population: Add the variance of sampling people from a population.
+        """
+        if self._bits is None:
+            return super().counts(questions, level=level, population=population)
+        asked = [
+            self._ask(q, None, {}) for q in several(questions, "questions", error=QuestionError)
+        ]
+        over = [self._over_blocks(question) for question in asked]
+        together = [k for k, weights in enumerate(over) if fits(self._channels, weights)]
+        found = answers_of(
+            self,
+            self._bits,
+            self._channels,
+            [(asked[k], over[k]) for k in together],
+            level=level,
+            population=population,
+            room=self._more,
+        )
+        answers = dict(zip(together, found, strict=True))
+        return [
+            self._finish(answers[k], question)
+            if k in answers
+            else self.count(question.text, level=level, population=population)
+            for k, question in enumerate(asked)
+        ]
+
+    @property
+    def _bits(self) -> BitReports | None:
+        """The reports, if some send bits and none has a weight."""
+        held = self.statistic
+        return held if isinstance(held, BitReports) and self._squared is None and self.n else None
+
+    def _in_one_pass(self, ask: Callable[[Estimate], list[Found]]) -> list[Found]:
+        """What questions find; reports with bits are read once for all of them.
+
+        Args:
+            ask: Asks an estimate all of them. It is called twice: first nobody is asked, which
+                shows the sums that the answers need.
+        """
+        if self._bits is None:
+            return ask(self)
+        recorder = Recorder(self._bits.layouts)
+        nobody: Any = recorder  # which has all that unbiased answers read
+        with np.errstate(invalid="ignore", divide="ignore"):  # shares of nobody
+            ask(UnbiasedEstimate(self.study, nobody, via="direct"))
+        sums = TermSums.of(self._bits, tuple(recorder.terms))
+        return ask(UnbiasedEstimate(self.study, sums, via="direct", notes=self.notes))
 
     def has_curves(self, axes: Iterable[int]) -> bool:
         """Cumulative counts have the errors of single ones."""

@@ -132,7 +132,7 @@ def _read(axes: Sequence[AxisLike], asked: Any) -> Question | Workload:
 def _read_text(axes: Sequence[AxisLike], text: str) -> Question | Workload:
     """One question as text, or words for many."""
     refuse_long(text)
-    names = _marginal(text)
+    names = marginal_axes(text)
     clauses = _clauses(text) if text and names is None else []
     if names is None and all(kind is None and _is_condition(clause) for kind, clause in clauses):
         return weights(axes, text)
@@ -162,8 +162,8 @@ def _is_condition(clause: str) -> bool:
     return len(split(clause, "=")) > 1
 
 
-def _marginal(text: str) -> list[str] | None:
-    """The axes of a marginal; None if the text is not one."""
+def marginal_axes(text: str) -> list[str] | None:
+    """The axes of a marginal in words, such as "marginal age, sex"; None if it is none."""
     head = _MARGINAL.match(text)
     if not head:
         return None

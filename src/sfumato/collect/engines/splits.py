@@ -155,8 +155,8 @@ def _parquet_splits(empty: Accumulator, path: str) -> list[Split]:
             empty.refuse_other(read_head(schema, "tally of sums", what)["study"], what)
             empty.refuse_sums(what)
             return [Split((path,), "tally", 0, 1, metadata.num_rows)]
-        if kind == "tally":
-            empty.refuse_other(read_head(schema, "tally", what)["study"], what)
+        if kind == "tally" or kind == "tally of questions":
+            empty.refuse_other(read_head(schema, kind, what)["study"], what)
             return [Split((path,), "tally", 0, 1, metadata.num_rows)]
         _check_reports(empty, schema, what)
         sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]

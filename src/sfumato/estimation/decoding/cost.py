@@ -21,6 +21,7 @@ from sfumato.arrays import MOST_ROW_ENTRIES, most_outputs
 from sfumato.channels.base import SymbolChannel
 from sfumato.collect.block_sums import UNDECODED, AnyStatistic, BlockSums
 from sfumato.collect.statistics import MOST_GRID
+from sfumato.collect.term_sums import TermSums
 from sfumato.estimation.decoding.fitting import DENSE_CELLS as FACTORISED_CELLS
 from sfumato.estimation.decoding.joining import Runs
 from sfumato.estimation.decoding.mixture import MOST_CELLS
@@ -151,6 +152,8 @@ def reason_against(
         seconds: The most processor seconds that it may take.
     """
     sends_bits = any(block.channel.layout.kind == "bits" for block in blocks)
+    if isinstance(statistic, TermSums):
+        return "unbiased, since this tally keeps sums for questions that were named beforehand"
     if sends_bits and isinstance(statistic, BlockSums):
         return f"unbiased, since {UNDECODED}"
     cost = cost_of(statistic, blocks, ordered, smoothing=smoothing)

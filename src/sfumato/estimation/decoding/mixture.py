@@ -30,6 +30,7 @@ from sfumato.channels.base import Channel, SymbolChannel
 from sfumato.channels.geometric_noise import NoiseLine
 from sfumato.collect.block_sums import UNDECODED, AnyStatistic
 from sfumato.collect.statistics import BitReports
+from sfumato.collect.term_sums import TermSums
 from sfumato.errors import QuestionError, TooLargeError
 from sfumato.estimation.decoding.joining import Grouped, Runs, coarse_shape
 from sfumato.estimation.decoding.waves import measured_transfer
@@ -510,6 +511,11 @@ def mixture_of(statistic: AnyStatistic, blocks: Sequence[Block], chosen: Sequenc
     channels, shapes = [block.channel for block in held], [block.shape for block in held]
     shape = tuple(itertools.chain.from_iterable(shapes))
     _refuse_cells(shape)
+    if isinstance(statistic, TermSums):
+        raise QuestionError(
+            "this tally keeps sums for questions that were named beforehand, and decoding needs "
+            'the reports; use method="unbiased"'
+        )
     if all(channel.layout.kind == "symbols" for channel in channels):
         for channel in channels:
             _refuse_outputs(channel)
