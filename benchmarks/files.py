@@ -32,7 +32,7 @@ _RUN = """
 import json, sys, time
 import pyarrow as pa, pyarrow.parquet as pq
 import sfumato as sf
-from sfumato.collect.engines.local import tally_files
+from sfumato.collect.engines.tallying import tally_files
 study, work, threads, *paths = sys.argv[1:]
 pa.set_cpu_count(int(threads))
 empty = sf.Study.load(study).accumulator()
@@ -45,7 +45,7 @@ def run(paths):
         for path in paths:
             pq.read_table(path, columns=list(empty.columns))
     elif work == "tally":
-        tally_files(empty, paths, workers=int(threads))
+        tally_files(sf.engines.local(int(threads)), empty, paths)
 run(paths[:1])  # the smallest file: what is loaded once is not counted
 start, used = time.perf_counter(), time.process_time()
 run(paths[1:])

@@ -12,7 +12,7 @@ import numpy as np
 import sfumato as sf
 from benchmarks.recording import Measurement, progress, seconds
 from sfumato.arrays import popcount
-from sfumato.collect.engines.local import tally_files
+from sfumato.collect.engines.tallying import tally_files
 from sfumato.collect.statistics import BitReports
 
 SIZE = 64
@@ -82,7 +82,7 @@ def _row(people: int) -> dict[str, Any]:
 
         def stream() -> list[float]:
             kept = study.accumulator(keep=questions)
-            kept.merge(tally_files(kept, [path], workers=1))
+            kept.merge(tally_files(sf.engines.local(1), kept, [str(path)]))
             return [a.value for a in kept.freeze().estimate("unbiased").counts(questions)]
 
         assert stream() == [a.value for a in found]

@@ -17,6 +17,7 @@ from sfumato.cli.commands import COMMANDS
 
 # Libraries that are optional, or too slow to load for an import that may not need them.
 HEAVY = {"scipy", "pyarrow", "pandas", "matplotlib", "plotly", "rich", "typer"}
+HEAVY |= {"distributed", "pyspark", "py4j"}
 
 
 def loaded(program: str) -> set[str]:

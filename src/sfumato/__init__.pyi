@@ -25,6 +25,7 @@ from .channels.thermometer import Thermometer as Thermometer
 from .channels.trees.haar import HaarHRR as HaarHRR
 from .channels.trees.hierarchy import Hierarchical as Hierarchical
 from .channels.unary import OUE as OUE
+from .collect import engines as engines
 from .collect.accumulator import Accumulator as Accumulator
 from .collect.tally import Tally as Tally
 from .collect.weighted import WeightedTally as WeightedTally
@@ -35,6 +36,7 @@ from .device.program import Program as Program
 from .device.verify import verify as verify
 from .device.wire import WireError as WireError
 from .errors import DataError as DataError
+from .errors import EngineError as EngineError
 from .errors import FormatError as FormatError
 from .errors import LedgerError as LedgerError
 from .errors import MismatchError as MismatchError

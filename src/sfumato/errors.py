@@ -50,6 +50,10 @@ class UploadError(SfumatoError):
     """A collector that cannot be reached by this address, or that refuses what it is sent."""
 
 
+class EngineError(SfumatoError):
+    """An engine that is not installed, or a cluster or object store that cannot be reached."""
+
+
 class TooLargeError(SfumatoError, ValueError):
     """Work whose size, stated in the message, is beyond what this path can do."""
 

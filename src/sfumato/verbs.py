@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 
 _Part: TypeAlias = "Reports | pa.Table | pa.RecordBatch | bytes"
+#: What a tally keeps: "reports", "sums", or the sums that some questions and marginals need.
+WhatToKeep: TypeAlias = (
+    Literal["reports", "sums"] | Sequence[str | Mapping[str, Any] | tuple[str, ...]]
+)
 SomeReports: TypeAlias = "_Part | Iterable[_Part]"
 Progress: TypeAlias = Callable[[float], None]
 #: Default number of simulated tallies per simulated error.
@@ -74,8 +78,7 @@ class StudyVerbs:
 
     def accumulator(
         self,
-        keep: Literal["reports", "sums"]
-        | Sequence[str | Mapping[str, Any] | tuple[str, ...]] = "reports",
+        keep: WhatToKeep = "reports",
     ) -> Accumulator:
         """An empty accumulator, to which reports are added as they come.
 

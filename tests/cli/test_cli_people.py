@@ -14,6 +14,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.cli import people
+from sfumato.collect import people as chunks
 from sfumato.domains import tables as table_files
 from sfumato.domains.tables import read_batches
 from sfumato.errors import DataError
@@ -30,7 +31,7 @@ def study() -> Study:
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(people, "PEOPLE_AT_ONCE", 700)
+    monkeypatch.setattr(chunks, "PEOPLE_AT_ONCE", 700)
     monkeypatch.setattr(table_files, "CSV_BLOCK", 1_000)
     monkeypatch.setattr(table_files, "_PARQUET_ROWS", 300)
 

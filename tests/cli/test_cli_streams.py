@@ -80,7 +80,7 @@ def test_standard_output_gets_the_file_and_nothing_else(folder: Path) -> None:
 def test_an_error_leaves_a_stream_that_no_reader_takes_for_whole(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sfumato.cli import people
+    from sfumato.collect import people
 
     monkeypatch.setattr(people, "PEOPLE_AT_ONCE", 100)
     monkeypatch.setattr(tables, "CSV_BLOCK", 500)

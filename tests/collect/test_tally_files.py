@@ -10,13 +10,25 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from helpers_files import (
+    BITS,
+    STUDIES,
+    SYMBOLS,
+    batch_of,
+    cut,
+    mixture,
+    reports_of,
+    rot,
+    write_groups,
+)
 from typer.testing import CliRunner
 
 import sfumato as sf
@@ -24,66 +36,25 @@ from sfumato.cli import app
 from sfumato.collect.engines import journal as journals
 from sfumato.collect.engines import splits
 from sfumato.collect.engines.journal import Journal
-from sfumato.collect.engines.local import tally_files
-from sfumato.collect.engines.splits import merge_bytes, plan, tally_split
-from sfumato.collect.packing import pack
-from sfumato.collect.parquet import WRITING
-from sfumato.device.wire import Batch
+from sfumato.collect.engines.parts import merge_parts, tally_load
+from sfumato.collect.engines.splits import plan
+from sfumato.collect.engines.tallying import tally_files as tally_by
 
-SYMBOLS = sf.Study(
-    "files",
-    [
-        sf.integers("age", 0, 99, protect=sf.Distance("0.5")),
-        sf.categories("mode", ["car", "bus", "bike"], protect=sf.Uniform(1)),
-    ],
-)
-BITS = sf.Study(
-    "bits", [sf.integers("age", 0, 19, protect=sf.Distance(1), channel=sf.Thermometer())]
-)
-STUDIES = {"symbols": SYMBOLS, "bits": BITS}
 studies = pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 
 
-def reports_of(study: sf.Study, count: int = 3_000, seed: int = 1) -> sf.Reports:
-    rng = np.random.default_rng(seed)
-    people: dict[str, Any] = {}
-    for axis in study.axes:
-        cells = rng.integers(0, axis.size, count)
-        people[axis.name] = cells if axis.name == "age" else np.array(axis.labels())[cells]
-    return study.encode(people, bits=sf.SeededBits(seed))
-
-
-def write_groups(reports: sf.Reports, path: Path, rows: int) -> None:
-    """A Parquet file with row groups of so many rows."""
-    pq.write_table(reports.to_arrow(), path, row_group_size=rows, **WRITING)
-
-
-def batch_of(reports: sf.Reports, ids: list[bytes]) -> bytes:
-    rows = tuple(row.tobytes() for row in pack(reports))
-    return Batch(reports.fingerprint, 20_000, tuple(ids), rows).to_bytes()
+def tally_files(
+    empty: sf.Accumulator, paths: Sequence[str | Path], *, threads: int | None = None, **more: Any
+) -> sf.Accumulator:
+    """Tally files by the local engine."""
+    return tally_by(sf.engines.local(threads), empty, list(map(str, paths)), **more)
 
 
 @pytest.fixture
 def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Splits and parts of splits that small files have several of."""
-    monkeypatch.setattr(splits, "_ROWS_OF_SPLIT", 200)
+    monkeypatch.setattr(splits, "ROWS_OF_SPLIT", 200)
     monkeypatch.setattr(splits, "_ROWS_AT_ONCE", 70)
-
-
-def mixture(study: sf.Study, folder: Path) -> tuple[list[Path], sf.Reports]:
-    """Files of every kind, and all reports in them, each once."""
-    reports = reports_of(study)
-    write_groups(reports[:900], folder / "groups.parquet", 90)
-    reports[900:901].save(folder / "one.parquet")
-    reports[:0].save(folder / "none.parquet")
-    (folder / "packed.sfmr").write_bytes(reports[901:1500].to_bytes())
-    (folder / "nothing.sfmr").write_bytes(reports[:0].to_bytes())
-    study.tally(reports[1500:2000]).save(folder / "tally.parquet")
-    ids = [secrets.token_bytes(16) for _ in range(1000)]
-    first = batch_of(reports[2000:2600], ids[:600])
-    (folder / "first.batch").write_bytes(first + batch_of(reports[2600:2700], ids[600:700]))
-    (folder / "again.batch").write_bytes(batch_of(reports[2500:], ids[500:]) + first)
-    return sorted(folder.iterdir()), reports
 
 
 @studies
@@ -95,8 +66,8 @@ def test_files_of_every_kind_give_the_tally_of_their_reports(
     paths, reports = mixture(study, tmp_path)
     whole = study.accumulator(keep=keep)
     whole.add(reports)
-    for workers, order in ((1, 1), (2, -1)):
-        found = tally_files(study.accumulator(keep=keep), paths[::order], workers=workers)
+    for threads, order in ((1, 1), (2, -1)):
+        found = tally_files(study.accumulator(keep=keep), paths[::order], threads=threads)
         assert found.to_bytes() == whole.to_bytes()
 
 
@@ -105,13 +76,21 @@ def test_files_of_every_kind_give_the_tally_of_their_reports(
 def test_any_engine_gets_there_by_splits_and_merges(study: sf.Study, tmp_path: Path) -> None:
     paths, reports = mixture(study, tmp_path)
     empty = study.accumulator()
-    parts = [split for file in plan(empty, paths).files for split in file]
+    parts = [split for file in plan(empty, list(map(str, paths))).files for split in file]
     assert len(parts) > 8
     assert sum(split.reports for split in parts if split.kind == "reports") == 901
-    found = [tally_split(empty.to_bytes(), pickle.loads(pickle.dumps(part))) for part in parts]
+    work = pickle.dumps(partial(tally_load, empty.to_bytes()))
+    assert len(work) < 4_000  # neither the study nor anything that grows with it
+    found = [pickle.dumps(pickle.loads(work)((part,))) for part in parts]
     while len(found) > 1:  # a tree
-        found = [merge_bytes(found[k : k + 2]) for k in range(0, len(found), 2)]
-    assert found[0] == study.tally(reports).to_bytes()
+        level = [list(map(pickle.loads, found[k : k + 2])) for k in range(0, len(found), 2)]
+        merged = [merge_parts(pair) for pair in level]
+        assert max(len(part.begun) for part in merged) <= 2
+        found = list(map(pickle.dumps, merged))
+    last = pickle.loads(found[0])
+    assert not last.begun
+    assert sorted(last.files) == sorted(map(str, paths))
+    assert last.found.to_bytes() == study.tally(reports).to_bytes()
 
 
 def test_progress_reaches_the_end(tmp_path: Path) -> None:
@@ -165,20 +144,6 @@ class TestRefusals:
         BITS.accumulator("sums").freeze().save(tmp_path / "sums.parquet")
         with pytest.raises(sf.MismatchError, match=r"sums.parquet' keeps sums.*tally --sums"):
             tally_files(BITS.accumulator(), [tmp_path / "sums.parquet"])
-
-
-def cut(path: Path) -> None:
-    """Cut a file in the middle, as a copy that was stopped does."""
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def rot(path: Path) -> None:
-    """Change one bit in the middle of a page; header and footer stay whole."""
-    data = bytearray(path.read_bytes())
-    column = pq.read_metadata(path).row_group(1).column(0)
-    start = column.dictionary_page_offset or column.data_page_offset
-    data[start + column.total_compressed_size // 2] ^= 1
-    path.write_bytes(bytes(data))
 
 
 @studies
@@ -366,7 +331,7 @@ read, count = splits._READERS["reports"], itertools.count(1)
 def stuck(*args):
     if next(count) > 12:
         time.sleep(600)
-    yield from read(*args)
+    read(*args)
 splits._READERS["reports"] = stuck
 sys.argv = ["sfumato", *sys.argv[1:]]
 main()

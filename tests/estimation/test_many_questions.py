@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 import sfumato as sf
-from sfumato.collect.engines.local import tally_files
-from sfumato.collect.engines.splits import merge_bytes, plan, tally_split
+from sfumato.collect.engines.parts import merge_parts, tally_load
+from sfumato.collect.engines.splits import plan
 from sfumato.collect.term_sums import TermSums
 from sfumato.errors import FormatError, MismatchError, QuestionError, TooLargeError
 from sfumato.estimation import unbiased
@@ -258,19 +258,17 @@ class TestKept:
         reports[:1000].save(tmp_path / "1.parquet")
         (tmp_path / "2.sfmr").write_bytes(reports[1000:].to_bytes())
         paths = [tmp_path / "1.parquet", tmp_path / "2.sfmr"]
-        empty = study.accumulator(keep=QUESTIONS)
-        found = study.accumulator(keep=QUESTIONS)
-        found.merge(tally_files(empty, paths))
-        assert found.freeze() == self.of(tally)
+        engine = sf.engines.local()
+        found = engine.tally(study, paths, keep=QUESTIONS)
+        assert found == self.of(tally)
         # What an engine sends to its workers: bytes, and a part of a file.
-        splits = [split for file in plan(empty, paths).files for split in file]
-        again = merge_bytes(tally_split(empty.to_bytes(), split) for split in splits)
-        assert again == found.to_bytes()
-        found.freeze().save(tmp_path / "tally.parquet")
-        assert sf.Tally.load(tmp_path / "tally.parquet", study) == self.of(tally)
-        once_more = study.accumulator(keep=QUESTIONS)
-        once_more.merge(tally_files(empty, [tmp_path / "tally.parquet"]))
-        assert once_more.freeze() == self.of(tally)
+        empty = study.accumulator(keep=QUESTIONS)
+        splits = [split for file in plan(empty, list(map(str, paths))).files for split in file]
+        again = merge_parts([tally_load(empty.to_bytes(), (split,)) for split in splits])
+        assert again.found.to_bytes() == found.to_bytes()
+        found.save(tmp_path / "tally.parquet")
+        assert sf.Tally.load(tmp_path / "tally.parquet", study) == found
+        assert engine.tally(study, tmp_path / "tally.parquet", keep=QUESTIONS) == found
 
     def of(self, tally: sf.Tally) -> sf.Tally:
         """The tally of the questions alone."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
@@ -19,11 +18,15 @@ from sfumato.cli.options import AsJson, Force, KeepSums, Seed, StudyFile, load_s
 from sfumato.cli.showing import Seen
 from sfumato.collect import parquet as wire
 from sfumato.collect.accumulator import Accumulator
+from sfumato.collect.engines import choose as engines
+from sfumato.collect.engines.choose import FORMS
 from sfumato.collect.engines.journal import Journal
-from sfumato.collect.engines.local import tally_files
+from sfumato.collect.engines.tallying import tally_files
+from sfumato.collect.people import reports_writer
+from sfumato.collect.stores import find_files, is_url, refuse_missing
 from sfumato.collect.tally import Tally
 from sfumato.collect.weighted import WeightedTally
-from sfumato.errors import FormatError
+from sfumato.errors import EngineError, FormatError
 from sfumato.files import write_whole
 from sfumato.randomness.bits import SecureBits, SeededBits
 from sfumato.study.reports import Reports
@@ -34,17 +37,23 @@ _REPORTS_AT_ONCE = 1 << 20
 
 def encode(
     study: StudyFile,
-    table: Annotated[
-        Path,
+    tables: Annotated[
+        list[str],
         typer.Argument(
             metavar="INPUT",
             help="People's values, .csv, .csv.gz or .parquet; - reads CSV from standard input.",
         ),
     ],
     out: Annotated[
-        Path,
-        typer.Option(help="File for the reports, .parquet; - writes Parquet to standard output."),
+        str,
+        typer.Option(
+            help="File for the reports, .parquet; - writes Parquet to standard output. With "
+            "--engine, a new folder for files of reports."
+        ),
     ],
+    engine: Annotated[
+        str | None, typer.Option(metavar="ENGINE", help=f"Encode many files: {FORMS}.")
+    ] = None,
     seed: Seed = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -55,8 +64,52 @@ def encode(
     written in parts, so it may be larger than the memory. A file is written whole or not at all. If
     standard output gets the reports, an error leaves a stream without its end, which no reader of
     Parquet takes for a whole one, and the exit code is not 0.
+
+    With --engine, several files are encoded in parts, by threads or on a cluster whose workers draw
+    the noise. Each part becomes one file of reports in a new folder. Files may be URLs, such as
+    s3://bucket/people/*.parquet, and so may the folder.
     """
     loaded = load_study(study)
+    if engine is not None:
+        if seed is not None:
+            raise CommandError("--seed does not go with --engine, whose workers draw secure noise")
+        _encode_files(loaded, tables, out, engine, as_json)
+        return
+    if len(tables) > 1 or is_url(tables[0]) or is_url(out):
+        raise CommandError(
+            "several files, and URLs, are encoded into a folder: name an engine, such as "
+            "--engine local"
+        )
+    _encode_file(loaded, study, Path(tables[0]), Path(out), seed, force, as_json)
+
+
+def _encode_files(study: Study, tables: Sequence[str], out: str, name: str, as_json: bool) -> None:
+    """Encode files into a folder by an engine."""
+    with engines.named(name) as engine, showing.progress("Encoding", unit="files") as seen:
+        count = engine.encode(study, tables, out, seen=seen)
+    if as_json:
+        showing.show_json(
+            {
+                "folder": out,
+                "people": count,
+                "study": study.name,
+                "fingerprint": study.fingerprint,
+            }
+        )
+    else:
+        showing.say(f"Encoded {count:,} people of study {study.name!r} into {out}.")
+
+
+def _encode_file(
+    loaded: Study,
+    study: Path,
+    table: Path,
+    out: Path,
+    seed: int | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Encode a file or standard input into one file or standard output."""
     streamed = people.is_stream(out)
     if streamed:
         _check_stdout(as_json)
@@ -68,15 +121,12 @@ def encode(
             "these reports protect nobody; use them for experiments only"
         )
     bits = SecureBits() if seed is None else SeededBits(seed)
-    # The shape of a report does not depend on whose it is: an empty table shows it.
-    names = [axis.name for axis in loaded.axes]
-    schema = loaded.encode({name: pa.array([], pa.string()) for name in names}).to_arrow().schema
     count = 0
     what = "standard input" if people.is_stream(table) else table.name
 
     def write(file: Path | _Outlet) -> None:
         nonlocal count
-        with pq.ParquetWriter(file, schema, **wire.WRITING) as writer:
+        with reports_writer(loaded, file) as writer:
             try:
                 for reports in people.encode_file(loaded, table, bits, seen):
                     writer.write_table(reports.to_arrow())
@@ -145,11 +195,12 @@ class _Outlet(io.RawIOBase):
 
 def tally(
     study: StudyFile,
-    inputs: Annotated[
-        list[Path],
+    reports: Annotated[
+        list[str],
         typer.Argument(
             metavar="REPORTS",
-            help="Reports or tallies, .parquet; packed reports; batches as devices send them.",
+            help="Reports or tallies, .parquet; packed reports; batches as devices send them; URLs "
+            "and patterns of these, such as s3://bucket/reports/*.parquet.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="File for the tally, .parquet.")],
@@ -179,6 +230,9 @@ def tally(
             help="Weights in the order of all reports, .csv, .csv.gz or .parquet.",
         ),
     ] = None,
+    engine: Annotated[
+        str, typer.Option(metavar="ENGINE", help=f"Who reads the files: {FORMS}.")
+    ] = "local",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -194,27 +248,35 @@ def tally(
     With --question the tally keeps sums that answer these questions, also about several axes, and
     marginals such as "marginal age, mode"; its size does not depend on the number of reports.
 
+    With --engine the files are read by the workers of a Dask or Spark cluster, which must find them
+    by the same paths or URLs. The tally is the same.
+
     With --weights every report counts as often as its weight says. Weights are public: a number
     that must be hidden is an axis of the study, and its sum is asked for with 'ask --total'.
     """
     loaded = load_study(study)
     target(out, "tally", ".parquet", force=force, inputs=(study,))
-    _check_inputs(inputs)
+    inputs = find_files(reports)
+    for path in inputs:
+        refuse_missing(path)
     weighted = _is_weighted(inputs, weights, weights_from)
     if sums and question:
         raise CommandError("--sums does not go with --question; leave one of them out")
     if weighted and (sums or question or skip_damaged):
         option = "--sums" if sums else "--question" if question else "--skip-damaged"
         raise CommandError(f"{option} does not go with weights; leave one of them out")
+    if weighted and (engine != "local" or any(map(is_url, inputs))):
+        raise CommandError("weights need files of this machine, and no --engine but 'local'")
     total: Tally | WeightedTally
     if weighted:
         with showing.progress("Tallying") as seen:
-            given = _Weights(loaded, inputs, weights, weights_from)
-            total = _add_up(_parts(loaded, inputs, seen, given), loaded.tally([], weights=[]))
+            paths = list(map(Path, inputs))
+            given = _Weights(loaded, paths, weights, weights_from)
+            total = _add_up(_parts(loaded, paths, seen, given), loaded.tally([], weights=[]))
         total.save(out)
     else:
         keep: Any = question or ("sums" if sums else "reports")
-        total = _tally_files(loaded.accumulator(keep=keep), inputs, out, skip_damaged)
+        total = _tally_files(loaded.accumulator(keep=keep), inputs, out, skip_damaged, engine)
     if as_json:
         showing.show_json(
             {
@@ -233,39 +295,47 @@ def tally(
 
 
 def _tally_files(
-    found: Accumulator, inputs: Sequence[Path], out: Path, skip_damaged: bool
+    found: Accumulator, inputs: Sequence[str], out: Path, skip_damaged: bool, name: str
 ) -> Tally:
     """Tally files without weights into a file, and remove the journal once that is safe."""
-    journal = Journal(out.with_name(f"{out.name}.journal"))
-    with showing.progress("Tallying", unit="reports") as seen:
-        part = tally_files(
-            found,
-            inputs,
-            skip_damaged=skip_damaged,
-            journal=journal,
-            seen=seen,
-            say=showing.note,
-        )
+    with engines.named(name) as engine, showing.progress("Tallying", unit="reports") as seen:
+        # Files that a cluster reads are not read once more here for their digests.
+        journal = Journal(out.with_name(f"{out.name}.journal"), digest=engine.are_here)
+        try:
+            part = tally_files(
+                engine,
+                found,
+                inputs,
+                skip_damaged=skip_damaged,
+                journal=journal,
+                seen=seen,
+                say=showing.note,
+            )
+        except EngineError as error:
+            raise EngineError(f"{error}; {_kept(journal, inputs)}") from None
     found.merge(part)
     total = found.freeze()
     try:
         total.save(out)
     except OSError as error:
-        kept = len(journal.files)
-        state = (
-            f"{kept:,} of {len(inputs):,} files are kept in {str(journal.path)!r}, and the same "
-            "command goes on from there"
-            if kept
-            else "the same command starts over"
-        )
         raise CommandError(
             f"cannot write {str(out)!r}: {error.strerror}; a file that was there is as it was. "
-            f"Make room and run the command again: {state}"
+            f"Make room and run the command again: {_kept(journal, inputs)}"
         ) from None
     journal.remove()
     for note in total.notes:
         showing.warn(note)
     return total
+
+
+def _kept(journal: Journal, inputs: Sequence[str]) -> str:
+    """What is kept of a run that failed."""
+    if not journal.files:
+        return "the same command starts over"
+    return (
+        f"{len(journal.files):,} of {len(inputs):,} files are kept in {str(journal.path)!r}, and "
+        "the same command goes on from there"
+    )
 
 
 def _add_up(parts: Iterator[WeightedTally], empty: WeightedTally) -> WeightedTally:
@@ -296,20 +366,7 @@ def load_tally(path: Path, study: Study) -> Tally | WeightedTally:
     return WeightedTally.load(path, study) if weighted else Tally.load(path, study)
 
 
-def _check_inputs(inputs: Sequence[Path]) -> None:
-    """Refuse a file that is not there, or one named twice: its people would count twice."""
-    seen: set[Path] = set()
-    for path in inputs:
-        if not path.is_file():
-            raise FormatError(f"there is no file {str(path)!r}; check the path")
-        if path.resolve() in seen:
-            raise CommandError(
-                f"{str(path)!r} is named twice, so its people would count twice; name it once"
-            )
-        seen.add(path.resolve())
-
-
-def _is_weighted(inputs: Sequence[Path], weights: str | None, weights_from: Path | None) -> bool:
+def _is_weighted(inputs: Sequence[str], weights: str | None, weights_from: Path | None) -> bool:
     """Whether the result is a weighted tally; files that cannot be added to one are refused."""
     if weights_from is not None and weights is None:
         raise CommandError("--weights-from needs --weights COLUMN, the column that holds them")
@@ -327,18 +384,18 @@ def _is_weighted(inputs: Sequence[Path], weights: str | None, weights_from: Path
         if kind != "reports":
             held = "a tally" if str(kind).startswith("tally") else "no reports in Parquet"
             raise CommandError(
-                f"{str(path)!r} holds {held} without weights, and its reports can no longer be "
+                f"{path!r} holds {held} without weights, and its reports can no longer be "
                 "weighed; name the files of the reports instead"
             )
         if weights is None:
             raise CommandError(
-                f"{str(path)!r} holds reports, which have no weights to go with the weighted "
+                f"{path!r} holds reports, which have no weights to go with the weighted "
                 "tallies; add --weights COLUMN"
             )
     return True
 
 
-def _kind(path: Path) -> str | None:
+def _kind(path: str | Path) -> str | None:
     """What a file says that it holds; None if that cannot be read."""
     try:
         with wire.open_parquet(path) as file:

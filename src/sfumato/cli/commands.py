@@ -109,6 +109,7 @@ sfumato audit commute.toml --sample 1000000 --out audit.html
 sfumato encode commute.toml people.csv --out reports.parquet
 sfumato encode commute.toml people.csv.gz --out reports.parquet --force
 zcat people.csv.gz | sfumato encode commute.toml - --out - > reports.parquet
+sfumato encode commute.toml "s3://bucket/people/*.parquet" --engine dask --out s3://bucket/reports
 """,
     ),
     "program": Command(
@@ -158,6 +159,7 @@ sfumato tally commute.toml tally.parquet wednesday.parquet --out all.parquet
 sfumato tally commute.toml reports/*.parquet --skip-damaged --out tally.parquet
 sfumato tally commute.toml packed.sfmr uploads/*.batch --sums --out sums.parquet
 sfumato tally commute.toml reports/*.parquet --question "age=18..30, mode=bus" --out asked.parquet
+sfumato tally commute.toml "s3://bucket/reports/*.parquet" --engine spark --out tally.parquet
 sfumato tally commute.toml monday.parquet --weights weight --weights-from people.csv --out w.parquet
 """,
     ),

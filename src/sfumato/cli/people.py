@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from sfumato.arrays import Floats
 from sfumato.cli.showing import Seen
 from sfumato.collect.parquet import MOST_PEOPLE
+from sfumato.collect.people import encode_batches
 from sfumato.device.program import Program
 from sfumato.device.values import DeviceAxis
 from sfumato.domains.columns import read_numbers, refuse_rows
@@ -24,7 +24,7 @@ from sfumato.errors import DataError, TooLargeError, rows
 from sfumato.randomness.bits import BitSource
 from sfumato.study.axis import Axis
 from sfumato.study.reports import Reports
-from sfumato.study.study import PEOPLE_AT_ONCE, Study
+from sfumato.study.study import Study
 from sfumato.text import MOST_LETTERS
 
 _MOST_CELLS = 1 << 26
@@ -44,23 +44,12 @@ def encode_file(study: Study, path: Path, bits: BitSource, seen: Seen) -> Iterat
             in the file, and no value is shown.
     """
     names = [axis.name for axis in study.axes]
-    before = 0
-    # As many as Study.encode takes at once, so that a seed gives the same reports either way.
     pieces = (
         stream_batches(sys.stdin.buffer, names)
         if is_stream(path)
         else read_batches(path, names, seen=seen)
     )
-    chunks = in_chunks(pieces, PEOPLE_AT_ONCE)
-    for chunk in chunks:
-        try:
-            yield study.encode(chunk, bits=bits)
-        except DataError as error:
-            message = shift_rows(str(error), before, names)
-            if next(chunks, None) is not None:
-                message += f" (rows after {before + len(chunk)} were not looked at)"
-            raise DataError(message) from None
-        before += len(chunk)
+    return encode_batches(study, pieces, bits)
 
 
 def is_stream(path: Path) -> bool:
@@ -172,55 +161,6 @@ def _persons(cells: Sequence[str | None], column: str) -> list[str]:
                 "such row"
             )
     return persons
-
-
-def in_chunks(pieces: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
-    """The same rows in tables of exactly `size`, the last one excepted.
-
-    Args:
-        pieces: Record batches of any size.
-        size: Rows per table.
-
-    Example:
-        >>> pieces = [pa.record_batch({"age": [1, 2, 3]}), pa.record_batch({"age": [4, 5]})]
-        >>> [table["age"].to_pylist() for table in in_chunks(iter(pieces), 2)]
-        [[1, 2], [3, 4], [5]]
-    """
-    held: list[pa.RecordBatch] = []
-    count = 0
-    for piece in pieces:
-        held.append(piece)
-        count += len(piece)
-        while count >= size:
-            table = pa.Table.from_batches(held)
-            yield table.slice(0, size)
-            held = table.slice(size).to_batches()
-            count -= size
-    if count:
-        yield pa.Table.from_batches(held)
-
-
-def shift_rows(message: str, by: int, names: Sequence[str]) -> str:
-    """A message about rows of a part, with the row numbers of the whole; names are left alone.
-
-    Args:
-        message: The message.
-        by: How many rows come before the part.
-        names: Names of axes, which may look like row numbers.
-
-    Example:
-        >>> shift_rows("axis 'row 1' has none (rows 3, 8 and 2 more)", 100, ["row 1"])
-        "axis 'row 1' has none (rows 103, 108 and 2 more)"
-    """
-    kept = "|".join(re.escape(repr(name)) for name in names)
-    pattern = re.compile(rf"({kept})|\b(rows? )(\d+(?:, \d+)*)")
-
-    def shifted(found: re.Match[str]) -> str:
-        if found[1]:
-            return found[1]
-        return found[2] + ", ".join(str(int(row) + by) for row in found[3].split(", "))
-
-    return pattern.sub(shifted, message)
 
 
 def read_counts(study: Study, path: Path) -> NDArray[np.int64]:

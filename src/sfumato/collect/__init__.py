@@ -1,1 +1,3 @@
 """From reports to tallies: what a collector holds."""
+
+from sfumato.collect import engines as engines

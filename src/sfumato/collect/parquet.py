@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sfumato.arrays import BitColumns, Floats, Layout, Outputs
+from sfumato.collect.stores import file_size, is_url, open_file, refuse_unreachable
 from sfumato.errors import FormatError, TooLargeError, shown
 from sfumato.files import as_path, read_json, write_whole
 from sfumato.study.reports import Reports
@@ -32,7 +33,7 @@ WRITING: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 #: What readers of Parquet raise where a file is damaged.
 READER_ERRORS = (pa.ArrowException, OSError, ValueError)
 
-#: Where a Parquet file is: on the disk, or in memory.
+#: Where a Parquet file is: on the disk or in a store, or in memory.
 Source: TypeAlias = str | Path | pa.Buffer
 Kind = Literal[
     "reports", "tally", "tally of sums", "tally of questions", "weighted tally", "estimate"
@@ -399,13 +400,19 @@ def called(source: Source) -> str:
 
 def open_parquet(source: Source) -> pq.ParquetFile:
     """Open a Parquet file; a missing or damaged one is a `FormatError`."""
-    given = pa.BufferReader(source) if isinstance(source, pa.Buffer) else as_path(source)
+    given: Any
+    if isinstance(source, pa.Buffer):
+        given = pa.BufferReader(source)
+    else:
+        given = open_file(source) if is_url(source) else as_path(source)
     try:
-        found = pq.ParquetFile(given, page_checksum_verification=True)
+        # A store answers a few long requests sooner than many short ones.
+        found = pq.ParquetFile(given, pre_buffer=is_url(source), page_checksum_verification=True)
         _ = found.schema_arrow  # damage there shows now
     except FileNotFoundError:
         raise FormatError(f"there is no file {called(source)}; check the path") from None
     except READER_ERRORS:
+        refuse_unreachable(source)
         raise FormatError(f"{called(source)} is damaged or not a Parquet file") from None
     return found
 
@@ -423,7 +430,7 @@ def read_columns(file: pq.ParquetFile, source: Source, columns: Mapping[str, Col
     """
     what = called(source)
     width = check_columns(file.schema_arrow, columns, what)
-    size = source.size if isinstance(source, pa.Buffer) else as_path(source).stat().st_size
+    size = source.size if isinstance(source, pa.Buffer) else file_size(source)
     rows = file.metadata.num_rows
     if rows * width > max(_FREE_BYTES, _MOST_SQUEEZED * size):
         raise TooLargeError(
@@ -434,6 +441,7 @@ def read_columns(file: pq.ParquetFile, source: Source, columns: Mapping[str, Col
     try:
         return file.read(columns=list(columns))
     except READER_ERRORS:
+        refuse_unreachable(source)
         raise FormatError(f"{what} is damaged; write it again") from None
 
 
@@ -468,6 +476,7 @@ def read_parts(
         try:
             part = next(parts, None)
         except READER_ERRORS:
+            refuse_unreachable(path)
             raise FormatError(f"{str(path)!r} is damaged; write it again") from None
         if part is None:
             return

@@ -321,17 +321,40 @@ def read_table(
 
 def _parquet_batches(file: Path, names: list[str], seen: Seen) -> Iterator[pa.RecordBatch]:
     """Row batches of a Parquet file."""
+    return parquet_batches(file, names, called=_file(file), seen=seen)
+
+
+def parquet_batches(
+    source: Any,
+    names: list[str],
+    *,
+    called: str,
+    groups: Sequence[int] | None = None,
+    seen: Seen = lambda done, total: None,
+) -> Iterator[pa.RecordBatch]:
+    """The named columns of a Parquet file, piece by piece.
+
+    Args:
+        source: Its path, or an open file.
+        names: The columns wanted; others are not read.
+        called: What messages call it.
+        groups: The row groups to read; left out, all.
+        seen: Told how much has been read, and how much there is.
+
+    Raises:
+        DataError: If it is not Parquet, or a column is missing.
+    """
     import pyarrow.parquet as pq
 
     failed = False
     try:
-        schema = pq.read_schema(file)
-        require(names, schema.names, where=f"file {str(file)!r}")
+        schema = pq.ParquetFile(source).schema_arrow
+        require(names, schema.names, where=called)
         # Text as a dictionary: a long one that is repeated is held once.
         texts = [name for name in names if _is_bytes(schema.field(name).type)]
-        with pq.ParquetFile(file, read_dictionary=texts) as source:
-            total, done = source.metadata.num_rows, 0
-            for batch in source.iter_batches(_PARQUET_ROWS, columns=names):
+        with pq.ParquetFile(source, read_dictionary=texts) as file:
+            total, done = file.metadata.num_rows, 0
+            for batch in file.iter_batches(_PARQUET_ROWS, row_groups=groups, columns=names):
                 _refuse_long(batch)
                 done += len(batch)
                 seen(done, total)
@@ -339,7 +362,7 @@ def _parquet_batches(file: Path, names: list[str], seen: Seen) -> Iterator[pa.Re
     except _reader_errors():
         failed = True
     if failed:  # outside, so that the error does not carry the reader's
-        raise DataError(f"file {str(file)!r} must be Parquet, and cannot be read as such")
+        raise DataError(f"{called} must be Parquet, and cannot be read as such")
 
 
 def _is_bytes(kind: Any) -> bool:

@@ -1,8 +1,9 @@
 """A journal of files that are tallied already, so that a run that was killed can be repeated.
 
 It is a file beside the output: a line of JSON that names the study and every finished file with its
-size and SHA-256, then the bytes of the accumulator of these files. It is written whole or not at
-all, at most every few seconds.
+size and SHA-256, then the bytes of the accumulator of these files. Files of a store, and those that
+a cluster reads, are known by size and time of modification. It is written whole or not at all, at
+most every few seconds.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.collect.accumulator import Accumulator
+from sfumato.collect.stores import identity
 from sfumato.errors import FormatError
 from sfumato.files import read_json, write_whole
 
@@ -36,10 +38,12 @@ class Journal:
 
     Args:
         path: Where it is kept.
-        files: The finished files by absolute path, each with its size and SHA-256.
+        digest: Whether files of this machine are known by their SHA-256.
+        files: The finished files by absolute path, each with what shows whether it has changed.
     """
 
     path: Path
+    digest: bool = True
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     _due: float = field(default_factory=lambda: time.monotonic() + EVERY)
 
@@ -71,7 +75,7 @@ class Journal:
         for path, held in files.items():
             if path not in paths:
                 raise StaleError(f"it includes {path!r}, which is not to be tallied now")
-            if held != self._identity(path):
+            if held != identity(path, digest="sha256" in held):
                 raise StaleError(f"{path!r} has changed since")
         self.files = files
         return found
@@ -88,7 +92,9 @@ class Journal:
             finished: These files, by absolute path.
         """
         start = time.monotonic()
-        files = {path: self.files.get(path) or self._identity(path) for path in finished}
+        files = {
+            path: self.files.get(path) or identity(path, digest=self.digest) for path in finished
+        }
         data = found.to_bytes()
         head = {"version": _VERSION, "digest": _sha256(data), "files": files}
         line = json.dumps(head, ensure_ascii=False).encode()
@@ -100,13 +106,6 @@ class Journal:
     def remove(self) -> None:
         """Remove the journal, once the tally is safe."""
         self.path.unlink(missing_ok=True)
-
-    @staticmethod
-    def _identity(path: str) -> dict[str, Any]:
-        """The size and the SHA-256 of a file."""
-        with Path(path).open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            return {"size": file.tell(), "sha256": digest}
 
 
 def _sha256(data: bytes) -> str:

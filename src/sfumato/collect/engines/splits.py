@@ -1,16 +1,15 @@
 """Files in parts that are tallied apart: any engine reads a part, and merges what it gives.
 
-`plan` looks at every file before any work starts. `tally_split` turns a part of a file into the
-bytes of an accumulator, and `merge_bytes` adds such bytes up. Neither needs the study: the bytes of
-an empty accumulator say how its reports are written.
+`plan` looks at every file before any work starts, and `add_split` adds a part of a file to an
+accumulator. Neither needs the study: an empty accumulator says how its reports are written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import BinaryIO, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -28,6 +27,13 @@ from sfumato.collect.parquet import (
     read_outputs,
     read_parts,
 )
+from sfumato.collect.stores import (
+    is_url,
+    open_file,
+    refuse_absent,
+    refuse_missing,
+    refuse_unreachable,
+)
 from sfumato.collect.tally_files import read_tally
 from sfumato.device.wire import HEADER_BYTES, ID_BYTES, batch_count, read_front
 from sfumato.device.wire import MAGIC as BATCH
@@ -36,7 +42,8 @@ from sfumato.study.reports import Reports
 
 _ROWS_AT_ONCE = 1 << 20
 #: About how many reports a split has.
-_ROWS_OF_SPLIT = 1 << 22
+ROWS_OF_SPLIT = 1 << 22
+_ASKED_AT_ONCE = 16  # files of a store
 
 Kind: TypeAlias = Literal["reports", "tally", "packed", "batches"]
 
@@ -52,6 +59,7 @@ class Split:
         start: The first row group, or the first packed report; 0 for whole files.
         stop: The one after the last.
         reports: How many reports it has, as the file states.
+        of: How many splits the file has.
     """
 
     paths: tuple[str, ...]
@@ -59,6 +67,7 @@ class Split:
     start: int
     stop: int
     reports: int
+    of: int = 1
 
 
 class DamagedError(FormatError):
@@ -94,12 +103,12 @@ class Plan(NamedTuple):
         return sum(split.reports for splits in self.files for split in splits)
 
 
-def plan(empty: Accumulator, paths: Iterable[str | Path], *, skip_damaged: bool = False) -> Plan:
+def plan(empty: Accumulator, paths: Sequence[str], *, skip_damaged: bool = False) -> Plan:
     """Look at every file, and cut the work into splits.
 
     Args:
         empty: An accumulator of the study.
-        paths: Reports or tallies, .parquet; packed reports; batches of devices.
+        paths: Reports or tallies, .parquet; packed reports; batches of devices; or URLs of these.
         skip_damaged: Leave damaged files out, instead of refusing them.
 
     Raises:
@@ -109,22 +118,36 @@ def plan(empty: Accumulator, paths: Iterable[str | Path], *, skip_damaged: bool 
     files: list[list[Split]] = []
     batches: list[Split] = []
     damaged: dict[str, str] = {}
-    for path in map(str, paths):
-        try:
-            splits = _splits_of(empty, path)
-        except FormatError as error:
+    for path, splits in zip(paths, _looked_at(empty, paths), strict=True):
+        if isinstance(splits, FormatError):
             if not skip_damaged:
-                raise
-            damaged[path] = str(error)
-            continue
-        if splits[0].kind == "batches":
+                raise splits
+            damaged[path] = str(splits)
+        elif splits[0].kind == "batches":
             batches += splits
         else:
-            files.append(splits)
+            files.append([replace(split, of=len(splits)) for split in splits])
     if batches:
         together = tuple(split.paths[0] for split in batches)
         files.append([Split(together, "batches", 0, 1, sum(split.reports for split in batches))])
     return Plan(files, damaged)
+
+
+def _looked_at(empty: Accumulator, paths: Sequence[str]) -> Iterator[list[Split] | FormatError]:
+    """The splits of every file, or what is wrong with it; stores are asked for several at once."""
+
+    def look(path: str) -> list[Split] | FormatError:
+        refuse_missing(path)
+        try:
+            return _splits_of(empty, path)
+        except FormatError as error:
+            return error
+
+    if not any(map(is_url, paths)):
+        yield from map(look, paths)
+        return
+    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+        yield from pool.map(look, paths)
 
 
 def _splits_of(empty: Accumulator, path: str) -> list[Split]:
@@ -134,8 +157,8 @@ def _splits_of(empty: Accumulator, path: str) -> list[Split]:
         size = file.seek(0, 2)
         if front[:4] == PACKED:
             count = packed_count(front, size, empty, repr(path))
-            starts = range(0, max(count, 1), _ROWS_OF_SPLIT)
-            stops = [min(start + _ROWS_OF_SPLIT, count) for start in starts]
+            starts = range(0, max(count, 1), ROWS_OF_SPLIT)
+            stops = [min(start + ROWS_OF_SPLIT, count) for start in starts]
             pairs = zip(starts, stops, strict=True)
             return [Split((path,), "packed", a, b, b - a) for a, b in pairs]
         if front[:4] == BATCH:
@@ -163,7 +186,7 @@ def _parquet_splits(empty: Accumulator, path: str) -> list[Split]:
     found, start, held = [], 0, 0
     for group, rows in enumerate(sizes):
         held += rows
-        if held >= _ROWS_OF_SPLIT or group == len(sizes) - 1:
+        if held >= ROWS_OF_SPLIT or group == len(sizes) - 1:
             found.append(Split((path,), "reports", start, group + 1, held))
             start, held = group + 1, 0
     return found or [Split((path,), "reports", 0, 0, 0)]
@@ -179,55 +202,26 @@ def _check_reports(empty: Accumulator, schema: pa.Schema, what: str) -> None:
     check_columns(schema, dict(zip(names, layouts, strict=True)), what)
 
 
-def tally_split(empty: bytes, split: Split) -> bytes:
-    """The tally of a part of a file, as the bytes of an accumulator.
-
-    Args:
-        empty: The bytes of an empty accumulator of the study, which say what to keep.
-        split: A part of the work, from `plan`.
-
-    Raises:
-        DamagedError: If the file is damaged; it is named.
-    """
-    found = Accumulator.from_bytes(empty)
-    for _ in add_split(found, split):
-        pass
-    return found.to_bytes()
-
-
-def merge_bytes(parts: Iterable[bytes]) -> bytes:
-    """The bytes of one accumulator of all reports that one or more others hold."""
-    first, *others = parts
-    found = Accumulator.from_bytes(first)
-    for other in others:
-        found.merge(Accumulator.from_bytes(other))
-    return found.to_bytes()
-
-
-def add_split(found: Accumulator, split: Split) -> Iterator[int]:
+def add_split(found: Accumulator, split: Split) -> None:
     """Add a part of a file to an accumulator, a bounded number of reports at a time.
 
     Args:
         found: The accumulator.
         split: A part of the work.
 
-    Yields:
-        How many reports were added, after each step.
-
     Raises:
         DamagedError: If a file is damaged; some of its reports may have been added.
+        EngineError: If a file is not there for a worker, or its store cannot be reached.
     """
     for path in split.paths:
-        before = found.n
+        refuse_absent(path)
         try:
-            for _ in _READERS[split.kind](found, path, split):
-                yield found.n - before
-                before = found.n
+            _READERS[split.kind](found, path, split)
         except FormatError as error:
             raise DamagedError(path, str(error)) from None
 
 
-def _add_reports(found: Accumulator, path: str, split: Split) -> Iterator[None]:
+def _add_reports(found: Accumulator, path: str, split: Split) -> None:
     """Add row groups of a Parquet file."""
     what = repr(path)
     with open_parquet(path) as file:
@@ -236,17 +230,15 @@ def _add_reports(found: Accumulator, path: str, split: Split) -> Iterator[None]:
         for part in read_parts(file, path, found.columns, _ROWS_AT_ONCE, groups):
             outputs = read_outputs(part, found.columns, found.layouts, what)
             found.add(Reports(found.fingerprint, found.columns, found.layouts, tuple(outputs)))
-            yield
 
 
-def _add_tally(found: Accumulator, path: str, split: Split) -> Iterator[None]:
+def _add_tally(found: Accumulator, path: str, split: Split) -> None:
     """Add a tally."""
     held = read_tally(path, found)
     found.merge_held(held, repr(path))
-    yield
 
 
-def _add_packed(found: Accumulator, path: str, split: Split) -> Iterator[None]:
+def _add_packed(found: Accumulator, path: str, split: Split) -> None:
     """Add packed reports."""
     size = layout_of(found.layouts).size
     with _reading(path) as file:
@@ -258,17 +250,15 @@ def _add_packed(found: Accumulator, path: str, split: Split) -> Iterator[None]:
                 raise FormatError("it was cut while it was read; write it again")
             rows = np.frombuffer(raw, dtype=np.uint8).reshape(count, size)
             found.add(unpack(rows, found.fingerprint, found.columns, found.layouts))
-            yield
 
 
-def _add_batches(found: Accumulator, path: str, split: Split) -> Iterator[None]:
+def _add_batches(found: Accumulator, path: str, split: Split) -> None:
     """Add batches of devices, of which a file has one or several, one after another."""
     row = ID_BYTES + layout_of(found.layouts).size
     with _reading(path) as file:
         while front := file.read(HEADER_BYTES):
             count = batch_count(front, found.fingerprint)
             found.add(front + file.read(count * row))
-            yield
 
 
 _READERS = {
@@ -282,12 +272,11 @@ _READERS = {
 @contextmanager
 def _reading(path: str) -> Iterator[BinaryIO]:
     """An open file; what is wrong with its bytes is told with its name."""
-    try:
-        with Path(path).open("rb") as file:
+    with open_file(path) as file:
+        try:
             yield file
-    except FileNotFoundError:
-        raise FormatError(f"there is no file {path!r}; check the path") from None
-    except OSError as error:
-        raise FormatError(f"cannot read {path!r}: {error.strerror}") from None
-    except FormatError as error:
-        raise FormatError(f"{path!r}: {error}") from None
+        except OSError as error:
+            refuse_unreachable(path)
+            raise FormatError(f"cannot read {path!r}: {error.strerror or error}") from None
+        except FormatError as error:
+            raise FormatError(f"{path!r}: {error}") from None
