@@ -346,8 +346,8 @@ def test_the_largest_grids_start_from_a_fit_with_smaller_groups(
     shape = (24, 20)
     mixture = reports([line(size, 0.5) for size in shape], humps(shape), 50_000, seed=30)
     whole = fit_by_evidence(mixture, [True, True])
-    monkeypatch.setattr(evidence_module, "COARSE_CELLS", (30, 60))
-    monkeypatch.setattr(evidence_module, "LARGE", 120)
+    monkeypatch.setattr(evidence_module, "COARSE_CELLS", (120, 200))
+    monkeypatch.setattr(evidence_module, "LARGE", 240)
     monkeypatch.setattr(evidence_module, "LARGEST", 400)
     monkeypatch.setattr(evidence_module, "_rough_fits", None)
     joined: list[tuple[int, ...]] = []
@@ -359,7 +359,7 @@ def test_the_largest_grids_start_from_a_fit_with_smaller_groups(
 
     monkeypatch.setattr(SymbolMixture, "coarsened", watched)
     chosen = fit_by_evidence(mixture, [True, True])
-    assert joined == [(4, 4), (2, 2)]
+    assert joined == [(2, 2), (2, 1)]
     rows = np.tri(24)[:-1, :, None] * np.ones(20)
     value, variance = CountPosterior.of(mixture, whole.best).moments(rows)
     off = CountPosterior.of(mixture, chosen.best).moments(rows)[0] - value
