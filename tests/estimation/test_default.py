@@ -338,7 +338,7 @@ def test_an_interrupt_gives_the_best_so_far_with_the_unbiased_error(
 
 def test_the_best_so_far_may_be_that_of_joined_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fits of groups of cells are spread over their cells."""
-    monkeypatch.setattr(evidence_module, "COARSE_CELLS", 100)
+    monkeypatch.setattr(evidence_module, "COARSE_CELLS", (100,))
     tally = people(grid("two", [20, 15], sf.Distance(1.0)), 3_000)
     stopped = tally.estimate("likelihood", progress=Stop(after=3))
     found = stopped.histogram("a", where="b=0..7")

@@ -23,6 +23,7 @@ from sfumato.estimation.decoding.doubt import UNSEEN, Doubt, _log_between, _mean
 from sfumato.estimation.decoding.field import Field, Strengths
 from sfumato.estimation.decoding.fitting import Fit, fit
 from sfumato.estimation.decoding.mixture import Mixture
+from sfumato.estimation.decoding.standing_out import StandingOut
 
 Floats = NDArray[np.float64]
 
@@ -94,7 +95,7 @@ def test_spiky_people_are_not_explained_by_a_smooth_fit() -> None:
 
 def test_terms_of_an_axis_are_sums_over_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """With many probes, z is (|g|² − tr M)/√(2·tr M²) of the summed g and M."""
-    monkeypatch.setattr(doubt_module, "_PROBES", 4_000)
+    monkeypatch.setattr(doubt_module, "_PROBES", ((1 << 14, 4_000),))
     shape = (6, 5)
     mixture = reports([line(size, 0.8) for size in shape], humps(shape), 200_000, seed=3)
     field = Field(shape, Strengths(0.0, ((0.1, 30.0), (1.0, 0.0))))
@@ -145,7 +146,7 @@ def test_waves_that_no_report_can_show_have_a_stated_variance(
     apart: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Σ over cosines of information below 1 of (UNSEEN − τ²)·(cᵀl)², beside τ²·|l|²."""
-    monkeypatch.setattr(Doubt, "_standing_out", lambda *_: 0.0)
+    monkeypatch.setattr(StandingOut, "variance", lambda *_: 0.0)
     mixture = reports([line(40, 0.2)], humps((40,)), 5_000, seed=5)
     found = fit(mixture, Field((40,), Strengths(0.0, ((0.1, 1000.0),), apart)))
     doubt = Doubt(mixture, found)
@@ -162,47 +163,6 @@ def test_waves_that_no_report_can_show_have_a_stated_variance(
     unseen = max(UNSEEN - term.variance - apart, 0.0)
     exact = term.variance * np.sum(left**2, axis=1) + unseen * hidden
     np.testing.assert_allclose(doubt.variance(left, left), exact, rtol=1e-9)
-
-
-# People who stand out
-
-
-def test_the_people_asked_about_may_differ_from_their_surroundings() -> None:
-    """The variance is that of a fit with one more parameter: a factor of the people asked about.
-
-    Written out: θ = s + δ·w, s under the smooth prior, δ under a normal one of variance 1e6.
-    """
-    mixture = reports([line(60, 0.5)], humps((60,)), 20_000, seed=7)
-    found = fit(mixture, Field((60,), Strengths(0.0, ((0.1, 300.0),))))
-    rows = np.zeros((3, 60))
-    rows[0, 20], rows[1, 20:26], rows[2, 10:50] = 1.0, 1.0, 1.0
-    information = explicit_information(mixture, found.law)
-    curved = explicit_precision((60,), found.field.strengths) + information
-    h = rows * found.law - np.outer(rows @ found.law, found.law)  # the derivative of a share
-    slope = mixture.matrix @ (mixture.counts / found.mixed)
-    score = found.law * (slope - found.law @ slope)
-    added = Doubt(mixture, found)._standing_out(rows, found.curvature.respond(h)[1])
-    for w, one, more in zip(rows, h, added, strict=True):
-        both = np.block(
-            [[curved, (information @ w)[:, None]], [w @ information, w @ information @ w + 1e-6]]
-        )
-        both[:60, :60] += 1.0  # for the constants, which F does not see
-        wide = np.append(one, one @ w)
-        smooth = one @ np.linalg.solve(curved + 1.0, one)
-        grown = wide @ np.linalg.solve(both, wide) - smooth
-        along = information @ w
-        precision = w @ along - along @ np.linalg.solve(curved + 1.0, along)
-        z = (w @ score) / math.sqrt(precision)
-        assert more == pytest.approx(grown * max(1.0, z**2), rel=1e-4)
-
-
-def test_what_no_report_is_about_has_no_bound() -> None:
-    """Everybody is asked about: no report tells a factor of all, and unbiased errors are 0."""
-    mixture, found, _ = drawn(4, 0.0)
-    rows = np.vstack([np.ones(60), np.zeros(60)])
-    added = Doubt(mixture, found)._standing_out(rows, np.zeros((2, 60)))
-    assert not np.any(np.isnan(added))
-    assert added[1] == np.inf
 
 
 @pytest.mark.parametrize("error", [1e-3, 0.05, 1.0, 50.0])

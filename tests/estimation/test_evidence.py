@@ -215,7 +215,7 @@ def test_large_grids_choose_strengths_on_joined_cells(monkeypatch: pytest.Monkey
     shape = (22, 20)
     mixture = reports([line(size, 0.5) for size in shape], humps(shape), 50_000, seed=30)
     whole = fit_by_evidence(mixture, [True, True])
-    monkeypatch.setattr(evidence_module, "COARSE_CELLS", 120)
+    monkeypatch.setattr(evidence_module, "COARSE_CELLS", (120,))
     joined = [1, 1]
     coarsened = SymbolMixture.coarsened
 
@@ -234,20 +234,23 @@ def test_large_grids_choose_strengths_on_joined_cells(monkeypatch: pytest.Monkey
 
 
 def test_cells_are_joined_along_the_longest_ordered_axis() -> None:
-    def groups(shape: tuple[int, ...], ordered: tuple[bool, ...]) -> tuple[int, ...] | None:
+    def groups(shape: tuple[int, ...], ordered: tuple[bool, ...]) -> list[tuple[int, ...]]:
         channels = [line(size, 1.0) for size in shape]
         return _group_sizes(SymbolMixture.of(channels, np.zeros(shape)), ordered)
 
-    assert groups((64, 64), (True, True)) is None
-    assert groups((65, 64), (True, True)) == (2, 1)
-    assert groups((128, 128), (True, True)) == (2, 2)
-    assert groups((128, 128), (False, True)) == (1, 4)
+    assert groups((32, 32), (True, True)) == [(1, 1)]
+    assert groups((33, 32), (True, True)) == [(2, 1), (1, 1)]
+    assert groups((64, 64), (True, True)) == [(2, 2), (1, 1)]
+    assert groups((128, 128), (True, True)) == [(4, 4), (2, 2)]
+    assert groups((128, 128), (False, True)) == [(1, 16), (1, 4)]
     # An unordered axis is never joined, and an ordered one keeps 4 groups.
-    assert groups((1_200, 16), (False, True)) == (1, 4)
+    assert groups((1_200, 16), (False, True)) == [(1, 4)]
+    # Where no matrix has room for a fit of all cells there is no second try.
+    assert groups((1_000, 1_000), (True, True)) == [(32, 32)]
     # A line of geometric noise is searched whole, whatever its length.
-    assert groups((5_000,), (True,)) is None
-    assert _group_sizes(k_ary(600), (True,)) is None
-    assert _group_sizes(k_ary(601), (True,)) == (4,)
+    assert groups((5_000,), (True,)) == [(1,)]
+    assert _group_sizes(k_ary(600), (True,)) == [(1,)]
+    assert _group_sizes(k_ary(601), (True,)) == [(4,)]
 
 
 @pytest.mark.parametrize(("size", "group"), [(12, 1), (12, 3), (13, 3), (14, 4), (9, 8)])
@@ -334,3 +337,30 @@ def test_longer_axes_are_searched_among_stronger_smoothing() -> None:
         (a, b), (c, d) = usual.strengths(one).along[0], longer.strengths(other).along[0]
         assert (c, d) == pytest.approx((10 * a, 1_000 * b))
     assert math.isclose(usual.strengths((0, 0, 0)).along[0][0], 1e-3)
+
+
+def test_the_largest_grids_start_from_a_fit_with_smaller_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Steps with all cells are dear there; no rough prior is tried, whatever reports show."""
+    shape = (24, 20)
+    mixture = reports([line(size, 0.5) for size in shape], humps(shape), 50_000, seed=30)
+    whole = fit_by_evidence(mixture, [True, True])
+    monkeypatch.setattr(evidence_module, "COARSE_CELLS", (120, 200))
+    monkeypatch.setattr(evidence_module, "LARGE", 240)
+    monkeypatch.setattr(evidence_module, "LARGEST", 400)
+    monkeypatch.setattr(evidence_module, "_rough_fits", None)
+    joined: list[tuple[int, ...]] = []
+    coarsened = SymbolMixture.coarsened
+
+    def watched(self: SymbolMixture, groups: tuple[int, ...]) -> SymbolMixture:
+        joined.append(groups)
+        return coarsened(self, groups)
+
+    monkeypatch.setattr(SymbolMixture, "coarsened", watched)
+    chosen = fit_by_evidence(mixture, [True, True])
+    assert joined == [(2, 2), (2, 1)]
+    rows = np.tri(24)[:-1, :, None] * np.ones(20)
+    value, variance = CountPosterior.of(mixture, whole.best).moments(rows)
+    off = CountPosterior.of(mixture, chosen.best).moments(rows)[0] - value
+    assert np.abs(off).max() < np.sqrt(variance).max()

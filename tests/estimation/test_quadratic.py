@@ -16,6 +16,7 @@ from helpers_decoding import (
 from numpy.typing import NDArray
 
 import sfumato as sf
+from sfumato.estimation.decoding import mixture as mixture_module
 from sfumato.estimation.decoding import quadratic as quadratic_module
 from sfumato.estimation.decoding.mixture import Mixture, SymbolMixture, mixture_of
 from sfumato.estimation.decoding.quadratic import Quadratic
@@ -98,3 +99,20 @@ def test_channels_that_know_their_even_information_need_no_matrix_of_outputs(
         np.testing.assert_allclose(information, wanted, atol=1e-9 * np.abs(wanted).max())
     else:
         assert found.matrix is None
+
+
+def test_a_long_axis_of_combs_has_their_even_information(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a matrix over cells has no room; a prime number of cells, as above."""
+    axis = sf.integers("a", 0, 12, protect=sf.Uniform(1.0), channel=sf.Comb())
+    (channel,) = sf.Study("comb", [axis]).channels
+    law = np.full(13, 1 / 13)
+    mixture = SymbolMixture.of([channel], 700 * law @ channel.likelihood())
+    assert mixture.even_second is None
+    mixed = mixture.forward(law)
+    exact = mixture.second(mixed)
+    monkeypatch.setattr(mixture_module, "LOOSE_CELLS", 12)
+    np.testing.assert_allclose(mixture.second(mixed), exact, atol=1e-9 * np.abs(exact).max())
+    change = np.random.default_rng(4).standard_normal(13)
+    bent = exact @ change
+    np.testing.assert_allclose(mixture.curve(change, mixed), bent, atol=1e-9 * np.abs(bent).max())
+    assert mixture.coarsened((2,)).even_second is None

@@ -52,10 +52,10 @@ LINE_WAVES = 80  # … or along one axis
 PRODUCTS = 100  # with the curvature in a fit, where waves do not help
 ROUGH_PRODUCTS = 1000  # by a search for a rough prior
 SEVERAL_PRODUCTS = 2000  # in a search on more than two axes, of which few waves can be left out
-LAST_PRODUCTS = 300  # in the only fit on all cells of the largest grids
+LAST_PRODUCTS = 200  # in the only fit on all cells of the largest grids
 EM_STEPS = 2000  # without smoothing
 
-JOINED_CELLS = 1 << 12  # strengths are chosen on at most this many groups of cells …
+JOINED_CELLS = 1 << 12  # strengths are chosen on at most this many groups of cells, or fewer …
 LINE_JOINED_CELLS = 1 << 8  # … or along one axis on this many
 WAVE_WORK = 1 << 30  # waves² × outputs
 LARGEST_WAVES = 1 << 18  # cells beyond which waves do not help

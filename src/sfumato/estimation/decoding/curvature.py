@@ -305,7 +305,7 @@ class DenseCurvature(_Completed):
 
     def _solve(self, h: Floats) -> Floats:
         """H'⁻¹·h for rows h."""
-        solved: Floats = cho_solve(self._factor, h.T).T
+        solved: Floats = cho_solve(self._factor, h.T, check_finite=False).T
         return solved
 
     def _log_determinant(self) -> float:
@@ -415,7 +415,7 @@ def work_for(field: Field) -> Work:
         return Work(60, _MOST_CG, _CG_TOLERANCE)
     if field.is_rough:
         return Work(*((40, 60) if cells <= LARGEST else (25, 40)), _ROUGH_TOLERANCE)
-    return Work(*((25, 40) if cells <= LARGEST else (12, 25)), _CG_TOLERANCE)
+    return Work(*((25, 40) if cells <= LARGEST else (4, 25)), _CG_TOLERANCE)
 
 
 class ReducedCurvature(_Completed):
@@ -472,7 +472,7 @@ class ReducedCurvature(_Completed):
     def _solve(self, h: Floats) -> Floats:
         """The solution among sums of waves."""
         rows = self._waves.read(h.reshape(-1, *self._at.law.shape))
-        solved = cho_solve(self._factor, rows.T).T
+        solved = cho_solve(self._factor, rows.T, check_finite=False).T
         return self._waves.write(solved).reshape(h.shape)
 
     def respond(self, h: Floats) -> tuple[Floats, Floats]:
@@ -485,7 +485,7 @@ class ReducedCurvature(_Completed):
         if self._ridge:
             solved = self._waves.read(self.solve(h))
         else:
-            solved = cho_solve(self._factor, read.T).T
+            solved = cho_solve(self._factor, read.T, check_finite=False).T
         left = h - self._waves.write(read - self._waves.precision * solved)
         return np.sum(read * solved, axis=1), left
 

@@ -20,13 +20,8 @@ say nothing: ages may be rounded to tens, and noise much wider than ten years wi
 waves about which the reports have an information of less than 1 get the variance `UNSEEN`,
 whatever τ² is elsewhere.
 
-Terms of one size are no model of what stands out, and people ask about what stands out: the fullest
-cell, the group next door. So on one axis the people asked about may differ from their surroundings
-by any factor: θ + δ·w for the weights w of a question, with no prior on δ. With the score wᵀg and
-its precision wᵀMw, δ is estimated as wᵀg/wᵀMw, with the variance 1/wᵀMw, and the sum moves by c·δ
-with c = wᵀ(h − F·H⁻¹h). That adds c²/wᵀMw to the variance, or the square of the move itself if it
-is larger. A smooth field takes a wide range from the reports nearly whole, so c is small; of one
-cell it takes next to nothing, and the error is nearly that of an unbiased answer.
+On one axis there is also room for people who stand out, whom no terms of one size describe
+(`standing_out`).
 """
 
 from __future__ import annotations
@@ -42,14 +37,13 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from sfumato.arrays import Floats
-from sfumato.estimation.decoding.curvature import Point
-from sfumato.estimation.decoding.fitting import LOOSE_CELLS, Fit, is_line
-from sfumato.estimation.decoding.mixture import Likelihood
+from sfumato.estimation.decoding.curvature import LARGE, LARGEST
+from sfumato.estimation.decoding.fitting import Fit
+from sfumato.estimation.decoding.mixture import MOST_CELLS, Likelihood
+from sfumato.estimation.decoding.standing_out import StandingOut
 
 UNSEEN = 1.0  # the variance of log shares along waves that no report can show
-_PROBES, _FEW_PROBES = 8, 2  # random signs, on grids of up to …
-_FEW_CELLS = 1 << 14  # … this many cells, and on larger ones
-_MANY_ROWS = 16  # from which F as a matrix is faster than by products
+_PROBES = ((LARGE, 8), (LARGEST, 2), (MOST_CELLS, 1))  # random signs, on grids of so many cells
 _CERTAIN = 30.0  # standard errors
 _MOST = 1.0  # the largest τ² that is expected beforehand
 
@@ -81,20 +75,7 @@ class Doubt:
 
     def __init__(self, mixture: Likelihood, fitted: Fit) -> None:
         self._mixture, self._fit = mixture, fitted
-        self._at = Point(mixture, fitted.field, fitted.law, fitted.mixed)
-
-    def _informed(self, v: Floats) -> Floats:
-        """F·v for one v or several along a leading axis."""
-        at = self._at
-        many = len(v) >= _MANY_ROWS and v.ndim == 2 and v.shape[1] <= LOOSE_CELLS
-        if many and not is_line(self._mixture):
-            return v @ self._information
-        return at.centred(self._mixture.curve(at.centred(v), at.mixed))
-
-    @cached_property
-    def _information(self) -> Floats:
-        """F as a matrix, which is faster for many v."""
-        return self._mixture.information(self._at.law, self._at.mixed)
+        self._asked = StandingOut(mixture, fitted)
 
     @cached_property
     def terms(self) -> tuple[Term, ...]:
@@ -102,13 +83,6 @@ class Doubt:
         axes = range(self._fit.law.ndim)
         kinds = [()] if len(axes) == 1 else [(), *(tuple(d for d in axes if d != a) for a in axes)]
         return tuple(self._term(summed) for summed in kinds)
-
-    @cached_property
-    def _score(self) -> Floats:
-        """The derivative of the log-likelihood by θ."""
-        slope = self._mixture.slope(self._fit.mixed)
-        result: Floats = self._fit.law * (slope - np.sum(self._fit.law * slope))
-        return result
 
     @property
     def is_rough(self) -> float:
@@ -121,13 +95,13 @@ class Doubt:
         rng = np.random.Generator(np.random.PCG64(2))
         shape = self._fit.law.shape
         kept = [1 if axis in summed else size for axis, size in enumerate(shape)]
-        probes = _PROBES if math.prod(shape) <= _FEW_CELLS else _FEW_PROBES
+        probes = next(few for cells, few in _PROBES if math.prod(shape) <= cells)
         signs = rng.choice([-1.0, 1.0], size=(probes, *kept))
-        once = self._informed(np.broadcast_to(signs, (probes, *shape)))
+        once = self._asked.informed(np.broadcast_to(signs, (probes, *shape)))
         _, left = self._fit.curvature.respond(once)
         left = left.sum(axis=tuple(axis + 1 for axis in summed), keepdims=True)
         mean, square = float(np.sum(signs * left)) / probes, float(np.sum(left**2)) / probes
-        found = float(np.sum(self._score.sum(axis=summed, keepdims=True) ** 2))
+        found = float(np.sum(self._asked.score.sum(axis=summed, keepdims=True) ** 2))
         z = (found - mean) / math.sqrt(2 * square) if square > 0 else 0.0
         variance = _mean_variance(z, math.sqrt(2 / square) if square > 0 else math.inf)
         return Term(summed, z, variance, self._unseen(summed))
@@ -157,7 +131,7 @@ class Doubt:
             rows: Weights w of the sums, shape (rows, *cells).
             left: h − F·H⁻¹h for the derivatives h of the sums by θ, likewise.
         """
-        total = self._standing_out(rows, left) if left.ndim == 2 else np.zeros(len(left))
+        total = self._asked.variance(rows, left) if left.ndim == 2 else np.zeros(len(left))
         for term in self.terms:
             part = left.sum(axis=tuple(axis + 1 for axis in term.summed))
             total += term.variance * np.sum(part.reshape(len(left), -1) ** 2, axis=1)
@@ -169,19 +143,6 @@ class Doubt:
                 hidden = np.sum(waves[:, term.is_unseen] ** 2, axis=1)
                 total += unseen * hidden
         return total
-
-    def _standing_out(self, rows: Floats, left: Floats) -> Floats:
-        """What it adds that the people asked about may differ from their surroundings.
-
-        Infinite where reports say nothing about them; unbiased errors are smaller then.
-        """
-        _, own = self._fit.curvature.respond(self._informed(rows))
-        precision = np.sum(rows * own, axis=1)
-        seen = precision > 0
-        move = np.sum(rows * left, axis=1) / np.sqrt(np.where(seen, precision, 1.0))
-        z = (rows @ self._score) / np.sqrt(np.where(seen, precision, 1.0))
-        added: Floats = np.where(seen, move**2 * np.maximum(z**2, 1.0), np.inf)
-        return added
 
 
 def _mean_variance(z: float, error: float) -> float:

@@ -25,16 +25,17 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 from threadpoolctl import threadpool_limits
 
 from sfumato.arrays import Floats
-from sfumato.estimation.decoding.curvature import ReducedCurvature
+from sfumato.estimation.decoding.curvature import LARGE, LARGEST, ReducedCurvature
 from sfumato.estimation.decoding.doubt import Doubt
 from sfumato.estimation.decoding.em import decode
 from sfumato.estimation.decoding.field import Field, Strengths
 from sfumato.estimation.decoding.fitting import (
     DENSE_CELLS,
-    LOOSE_CELLS,
+    FULL,
     SEARCH,
     SEARCH_ALL,
     Fit,
@@ -43,7 +44,7 @@ from sfumato.estimation.decoding.fitting import (
     is_weak,
 )
 from sfumato.estimation.decoding.joining import coarse_shape
-from sfumato.estimation.decoding.mixture import Likelihood, Mixture, SymbolMixture
+from sfumato.estimation.decoding.mixture import LOOSE_CELLS, Likelihood, Mixture, SymbolMixture
 from sfumato.estimation.decoding.quadratic import Quadratic
 
 Progress = Callable[[float], None]
@@ -60,7 +61,7 @@ _USUAL_CELLS = 1024  # … this many cells; ten times as many shift them by one 
 _UNORDERED = 1e-3  # λ₀ where some axes are smooth and others unordered
 _AGAINST_ROUGH = 5.0  # nats of evidence by which a rough prior must win
 _RULED_OUT = 15.0  # nats by which the other family must lose, or its answers widen intervals
-_UNSMOOTHED_AXES = 2  # on which maximum likelihood may have a share; more were not measured
+_UNSMOOTHED_AXES, _UNSMOOTHED_CELLS = 2, 1 << 12  # on which maximum likelihood may have a share
 _HOPELESS = 1000.0  # nats by which a rough prior is so far behind that no other is tried
 _ENOUGH = 5.0  # nats below the best at which the search for a rough prior ends
 _UNFORESEEN = 5.0  # nats by which the evidence of a prior nearby may be more than is foreseen
@@ -71,7 +72,9 @@ _MOST_EXPANDED = 1 << 33  # cells² × outputs up to which its matrix is made
 _MOST_EXPANSIONS = 2
 _SHORT_LINE = 1 << 12  # a line of geometric noise up to which cells may have terms of their own
 _SPARSE_CELLS = 1 << 14  # beyond these, cells must not outnumber people for a rough prior
-COARSE_CELLS = 1 << 12  # strengths are chosen on at most so many groups of cells …
+#: Strengths are chosen on at most so many groups of cells: on few first, and on more if those leave
+#: a prior under which the reports can tell too many waves for a matrix …
+COARSE_CELLS = (1 << 10, 1 << 12)
 _FEW_CELLS = 1 << 8  # … or on so few, along one axis of many outputs
 _USUAL_FITS = 26  # of a search, by which its progress is shown
 
@@ -162,9 +165,9 @@ def fit_by_evidence(
 
 def _so_far(theta: Floats, mixture: Mixture, ordered: Sequence[bool]) -> Floats:
     """The people who reported, as shares, for θ of cells or of the groups that a search joins."""
-    groups = _group_sizes(mixture, ordered)
-    if theta.shape != mixture.shape and groups is not None:
-        theta = _ungrouped(theta, mixture.shape, groups)
+    for groups in _group_sizes(mixture, ordered):
+        if theta.shape != mixture.shape and theta.shape == coarse_shape(mixture.shape, groups):
+            theta = _ungrouped(theta, mixture.shape, groups)
     law: Floats = np.exp(theta - theta.max())
     law /= law.sum()
     found: Floats = law * mixture.slope(mixture.forward(law)) / mixture.people
@@ -182,8 +185,10 @@ def _best_of(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Posterio
         return alone
     cells = math.prod(mixture.shape)
     sparse = cells > max(_SPARSE_CELLS, mixture.people)  # Laplace's method would favour rough ones
+    if sparse or cells > LARGEST:
+        return alone
     looks_smooth = alone.doubt is not None and alone.doubt.is_rough <= _SEEN_ROUGH
-    if sparse or (cells > DENSE_CELLS and looks_smooth):
+    if cells > DENSE_CELLS and looks_smooth:
         return alone
     rough = _rough_fits(mixture, len(ordered), done, smooth.evidence - _HOPELESS)
     roughest = max(rough, key=lambda f: f.evidence)
@@ -205,7 +210,7 @@ def _may_be_unsmoothed(mixture: Mixture) -> bool:
         return False
     matrices = all(isinstance(factor, np.ndarray) for factor in mixture.factors)
     cells = math.prod(mixture.shape)
-    few = cells <= COARSE_CELLS and mixture.outputs < _MANY_OUTPUTS * cells
+    few = cells <= _UNSMOOTHED_CELLS and mixture.outputs < _MANY_OUTPUTS * cells
     return matrices and few and len(mixture.shape) == _UNSMOOTHED_AXES
 
 
@@ -257,18 +262,43 @@ def _smooth_fit(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Fit:
 
     Its strengths are chosen with cells joined in groups where the grid is large.
     """
-    groups = _group_sizes(mixture, ordered)
     apart = _APART if _may_stand_apart(mixture) else _NONE
-    if groups is None:
-        found = _best_smooth(mixture, ordered, done, apart=apart)
-        return fit(mixture, found.field, found.theta)
-    assert isinstance(mixture, SymbolMixture)  # noqa: S101 - only symbols are joined
-    found = _best_smooth(mixture.coarsened(groups), ordered, done, apart=apart)
-    start = _ungrouped(found.theta, mixture.shape, groups)
-    strengths = _finer(found.field.strengths, groups)
+    for groups in _group_sizes(mixture, ordered):
+        if max(groups) == 1:
+            found = _best_smooth(mixture, ordered, done, apart=apart)
+            return fit(mixture, found.field, found.theta)
+        assert isinstance(mixture, SymbolMixture)  # noqa: S101 - only symbols are joined
+        found = _best_smooth(mixture.coarsened(groups), ordered, done, apart=apart)
+        start = _ungrouped(found.theta, mixture.shape, groups)
+        strengths = _finer(found.field.strengths, groups)
+        field = Field(mixture.shape, strengths)
+        if not is_weak(mixture, softmax(start), field, FULL):
+            break
     if not strengths.is_smooth:
         return _loose_fit(mixture, strengths, start, done)
-    return fit(mixture, Field(mixture.shape, strengths), start)
+    if start.size <= LARGEST or not isinstance(mixture, SymbolMixture):
+        return fit(mixture, field, start)
+    return fit(mixture, field, _nearer(mixture, ordered, found, groups), weigh=False)
+
+
+def _nearer(
+    mixture: SymbolMixture, ordered: Sequence[bool], found: Fit, groups: Sequence[int]
+) -> Floats:
+    """θ of single cells from a fit with smaller groups: on the largest grids every step is dear.
+
+    Args:
+        mixture: The counts of outputs, and the channels.
+        ordered: For each axis, whether it may be smoothed.
+        found: The fit with large groups.
+        groups: The number of cells in them.
+    """
+    smaller = _joined_to(LARGE, mixture.shape, ordered)
+    shape = coarse_shape(mixture.shape, smaller)
+    ratios = [large // small for large, small in zip(groups, smaller, strict=True)]
+    field = Field(shape, _finer(found.field.strengths, ratios))
+    start = _ungrouped(found.theta, shape, ratios)
+    nearer = fit(mixture.coarsened(smaller), field, start, weigh=False)
+    return _ungrouped(nearer.theta, mixture.shape, smaller)
 
 
 def _loose_fit(mixture: Mixture, strengths: Strengths, start: Floats, done: _Done) -> Fit:
@@ -481,7 +511,7 @@ def _climb(
         rough = Strengths(_MIDDLE, ((0.0, 0.0),) * len(mixture.shape))
         found = done.one(fit(mixture, Field(mixture.shape, rough), effort=SEARCH))
         rival = found.evidence
-        if is_weak(mixture, found, Field(mixture.shape, space.strengths(starts[0]))):
+        if is_weak(mixture, found.law, Field(mixture.shape, space.strengths(starts[0]))):
             effort = SEARCH_ALL  # evidence with and without waves would not be comparable
     elif cells > mixture.people:
         effort = SEARCH_ALL  # Laplace's method would favour rough priors: nothing to compare with
@@ -491,7 +521,7 @@ def _climb(
             field = Field(mixture.shape, space.strengths(place))
             start = None
             if near is not None:
-                if near.evidence < rival and is_weak(mixture, near, field):
+                if near.evidence < rival and is_weak(mixture, near.law, field):
                     return -math.inf
                 start = near.theta
                 if isinstance(near.curvature, ReducedCurvature) and field.strengths.is_smooth:
@@ -526,18 +556,28 @@ def _shift(
     return (*place[:axis], level, *place[axis + 1 :])
 
 
-def _group_sizes(mixture: Mixture, ordered: Sequence[bool]) -> tuple[int, ...] | None:
-    """How many neighbouring cells of each ordered axis to join; None: none.
+def _group_sizes(mixture: Mixture, ordered: Sequence[bool]) -> list[tuple[int, ...]]:
+    """How many neighbouring cells of each axis to join: what is tried first, and then.
 
-    A line of geometric noise, and a channel with a fast expansion, are searched whole.
+    A line of geometric noise, and a channel over several axes with a fast expansion, are searched
+    whole.
     """
     shape = mixture.shape
-    if not isinstance(mixture, SymbolMixture) or mixture.even_second is not None:
-        return None
-    if is_line(mixture):
-        return None
-    one_axis = len(shape) == 1 and math.prod(shape) > DENSE_CELLS
-    most = _FEW_CELLS if one_axis else COARSE_CELLS
+    whole = (1,) * len(shape)
+    if not isinstance(mixture, SymbolMixture) or is_line(mixture):
+        return [whole]
+    if len(shape) == 1:
+        few = math.prod(shape) <= DENSE_CELLS
+        return [whole if few else _joined_to(_FEW_CELLS, shape, ordered)]
+    if mixture.even_second is not None:
+        return [whole]
+    # On the largest grids no matrix has room in any case.
+    levels = COARSE_CELLS if math.prod(shape) <= LARGEST else COARSE_CELLS[:1]
+    return list(dict.fromkeys(_joined_to(most, shape, ordered) for most in levels))
+
+
+def _joined_to(most: int, shape: Sequence[int], ordered: Sequence[bool]) -> tuple[int, ...]:
+    """How many cells of each ordered axis to join for at most so many groups, where it can be."""
     groups = [1] * len(shape)
     while math.prod(coarse_shape(shape, groups)) > most:
         sizes = [-(-s // g) if o else 0 for s, g, o in zip(shape, groups, ordered, strict=True)]
@@ -545,7 +585,7 @@ def _group_sizes(mixture: Mixture, ordered: Sequence[bool]) -> tuple[int, ...] |
         if sizes[longest] <= 4:
             break
         groups[longest] *= 2
-    return tuple(groups) if max(groups) > 1 else None
+    return tuple(groups)
 
 
 def _finer(coarse: Strengths, groups: Sequence[int]) -> Strengths:

@@ -27,11 +27,10 @@ from sfumato.estimation.decoding.curvature import (
     work_for,
 )
 from sfumato.estimation.decoding.field import Field
-from sfumato.estimation.decoding.mixture import Likelihood, SymbolMixture
+from sfumato.estimation.decoding.mixture import LOOSE_CELLS, Likelihood, SymbolMixture
 from sfumato.estimation.decoding.waves import Waves
 
 DENSE_CELLS = 600
-LOOSE_CELLS = 1100  # on one axis, where cells may have terms of their own
 _SMALL_CELLS = 256  # up to this many cells a matrix over all of them is as fast as one over waves
 _MOST_WAVES = 900
 _CROWDED = 4.0  # how much denser people are than if spread evenly, at least
@@ -203,16 +202,17 @@ def fit(
     return Fit(field, here.theta, here.law, here.mixed, evidence, curvature, steps, is_converged)
 
 
-def is_weak(mixture: Likelihood, near: Fit, field: Field) -> bool:
+def is_weak(mixture: Likelihood, law: Floats, field: Field, effort: Effort = SEARCH) -> bool:
     """Whether reports can tell more waves under a smooth prior than a matrix has room for.
 
     Args:
         mixture: The counts of outputs, and the channels.
-        near: A fit with a prior nearby.
+        law: The distribution over cells of a fit with a prior nearby.
         field: The prior.
+        effort: How exact a fit would be.
     """
     large = math.prod(field.shape) > DENSE_CELLS and not is_line(mixture)
-    return large and _waves_for(mixture, field, SEARCH, near.law) is None
+    return large and _waves_for(mixture, field, effort, law) is None
 
 
 def fit_at(mixture: Likelihood, field: Field, law: Floats) -> Fit:

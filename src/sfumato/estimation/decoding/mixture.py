@@ -37,6 +37,7 @@ from sfumato.estimation.decoding.waves import measured_transfer
 from sfumato.study.blocks import Block
 
 MOST_CELLS = 1 << 22
+LOOSE_CELLS = 1100  # of one axis up to which a matrix over all cells is used
 _TINY = 1e-300
 _DIAGONAL_PROBES = 8
 _NEARLY = 0.03  # by how much the probabilities of outputs may differ for a second derivative
@@ -251,6 +252,10 @@ class _Second:
 
     def at(self, mixture: Mixture, mixed: Floats) -> Floats:
         """A at these probabilities of outputs, or where they differed by at most `_NEARLY`."""
+        even = mixture.even_second
+        if even is not None:
+            cells = math.prod(mixture.shape)
+            return even(np.eye(cells).reshape(cells, *mixture.shape)).reshape(cells, cells)
         held, matrix = self.mixed, self.matrix
         if held is None or matrix is None or np.any(np.abs(mixed - held) > _NEARLY * held):
             matrix = _squared(mixture.matrix * np.sqrt(mixture.weight(mixed)).reshape(-1))
@@ -269,13 +274,13 @@ class SymbolMixture(_Counted):
         factors: For each block, its likelihood matrix, or its channel where that is faster.
         counts: People with each combination of symbols.
         shapes: For each block, the number of cells of each axis that it covers.
-        line: The channel as geometric noise on a line, if it is that.
+        alone: The channel, if there is a single block and its cells are not joined.
     """
 
     factors: tuple[Factor, ...]
     counts: Floats
     shapes: tuple[tuple[int, ...], ...]
-    line: NoiseLine | None = None
+    alone: SymbolChannel | None = None
     _second: _Second = field(default_factory=_Second)
     _transfers: dict[tuple[bool, ...], Floats] = field(default_factory=dict)
 
@@ -308,13 +313,18 @@ class SymbolMixture(_Counted):
             )  # cheaper than mixing single symbols
             factors.append(held.likelihood() if dense and len(shape) == 1 else held)
         (first, *others) = channels
-        line = first.noise_line() if isinstance(first, SymbolChannel) and not others else None
-        return cls(tuple(factors), counts, held_shapes, line)
+        alone = first if isinstance(first, SymbolChannel) and not others else None
+        return cls(tuple(factors), counts, held_shapes, alone)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Cells of each axis."""
         return tuple(itertools.chain.from_iterable(self.shapes))
+
+    @cached_property
+    def line(self) -> NoiseLine | None:
+        """The channel as geometric noise on a line, if it is that."""
+        return None if self.alone is None else self.alone.noise_line()
 
     def forward(self, law: Floats) -> Floats:
         """Q = pQ, block by block; for several p, along leading axes."""
@@ -349,22 +359,21 @@ class SymbolMixture(_Counted):
 
     @cached_property
     def even_second(self) -> Callable[[Floats], Floats] | None:
-        """That of a single channel over several axes which knows it, such as combs.
+        """That of a single channel which knows it, such as combs, where a matrix has no room.
 
         Under one ε, outputs are never far from equally likely, so that A hardly depends on p.
         """
-        (factor, *others), (shape, *_) = self.factors, self.shapes
-        if others or len(shape) == 1 or isinstance(factor, np.ndarray | Grouped):
+        channel, shape, people = self.alone, self.shape, self.people
+        small = len(shape) == 1 and math.prod(shape) <= LOOSE_CELLS
+        if channel is None or small or not channel.knows_even_information:
             return None
-        channel = factor.channel if isinstance(factor, Runs) else factor
-        people = self.people
 
         def times(v: Floats) -> Floats:
             several = v.shape[: v.ndim - len(shape)]
             found: Floats = people * channel.even_information(v.reshape(*several, -1))
             return found.reshape(v.shape)
 
-        return times if channel.knows_even_information else None
+        return times
 
     def transfer(self, ordered: tuple[bool, ...]) -> Floats:
         """The product of that of all blocks.
@@ -384,9 +393,9 @@ class SymbolMixture(_Counted):
     @cached_property
     def matrix(self) -> Floats:
         """The Kronecker product of the blocks' likelihood matrices."""
-        full: Floats = np.ones((1, 1))
-        for factor in self.factors:
-            full = np.kron(full, _law_of(factor)).astype(np.float64, copy=False)
+        full, *others = (_law_of(factor) for factor in self.factors)
+        for other in others:
+            full = np.kron(full, other).astype(np.float64, copy=False)
         return full
 
     def _is_long(self, place: int) -> bool:

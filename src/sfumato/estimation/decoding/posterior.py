@@ -31,12 +31,15 @@ from sfumato.estimation.decoding.curvature import DenseCurvature, Point, Product
 from sfumato.estimation.decoding.doubt import Doubt
 from sfumato.estimation.decoding.em import Decoded, decode
 from sfumato.estimation.decoding.evidence import Posterior, Progress, fit_by_evidence
-from sfumato.estimation.decoding.fitting import LOOSE_CELLS, Fit
-from sfumato.estimation.decoding.mixture import Mixture, posterior_ratio
+from sfumato.estimation.decoding.fitting import Fit
+from sfumato.estimation.decoding.mixture import LOOSE_CELLS, Mixture, posterior_ratio
+from sfumato.estimation.decoding.standing_out import StandingOut
 
 _ENTRIES_AT_ONCE = 1 << 18
 _MANY_OUTPUTS = 2  # per cell, and …
 _MANY_ROWS = 4  # … one row for so many cells, from which a matrix over cells pays
+_SHARED_CELLS = 1 << 11  # and of which there are at most so many …
+_MOST_SHARED = 1 << 25  # … and so many entries of the likelihood
 _FEW_PEOPLE = 100  # below this, Laplace's method is not accurate
 
 
@@ -75,20 +78,21 @@ class CountPosterior:
             doubt: What smoothness may leave out.
         """
         shared = self._shared() if self._are_many(rows) else None
-        parts = [self._moments(part, doubt, shared) for part in self._batches(rows)]
+        size = self.counts.size if shared is not None else self.mixture.counts.size
+        parts = [self._moments(part, doubt, shared) for part in self._batches(rows, size)]
         values, variances = (np.concatenate(part) for part in zip(*parts, strict=True))
         return values, variances
 
-    def _batches(self, rows: Floats) -> list[Floats]:
-        """As many rows at once as memory allows."""
-        at_once = max(1, _ENTRIES_AT_ONCE // max(self.counts.size, self.mixture.counts.size))
+    def _batches(self, rows: Floats, outputs: int) -> list[Floats]:
+        """As many rows at once as memory allows, which pass through so many outputs."""
+        at_once = max(1, _ENTRIES_AT_ONCE // max(self.counts.size, outputs))
         return [rows[start : start + at_once] for start in range(0, len(rows), at_once)]
 
     def _are_many(self, rows: Floats) -> bool:
         """Whether a matrix over cells is faster than passing all rows through many outputs."""
         cells, outputs = self.counts.size, self.mixture.outputs
-        few = cells <= LOOSE_CELLS and outputs >= _MANY_OUTPUTS * cells
-        return few and len(rows) >= cells // _MANY_ROWS
+        few = cells <= _SHARED_CELLS and cells * outputs <= _MOST_SHARED
+        return few and outputs >= _MANY_OUTPUTS * cells and len(rows) >= cells // _MANY_ROWS
 
     def _shared(self) -> Floats:
         """Q·diag(N/q²)·Qᵀ: how many people two cells share by their reports, over both shares."""
@@ -101,8 +105,18 @@ class CountPosterior:
         self, rows: Floats, doubt: Doubt | None, shared: Floats | None
     ) -> tuple[Floats, Floats]:
         """Mean and variance of a batch of rows."""
+        values, within, sensitive = self._sensitive(rows, shared)
+        between, left = self.fit.curvature.respond(sensitive)
+        variance = np.maximum(within, 0.0) + np.maximum(between, 0.0)
+        if doubt is not None:
+            variance += doubt.variance(rows, left)
+        return values, variance
+
+    def _sensitive(
+        self, rows: Floats, shared: Floats | None = None
+    ) -> tuple[Floats, Floats, Floats]:
+        """Mean, variance within outputs, and derivative h by θ, of a batch of rows."""
         flat = rows.reshape(len(rows), -1)
-        values = flat @ self.counts.ravel()
         weighted = self.fit.law * rows
         if shared is None:
             share = self.mixture.forward(weighted) / np.maximum(self.fit.mixed, 1e-300)
@@ -112,20 +126,37 @@ class CountPosterior:
         # Σ_y N(y)·m(y)² is the same sum by cells.
         within = flat**2 @ self.counts.ravel()
         within -= np.sum((weighted * back).reshape(len(rows), -1), axis=1)
-        sensitive = rows * self.counts - self.fit.law * back
-        between, left = self.fit.curvature.respond(sensitive)
-        variance = np.maximum(within, 0.0) + np.maximum(between, 0.0)
-        if doubt is not None:
-            variance += doubt.variance(rows, left)
-        return values, variance
+        return flat @ self.counts.ravel(), within, rows * self.counts - self.fit.law * back
+
+    def moved(self, rows: Floats, asked: StandingOut) -> Floats:
+        """Means of Σ w·c, moved where reports contradict the fit; those of single cells are not.
+
+        Args:
+            rows: Weights w, shape (rows, *cells).
+            asked: What reports say about the people asked about.
+        """
+        flat = rows.reshape(len(rows), -1)
+        values: Floats = flat @ self.counts.ravel()
+        several = np.count_nonzero(flat, axis=1) > 1
+        moves = []
+        for part in self._batches(rows[several], self.mixture.counts.size):
+            _, _, sensitive = self._sensitive(part)
+            _, left = self.fit.curvature.respond(sensitive)
+            moves.append(asked.move(part, left))
+        if moves:
+            ends = flat[several].min(axis=1), flat[several].max(axis=1)
+            people = self.mixture.people
+            moved = values[several] + np.concatenate(moves)
+            values[several] = np.clip(moved, people * ends[0], people * ends[1])
+        return values
 
 
 class Decoder:
     """Answers from the best fit, with variances that leave room for what smoothness leaves out."""
 
     def __init__(self, posterior: Posterior) -> None:
-        self.posterior = posterior
-        self._best = CountPosterior.of(posterior.mixture, answering(posterior))
+        self.posterior = replace(posterior, best=answering(posterior))
+        self._best = CountPosterior.of(posterior.mixture, self.posterior.best)
         self._rivals = [CountPosterior.of(posterior.mixture, f) for f in posterior.rivals]
 
     @cached_property
@@ -138,6 +169,11 @@ class Decoder:
             beside.law * self.posterior.mixture.people - self._best.counts
         )
         return result
+
+    @cached_property
+    def _asked(self) -> StandingOut:
+        """What reports say about the people asked about, beyond the best fit."""
+        return StandingOut(self.posterior.mixture, self.posterior.best)
 
     def counts(self) -> Floats:
         """Mean counts of every cell."""
@@ -155,6 +191,9 @@ class Decoder:
             self._best.fit.curvature, ProductCurvature
         )
         few = posterior.mixture.counts.sum() < _FEW_PEOPLE
+        if not posterior.is_ordered:
+            values = self._best.moved(rows, self._asked)
+            return values, np.full_like(values, np.inf)
         if not posterior.has_errors or few or slow:
             return without_errors(self.counts(), rows)
         with threadpool_limits(1):  # products of small matrices are faster with one thread
@@ -175,8 +214,11 @@ def answering(posterior: Posterior) -> Fit:
         posterior: The fits.
     """
     best = posterior.best
-    products = isinstance(best.curvature, ProductCurvature)
-    if posterior.beside is None or not products or best.law.size > LOOSE_CELLS:
+    if not isinstance(best.curvature, ProductCurvature):
+        return best
+    small = posterior.beside is not None and best.law.size <= LOOSE_CELLS
+    even = posterior.mixture.even_second is not None and best.law.size <= _SHARED_CELLS
+    if not small and not even:
         return best
     at = Point(posterior.mixture, best.field, best.law, best.mixed)
     return replace(best, curvature=DenseCurvature(at))

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.estimation.decoding.fitting import LOOSE_CELLS
-from sfumato.estimation.decoding.mixture import Mixture, around, paired
+from sfumato.estimation.decoding.mixture import LOOSE_CELLS, Mixture, around, paired
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +53,7 @@ class Quadratic:
         if even is not None:
             unit = np.zeros(law.shape)
             unit.flat[0] = 1.0
-            units = np.eye(law.size).reshape(law.size, *law.shape)
-            whole = even(units).reshape(law.size, -1) if law.size <= LOOSE_CELLS else None
+            whole = mixture.second(mixed) if law.size <= LOOSE_CELLS else None
             return cls(*held, even, float(even(unit).flat[0]), mixture.transfer, whole)
         matrix = mixture.second(mixed)
 
