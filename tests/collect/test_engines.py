@@ -24,6 +24,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import sfumato as sf
+from benchmarks import engines, pages
 from sfumato.cli import app
 from sfumato.collect import people as chunks
 from sfumato.collect.engines import choose, encoding, parts, splits, tallying
@@ -320,6 +321,16 @@ def test_a_killed_worker_leaves_one_report_of_each_person(
     assert [len(sf.Reports.load(path)) for path in sorted(out.iterdir())] == [few] * 5
 
 
+def test_files_without_people_give_files_without_reports(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("age\n")
+    pq.write_table(pa.table({"age": pa.array([], pa.int64())}), tmp_path / "b.parquet")
+    with pq.ParquetWriter(tmp_path / "c.parquet", pa.schema([("age", pa.int64())])):
+        pass
+    assert LOCAL.encode(AGES, sorted(tmp_path.iterdir()), tmp_path / "out") == 0
+    assert len(os.listdir(tmp_path / "out")) == 3
+    assert LOCAL.tally(AGES, str(tmp_path / "out" / "*")).n == 0
+
+
 def test_a_task_that_is_repeated_leaves_the_first_file(few: int, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / encoding._MARK).touch()
@@ -402,6 +413,17 @@ class TestRefusedPeople:
         assert os.listdir(tmp_path / "out") == []
         monkeypatch.setattr(encoding, "reports_writer", write)
         assert LOCAL.encode(AGES, paths, tmp_path / "out") == 500
+
+
+# What was measured
+
+
+def test_the_page_shows_the_measured_figures() -> None:
+    root = Path(__file__).parents[2]
+    held = json.loads((root / "results/bench/engines.json").read_text(encoding="utf-8"))
+    text = (root / engines.PAGE).read_text(encoding="utf-8")
+    shown = pages.refilled(text, engines.page_tables(held["figures"]))
+    assert text == shown, "run: python -m benchmarks.engines"
 
 
 # What may be missing
