@@ -227,10 +227,16 @@ def test_progress_reaches_the_end_and_a_worker_without_the_file_says_so(tmp_path
 def test_what_a_worker_cannot_do_is_told_as_it_is(
     cluster: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Elsewhere(Doomed):
+    class Lent(Doomed):
+        """The cluster, which the command does not end."""
+
+        def gather(self, work: Work[Any, Any], items: Sequence[Any], wave: int) -> Generator[Any]:
+            return self.inner.gather(work, items, wave)
+
+    class Elsewhere(Lent):
         def gather(self, work: Work[Any, Any], items: Sequence[Any], wave: int) -> Generator[Any]:
             (tmp_path / "b.parquet").unlink()
-            return self.inner.gather(work, items, wave)
+            return super().gather(work, items, wave)
 
     monkeypatch.setattr(tallying, "_LEAST", 1)
     monkeypatch.setattr(tallying, "_WAVE", 1)
@@ -248,7 +254,7 @@ def test_what_a_worker_cannot_do_is_told_as_it_is(
     assert "b.parquet' is gone, or is not there for a worker" in told
     assert re.search(r"[1-4] of 5 files are kept in .*, and the same command goes on", told)
     reports_of(SYMBOLS, 100, 4).save("b.parquet")
-    monkeypatch.setattr(choose, "named", lambda name: cluster)
+    monkeypatch.setattr(choose, "named", lambda name: Lent(cluster, tmp_path / "again", "never"))
     done = CliRunner().invoke(app, call)
     assert "resuming: " in done.stderr
     assert "Tallied 500 reports" in done.stdout
