@@ -24,6 +24,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import sfumato as sf
+from benchmarks import engines, pages
 from sfumato.cli import app
 from sfumato.collect import people as chunks
 from sfumato.collect.engines import choose, encoding, parts, splits, tallying
@@ -226,10 +227,16 @@ def test_progress_reaches_the_end_and_a_worker_without_the_file_says_so(tmp_path
 def test_what_a_worker_cannot_do_is_told_as_it_is(
     cluster: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Elsewhere(Doomed):
+    class Lent(Doomed):
+        """The cluster, which the command does not end."""
+
+        def gather(self, work: Work[Any, Any], items: Sequence[Any], wave: int) -> Generator[Any]:
+            return self.inner.gather(work, items, wave)
+
+    class Elsewhere(Lent):
         def gather(self, work: Work[Any, Any], items: Sequence[Any], wave: int) -> Generator[Any]:
             (tmp_path / "b.parquet").unlink()
-            return self.inner.gather(work, items, wave)
+            return super().gather(work, items, wave)
 
     monkeypatch.setattr(tallying, "_LEAST", 1)
     monkeypatch.setattr(tallying, "_WAVE", 1)
@@ -247,7 +254,7 @@ def test_what_a_worker_cannot_do_is_told_as_it_is(
     assert "b.parquet' is gone, or is not there for a worker" in told
     assert re.search(r"[1-4] of 5 files are kept in .*, and the same command goes on", told)
     reports_of(SYMBOLS, 100, 4).save("b.parquet")
-    monkeypatch.setattr(choose, "named", lambda name: cluster)
+    monkeypatch.setattr(choose, "named", lambda name: Lent(cluster, tmp_path / "again", "never"))
     done = CliRunner().invoke(app, call)
     assert "resuming: " in done.stderr
     assert "Tallied 500 reports" in done.stdout
@@ -318,6 +325,16 @@ def test_a_killed_worker_leaves_one_report_of_each_person(
     assert len(set(doomed.attempts())) == 2
     assert len(os.listdir(out)) == 5
     assert [len(sf.Reports.load(path)) for path in sorted(out.iterdir())] == [few] * 5
+
+
+def test_files_without_people_give_files_without_reports(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("age\n")
+    pq.write_table(pa.table({"age": pa.array([], pa.int64())}), tmp_path / "b.parquet")
+    with pq.ParquetWriter(tmp_path / "c.parquet", pa.schema([("age", pa.int64())])):
+        pass
+    assert LOCAL.encode(AGES, sorted(tmp_path.iterdir()), tmp_path / "out") == 0
+    assert len(os.listdir(tmp_path / "out")) == 3
+    assert LOCAL.tally(AGES, str(tmp_path / "out" / "*")).n == 0
 
 
 def test_a_task_that_is_repeated_leaves_the_first_file(few: int, tmp_path: Path) -> None:
@@ -402,6 +419,17 @@ class TestRefusedPeople:
         assert os.listdir(tmp_path / "out") == []
         monkeypatch.setattr(encoding, "reports_writer", write)
         assert LOCAL.encode(AGES, paths, tmp_path / "out") == 500
+
+
+# What was measured
+
+
+def test_the_page_shows_the_measured_figures() -> None:
+    root = Path(__file__).parents[2]
+    held = json.loads((root / "results/bench/engines.json").read_text(encoding="utf-8"))
+    text = (root / engines.PAGE).read_text(encoding="utf-8")
+    shown = pages.refilled(text, engines.page_tables(held["figures"]))
+    assert text == shown, "run: python -m benchmarks.engines"
 
 
 # What may be missing

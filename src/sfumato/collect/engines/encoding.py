@@ -19,7 +19,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sfumato.collect.engines import splits
+from sfumato.collect.engines.splits import spans
 from sfumato.collect.engines.workers import Seen, Work, Workers
 from sfumato.collect.parquet import open_parquet
 from sfumato.collect.people import encode_batches, reports_writer
@@ -76,12 +76,7 @@ class Encoded:
 
 
 def encode_files(
-    engine: Workers,
-    study: Study,
-    paths: Sequence[str],
-    out: str,
-    *,
-    seen: Seen,
+    engine: Workers, study: Study, paths: Sequence[str], out: str, *, seen: Seen
 ) -> int:
     """Encode the people in files into a folder of reports; see `Engine.encode`.
 
@@ -111,10 +106,12 @@ def encode_files(
                 done, people = done + part.files, people + part.people
                 seen(done, len(pieces))
     except BaseException:
-        # What is removed was never complete: encoding these people again gives each one report.
-        folder.remove(_MARK)
-        for piece in pieces:
-            folder.remove(piece.name)
+        # Nobody was told of these reports, so encoding the people again gives each one report.
+        names = {piece.name for piece in pieces}
+        for _ in range(2):  # without the mark no task writes; what one wrote before goes as well
+            for name in names.intersection(folder.names()):
+                folder.remove(name)
+            folder.remove(_MARK)
         raise
     folder.remove(_MARK)
     return people
@@ -154,16 +151,10 @@ def _cuts(study: Study, path: str) -> Iterator[tuple[tuple[int, int] | None, int
         yield None, 0
         return
     with open_file(path) as file:
-        metadata = pq.ParquetFile(file).metadata
-        sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
-    start = before = held = 0
-    for group, rows in enumerate(sizes):
-        held += rows
-        if held >= splits.ROWS_OF_SPLIT or group == len(sizes) - 1:
-            yield (start, group + 1), before
-            start, before, held = group + 1, before + held, 0
-    if not sizes:
-        yield None, 0
+        before = 0
+        for start, stop, rows in spans(pq.ParquetFile(file).metadata):
+            yield (start, stop), before
+            before += rows
 
 
 def _rows(study: Study, path: str, groups: tuple[int, int] | None) -> Iterator[pa.RecordBatch]:

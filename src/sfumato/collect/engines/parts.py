@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TypeAlias
 
 from sfumato.collect.accumulator import Accumulator
@@ -102,6 +103,12 @@ def fresh(like: Accumulator) -> Accumulator:
     return Accumulator(like.fingerprint, like.columns, like.layouts, like.keep)
 
 
+@lru_cache(maxsize=1)
+def _form(empty: bytes) -> Accumulator:
+    """The empty accumulator that bytes hold; a worker reads it once."""
+    return Accumulator.from_bytes(empty)
+
+
 def tally_load(empty: bytes, load: Load) -> Part:
     """The tally of a load: the one function that engines run, wherever the files are read.
 
@@ -113,7 +120,7 @@ def tally_load(empty: bytes, load: Load) -> Part:
         EngineError: If a file is not there for this worker, or its store cannot be reached. All
             that would fail again is in the part.
     """
-    found = Part(fresh(Accumulator.from_bytes(empty)))
+    found = Part(fresh(_form(empty)))
     try:
         for split in load:
             found.add(split)

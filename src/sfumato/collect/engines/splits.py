@@ -14,6 +14,7 @@ from typing import BinaryIO, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sfumato.collect.accumulator import Accumulator
 from sfumato.collect.packing import HEADER, layout_of, packed_count, unpack
@@ -182,14 +183,20 @@ def _parquet_splits(empty: Accumulator, path: str) -> list[Split]:
             empty.refuse_other(read_head(schema, kind, what)["study"], what)
             return [Split((path,), "tally", 0, 1, metadata.num_rows)]
         _check_reports(empty, schema, what)
-        sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
-    found, start, held = [], 0, 0
-    for group, rows in enumerate(sizes):
-        held += rows
-        if held >= ROWS_OF_SPLIT or group == len(sizes) - 1:
-            found.append(Split((path,), "reports", start, group + 1, held))
+        return [Split((path,), "reports", *span) for span in spans(metadata)]
+
+
+def spans(metadata: pq.FileMetaData) -> Iterator[tuple[int, int, int]]:
+    """Row groups that are read together: the first, the one after the last, and their rows."""
+    start = held = 0
+    last = metadata.num_row_groups - 1
+    for group in range(last + 1):
+        held += metadata.row_group(group).num_rows
+        if held >= ROWS_OF_SPLIT or group == last:
+            yield start, group + 1, held
             start, held = group + 1, 0
-    return found or [Split((path,), "reports", 0, 0, 0)]
+    if last < 0:
+        yield 0, 0, 0
 
 
 def _check_reports(empty: Accumulator, schema: pa.Schema, what: str) -> None:
