@@ -264,6 +264,30 @@ def test_many_answers_beside_maximum_likelihood_use_a_matrix_or_unbiased_errors(
     assert np.all(np.isinf(with_products.moments(np.ones((1, *wide)))[1]))
 
 
+def test_fits_of_nearly_the_same_evidence_widen_intervals() -> None:
+    """By the square of how far the most distant of them moves an answer; values stay."""
+    mixture = reports([line(60, 0.2)], hump(60), 400, seed=31)
+    posterior = fit_by_evidence(mixture, [True])
+    assert posterior.nearby is not None
+    assert len(posterior.nearby) > 3
+    np.testing.assert_allclose(posterior.nearby.sum(axis=1), 1)
+    rows = np.vstack([np.arange(60) < 20, np.arange(60) == 30]).astype(np.float64)
+    alone = Decoder(replace(posterior, nearby=None)).moments(rows)
+    found = Decoder(posterior).moments(rows)
+    np.testing.assert_array_equal(found[0], alone[0])
+    moved = 400 * (posterior.nearby @ rows.T - posterior.nearby[0] @ rows.T)
+    np.testing.assert_allclose(found[1] - alone[1], np.max(moved**2, axis=0), atol=1e-6)
+    assert np.abs(moved).max() > 1
+    kept = decoder_of(mixture, state_of(Decoder(posterior)), is_ordered=True)
+    np.testing.assert_allclose(kept.moments(rows)[1], found[1], rtol=1e-6)
+
+
+def test_one_strength_that_stands_alone_widens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfumato.estimation.decoding.evidence._NEARLY_AS_GOOD", 0.0)
+    mixture = reports([line(60, 0.2)], hump(60), 400, seed=31)
+    assert fit_by_evidence(mixture, [True]).nearby is None
+
+
 def test_the_narrower_interval_is_taken_and_the_unbiased_one_keeps_its_middle() -> None:
     values, wide = np.array([10.0, 20.0, 30.0]), np.array([1.0, 9.0, math.inf])
     unbiased = Estimated.symmetric(np.array([11.0, 22.0, 36.0]), np.array([4.0, 4.0, 4.0]))

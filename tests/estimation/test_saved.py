@@ -259,6 +259,10 @@ def twice(head: dict[str, Any]) -> None:
         lambda head: head["decoded"][0].update(unsmoothed=1.5),
         lambda head: head["decoded"][0].update(unsmoothed="x"),
         lambda head: head["decoded"][0].update(unsmoothed=0.5),  # but there are no such shares
+        lambda head: head["decoded"][0].pop("nearby"),
+        lambda head: head["decoded"][0].update(nearby=1),  # the best fit alone
+        lambda head: head["decoded"][0].update(nearby=1_000),
+        lambda head: head["decoded"][0].update(nearby="x"),
         lambda head: head["decoded"][0].update(strengths=head["decoded"][0]["strengths"] * 3),
         lambda head: head.update(decoded=[]),
         twice,

@@ -1,9 +1,9 @@
 """Decoded estimates as files: what was decoded from a tally need not be decoded again.
 
 The file is Parquet with one column of shares: for every decoded set of axes the distribution over
-its cells, those of rivals that widen intervals, and that without a prior where it has a share in
-the answers. Its metadata name the study, the tally by a digest, and the strengths of every fit. It
-is of use with that tally only.
+its cells, those of rivals that widen intervals, that without a prior where it has a share in the
+answers, and those of fits that are nearly as good. Its metadata name the study, the tally by a
+digest, and the strengths of every fit. It is of use with that tally only.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from sfumato.collect.parquet import (
     write_parquet,
 )
 from sfumato.errors import FormatError, MismatchError
+from sfumato.estimation.decoding.evidence import MOST_NEARBY
 from sfumato.estimation.decoding.field import Strengths
 from sfumato.estimation.decoding.state import State
 from sfumato.study.study import Study
@@ -48,12 +49,14 @@ class _Kept(NamedTuple):
         shape: Number of cells of each.
         strengths: The strengths of every fit.
         unsmoothed: The share in the answers of the distribution without a prior.
+        nearby: How many distributions by fits that are nearly as good follow.
     """
 
     axes: tuple[int, ...]
     shape: tuple[int, ...]
     strengths: tuple[Strengths, ...]
     unsmoothed: float
+    nearby: int
 
 
 def write_estimate(
@@ -68,7 +71,7 @@ def write_estimate(
         smoothing: "auto" or "none".
         states: The populations by the axes that were decoded together.
     """
-    laws = [law.ravel() for state in states.values() for law in state.laws]
+    laws = [law.ravel() for state in states.values() for law in (*state.laws, *state.nearby)]
     shares = np.concatenate([np.zeros(0), *laws])
     decoded = [
         {
@@ -77,6 +80,7 @@ def write_estimate(
                 {"cells": s.cells, "along": s.along, "apart": s.apart} for s in state.strengths
             ],
             "unsmoothed": state.unsmoothed,
+            "nearby": len(state.nearby),
         }
         for axes, state in states.items()
     ]
@@ -152,8 +156,11 @@ def _read_kept(head: dict[str, Any], study: Study, what: str) -> list[_Kept]:
             share = part["unsmoothed"]
             if not is_number(share) or not 0 <= share <= 1 or (share and len(strengths) != 1):
                 raise ValueError
+            nearby = part["nearby"]
+            if not isinstance(nearby, int) or not 0 <= nearby <= MOST_NEARBY or nearby == 1:
+                raise ValueError
             shape = tuple(study.shape[axis] for axis in axes)
-            found.append(_Kept(axes, shape, strengths, float(share)))
+            found.append(_Kept(axes, shape, strengths, float(share), nearby))
         if len({kept.axes for kept in found}) < len(found):
             raise ValueError
     except (KeyError, TypeError, ValueError):
@@ -177,15 +184,16 @@ def _split(shares: Floats, kept: list[_Kept], what: str) -> States:
     """The column of shares as distributions, each of which must sum to one."""
     states: States = {}
     start = 0
-    for axes, shape, strengths, unsmoothed in kept:
-        laws = []
-        for _ in range(max(1, len(strengths)) + (unsmoothed > 0)):
+    for axes, shape, strengths, unsmoothed, nearby in kept:
+        laws: list[Floats] = []
+        fits = max(1, len(strengths)) + (unsmoothed > 0)
+        for _ in range(fits + nearby):
             law = shares[start : start + math.prod(shape)]
             start += math.prod(shape)
             if len(law) < math.prod(shape) or not abs(float(law.sum()) - 1) < 1e-6:
                 raise FormatError(f"{what} is damaged: its shares do not add up; save it again")
             laws.append(law.reshape(shape))
-        states[axes] = State(tuple(laws), strengths, unsmoothed)
+        states[axes] = State(tuple(laws[:fits]), strengths, unsmoothed, tuple(laws[fits:]))
     if start != len(shares):
         raise FormatError(f"{what} is damaged: it has more shares than cells; save it again")
     return states

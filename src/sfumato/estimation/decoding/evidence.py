@@ -63,6 +63,8 @@ _AGAINST_ROUGH = 5.0  # nats of evidence by which a rough prior must win
 _RULED_OUT = 15.0  # nats by which the other family must lose, or its answers widen intervals
 _UNSMOOTHED_AXES, _UNSMOOTHED_CELLS = 2, 1 << 12  # on which maximum likelihood may have a share
 _HOPELESS = 1000.0  # nats by which a rough prior is so far behind that no other is tried
+_NEARLY_AS_GOOD = 5.0  # nats below the best fit from which others widen intervals
+MOST_NEARBY = 24  # of them
 _ENOUGH = 5.0  # nats below the best at which the search for a rough prior ends
 _UNFORESEEN = 5.0  # nats by which the evidence of a prior nearby may be more than is foreseen
 _SEEN_ROUGH = 1.5  # standard errors of unexplained roughness from which rough priors are tried
@@ -114,6 +116,8 @@ class Posterior:
         rivals: Fits that the evidence does not rule out, whose answers widen intervals: the best of
             the other family.
         beside: What has a share in the answers beside the best fit, if anything.
+        nearby: The people who reported, as shares of cells, by the best fit of the search and by
+            those that have nearly as much evidence; one row each, none where it stands alone.
     """
 
     mixture: Mixture
@@ -121,6 +125,7 @@ class Posterior:
     is_ordered: bool
     rivals: tuple[Fit, ...] = ()
     beside: Unsmoothed | None = None
+    nearby: Floats | None = None
 
     @property
     def has_errors(self) -> bool:
@@ -182,7 +187,7 @@ def _best_of(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Posterio
     smooth = _smooth_fit(mixture, ordered, done)
     alone = Posterior(mixture, smooth, is_ordered=True)
     if len(mixture.shape) == 1:
-        return alone
+        return replace(alone, nearby=_nearby(mixture, ordered, done))
     cells = math.prod(mixture.shape)
     sparse = cells > max(_SPARSE_CELLS, mixture.people)  # Laplace's method would favour rough ones
     if sparse or cells > LARGEST:
@@ -202,6 +207,15 @@ def _best_of(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Posterio
     best, other = (roughest, smooth) if ahead > 0 else (smooth, roughest)
     rivals = (other,) if abs(ahead) < _RULED_OUT else ()
     return Posterior(mixture, best, is_ordered=True, rivals=rivals)
+
+
+def _nearby(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Floats | None:
+    """What fits of nearly the same evidence say; see `Posterior`."""
+    ranked = sorted(done.tried, key=lambda one: -one[0])
+    kept = [theta for score, theta in ranked if score >= ranked[0][0] - _NEARLY_AS_GOOD]
+    if len(kept) < 2:
+        return None
+    return np.array([_so_far(theta, mixture, ordered) for theta in kept[:MOST_NEARBY]])
 
 
 def _may_be_unsmoothed(mixture: Mixture) -> bool:
@@ -233,7 +247,7 @@ def _score(found: Fit) -> float:
 
 
 class _Done:
-    """Counts fits, tells their share and remembers the best.
+    """Counts fits, tells their share, and remembers the best and the modes of the last climb.
 
     How many there will be is known only roughly. Fits with joined cells are only compared with
     each other.
@@ -245,6 +259,7 @@ class _Done:
     def __init__(self, progress: Progress | None) -> None:
         self._progress, self._fits = progress, 0
         self.best: Fit | None = None
+        self.tried: list[tuple[float, Floats]] = []
 
     def one(self, found: Fit) -> Fit:
         """Count a fit."""
@@ -529,9 +544,11 @@ def _climb(
                     if foreseen.gain < -_UNFORESEEN:
                         return -math.inf
                     start = foreseen.theta
-            seen[place] = done.one(fit(mixture, field, start, effort=effort))
+            found = seen[place] = done.one(fit(mixture, field, start, effort=effort))
+            done.tried.append((_score(found), found.theta))
         return seen[place].evidence
 
+    done.tried.clear()  # evidence by another expansion is not comparable
     for start in starts:
         here, value = start, visit(start, None)
         moved = True

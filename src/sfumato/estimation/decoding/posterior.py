@@ -201,8 +201,18 @@ class Decoder:
             for rival in self._rivals:
                 theirs, spread = rival.moments(rows)
                 wide = np.maximum(wide, spread + (theirs - values) ** 2)
+            wide = wide + self._unsure(rows)
         moved = rows.reshape(len(rows), -1) @ self._moved.ravel()
         return values + moved, wide + moved**2
+
+    def _unsure(self, rows: Floats) -> Floats:
+        """The square of how far fits of nearly the same evidence would move sums, at most."""
+        nearby = self.posterior.nearby
+        if nearby is None:
+            return np.zeros(len(rows))
+        off = (nearby[1:] - nearby[0]).reshape(len(nearby) - 1, -1) * self.posterior.mixture.people
+        found: Floats = np.max((rows.reshape(len(rows), -1) @ off.T) ** 2, axis=1)
+        return found
 
 
 def answering(posterior: Posterior) -> Fit:

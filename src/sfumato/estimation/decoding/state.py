@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from sfumato.arrays import Floats
 from sfumato.estimation.decoding.evidence import Posterior, Unsmoothed
 from sfumato.estimation.decoding.field import Field, Strengths
@@ -26,11 +28,13 @@ class State:
             a prior, if it has a share in the answers.
         strengths: The strengths of each fit; none for plain maximum likelihood.
         unsmoothed: The share of the last distribution in the answers; 0 if there is none.
+        nearby: Shares of people by the fits that are nearly as good, the best first; or none.
     """
 
     laws: tuple[Floats, ...]
     strengths: tuple[Strengths, ...]
     unsmoothed: float = 0.0
+    nearby: tuple[Floats, ...] = ()
 
 
 def state_of(decoder: Decoder | PlainDecoder) -> State:
@@ -41,7 +45,8 @@ def state_of(decoder: Decoder | PlainDecoder) -> State:
     fits = (posterior.best, *posterior.rivals)
     laws, strengths = zip(*((fit.law, fit.field.strengths) for fit in fits), strict=True)
     if posterior.beside is None:
-        return State(laws, strengths)
+        nearby = () if posterior.nearby is None else tuple(posterior.nearby)
+        return State(laws, strengths, nearby=nearby)
     return State((*laws, posterior.beside.law), strengths, posterior.beside.share)
 
 
@@ -61,4 +66,5 @@ def decoder_of(mixture: Mixture, state: State, *, is_ordered: bool) -> Decoder |
         for law, strengths in zip(state.laws, state.strengths, strict=False)
     )
     beside = Unsmoothed(state.laws[-1], state.unsmoothed) if state.unsmoothed else None
-    return Decoder(Posterior(mixture, best, is_ordered, tuple(rivals), beside))
+    nearby = np.array(state.nearby) if state.nearby else None
+    return Decoder(Posterior(mixture, best, is_ordered, tuple(rivals), beside, nearby))
