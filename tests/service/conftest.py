@@ -35,7 +35,7 @@ def _audited_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(published, "audit", _AUDIT)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where an empty store is."""
     if request.param == "sqlite":

@@ -95,8 +95,9 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Store what waits when the application ends."""
+        """Load the studies before requests are taken; store what waits when it ends."""
         try:
+            await run_in_threadpool(self.collector.warm)
             yield
         finally:
             await run_in_threadpool(self.collector.stop)

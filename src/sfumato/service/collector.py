@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.checks import whole
-from sfumato.collect.accumulator import Keep
+from sfumato.collect.accumulator import Accumulator, Keep, accumulator_of
 from sfumato.device.wire import MOST_REPORTS, WireError
 from sfumato.errors import SfumatoError, StudyError, shown
 from sfumato.service import published, tokens
@@ -185,9 +185,16 @@ class Collector:
                 "no study of this fingerprint is published here; check the address, or ask the "
                 "collector's owner to publish it",
             )
-        _ = found.layout  # computed before uploads need it
+        # Computed and loaded now, not while an upload waits for it.
+        _ = found.layout
+        Accumulator.from_bytes(accumulator_of(found.study, found.keep).to_bytes())
         self._studies[fingerprint] = found
         return found
+
+    def warm(self) -> None:
+        """Load all published studies, so that no upload waits for that."""
+        for study in published.every(self.store):
+            self.find(study.fingerprint)
 
     def delete(self, study: Published) -> None:
         """Delete a study with all that was collected for it."""

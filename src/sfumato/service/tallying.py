@@ -7,13 +7,16 @@ either all of it or nothing.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.collect.accumulator import Accumulator, accumulator_of
-from sfumato.collect.packing import Bytes, id_list, unpack
+from sfumato.collect.packing import Bytes, unpack
 from sfumato.collect.tally import Tally
 from sfumato.device.wire import ID_BYTES
 from sfumato.service.published import Published
@@ -21,7 +24,9 @@ from sfumato.service.stores.base import Run, Store
 
 _AT_ONCE = 50_000  # reports of one transaction, unless one segment has more
 _MOST_SEGMENTS = 10_000
+_PAUSE = 0.002  # seconds in which uploads can be stored
 DAY = 86_400
+Days = NDArray[np.integer[Any]]
 #: How many seconds after its last day an id is deleted: by then all uploads that came in time have
 #: been stored.
 GRACE = 3_600
@@ -46,6 +51,7 @@ def tally_pending(store: Store, study: Published) -> int:
         if found is None:
             return total
         total += found
+        time.sleep(_PAUSE)  # a lock that is taken again at once would be given to nobody else
 
 
 def _tally_some(run: Run, study: Published) -> int | None:
@@ -69,10 +75,12 @@ def _tally_some(run: Run, study: Published) -> int | None:
     )
     step = ID_BYTES + study.layout.size
     rows = np.frombuffer(b"".join(data for *_, data in segments), dtype=np.uint8).reshape(-1, step)
-    ids = id_list(np.ascontiguousarray(rows[:, :ID_BYTES]))
-    days = [expires for _, expires, data in segments for _ in range(len(data) // step)]
+    ids = np.ascontiguousarray(rows[:, :ID_BYTES])
+    days = np.repeat(
+        [expires for _, expires, _ in segments], [len(data) // step for *_, data in segments]
+    )
     new = _entered(run, number, ids, days)
-    if new:
+    if len(new):
         _added(run, study, np.ascontiguousarray(rows[new, ID_BYTES:]))
         run(
             "UPDATE studies SET version = version + 1, reports = reports + ? WHERE number = ?",
@@ -84,21 +92,24 @@ def _tally_some(run: Run, study: Published) -> int | None:
     return len(new)
 
 
-def _entered(run: Run, study: int, ids: list[bytes], days: list[int]) -> list[int]:
+def _entered(run: Run, study: int, ids: Bytes, days: Days) -> Days:
     """The places of the ids that are new, each the first of its kind; all are kept long enough."""
-    first: dict[bytes, int] = {}
-    latest: dict[bytes, int] = {}
-    for place, (one, day) in enumerate(zip(ids, days, strict=True)):
-        first.setdefault(one, place)
-        latest[one] = max(day, latest.get(one, 0))
-    known = run.known(study, list(first))
-    new = sorted(first.keys() - known)
-    run.enter(study, new, [latest[one] for one in new])
+    words = ids.view(">u8")
+    order = np.lexsort((words[:, 1], words[:, 0]))  # stable: of equal ids the first comes first
+    held = words[order]
+    starts = np.flatnonzero(np.append(True, np.any(held[1:] != held[:-1], axis=1)))
+    first = order[starts]
+    latest = np.maximum.reduceat(days[order], starts)
+    known = np.zeros(len(first), dtype=bool)
+    known[run.known(study, ids[first].tobytes())] = True
+    for day in np.unique(latest[~known]).tolist():
+        run.enter(study, ids[first[~known & (latest == day)]].tobytes(), day)
+    again = zip(ids[first[known]], latest[known].tolist(), strict=True)
     run.many(
         "UPDATE ids SET expires = ? WHERE study = ? AND id = ? AND expires < ?",
-        [(latest[one], study, one, latest[one]) for one in known],
+        [(day, study, one.tobytes(), day) for one, day in again],
     )
-    return [first[one] for one in new]
+    return first[~known]
 
 
 def _added(run: Run, study: Published, reports: Bytes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -44,22 +44,22 @@ class Run(ABC):
         """
 
     @abstractmethod
-    def known(self, study: int, ids: Sequence[bytes]) -> set[bytes]:
-        """Which of these ids have been counted.
+    def known(self, study: int, ids: bytes) -> list[int]:
+        """The places of the ids that have been counted.
 
         Args:
             study: The study's number.
-            ids: The ids.
+            ids: Ids one after another, in the order of their bytes.
         """
 
     @abstractmethod
-    def enter(self, study: int, ids: Sequence[bytes], expires: Sequence[int]) -> None:
-        """Enter ids that have not been counted before, in the order of their bytes.
+    def enter(self, study: int, ids: bytes, expires: int) -> None:
+        """Enter ids that have not been counted before.
 
         Args:
             study: The study's number.
-            ids: The ids.
-            expires: Until which day to keep each.
+            ids: Ids one after another, in the order of their bytes.
+            expires: Until which day to keep them.
         """
 
     def one(self, statement: str, values: tuple[Any, ...] = ()) -> Row | None:

@@ -6,11 +6,12 @@ psycopg comes with the extra `server` and is loaded only when such a store is op
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+from sfumato.device.wire import ID_BYTES
 from sfumato.errors import StoreError
 from sfumato.service.refusals import need
 from sfumato.service.stores.base import FullError, Row, Run, Store
@@ -156,14 +157,20 @@ class _PostgresRun(Run):
         """Run one statement for many rows."""
         self._cursor.executemany(statement.replace("?", "%s"), rows)
 
-    def known(self, study: int, ids: Sequence[bytes]) -> set[bytes]:
-        """Which of these ids have been counted."""
-        found = self("SELECT id FROM ids WHERE study = ? AND id = ANY(?)", (study, list(ids)))
-        return {one for (one,) in found}
+    def known(self, study: int, ids: bytes) -> list[int]:
+        """The places of the ids that have been counted."""
+        found = self("SELECT id FROM ids WHERE study = ? AND id = ANY(?)", (study, _apart(ids)))
+        counted = {one for (one,) in found}
+        return [place for place, one in enumerate(_apart(ids)) if one in counted] if found else []
 
-    def enter(self, study: int, ids: Sequence[bytes], expires: Sequence[int]) -> None:
+    def enter(self, study: int, ids: bytes, expires: int) -> None:
         """Enter new ids."""
         self(
-            "INSERT INTO ids SELECT ?::bigint, * FROM unnest(?::bytea[], ?::bigint[])",
-            (study, list(ids), list(expires)),
+            "INSERT INTO ids SELECT ?::bigint, id, ?::bigint FROM unnest(?::bytea[]) AS new (id)",
+            (study, expires, _apart(ids)),
         )
+
+
+def _apart(ids: bytes) -> list[bytes]:
+    """Ids that stand one after another, each by itself."""
+    return [ids[start : start + ID_BYTES] for start in range(0, len(ids), ID_BYTES)]
