@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers_files import BITS, STUDIES, SYMBOLS, cut, mixture, reports_of, rot, write_groups
-from helpers_java import java_home
 from helpers_store import serving
 from scipy import stats
 from typer.testing import CliRunner
@@ -48,17 +47,6 @@ def dask() -> Iterator[Engine]:
         Client(cluster, set_as_default=False) as client,
     ):
         yield sf.engines.dask(client)
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """Spark on this machine, as `--engine spark` starts it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_HOME", str(java_home(tmp_path_factory.mktemp("java"))))
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        with sf.engines.spark() as engine:
-            yield engine
 
 
 @pytest.fixture(params=["dask", "spark"])

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 from helpers_contract import TRIALS, Subject
 from helpers_contract_study import Case
-from helpers_spark import spark_session  # noqa: F401  # the fixture `spark`
 
 import sfumato as sf
 from sfumato.channels.choice import REGISTRY
@@ -226,6 +225,8 @@ def test_postgresql_counts_rows_that_are_no_reports(postgres: Any) -> None:
 
 @pytest.mark.slow
 def test_spark_tallies_the_same(spark: Any, tmp_path: Path) -> None:
+    session = spark.session
+    session.conf.set("spark.sql.shuffle.partitions", "1")
     study = mixed_study()
     reports = reports_of(study)
     tables = {"columns": reports.to_arrow(), "bytes": packed_table(reports)}
@@ -233,8 +234,8 @@ def test_spark_tallies_the_same(spark: Any, tmp_path: Path) -> None:
     for form, keep in wanted:
         path = str(tmp_path / f"{form}.parquet")
         pq.write_table(tables[form], path)
-        spark.read.parquet(path).createOrReplaceTempView("reports")
-        result = spark.sql(study.sql("spark", form=form, keep=keep)).toArrow()
+        session.read.parquet(path).createOrReplaceTempView("reports")
+        result = session.sql(study.sql("spark", form=form, keep=keep)).toArrow()
         same(study, reports, keep, result)
 
 

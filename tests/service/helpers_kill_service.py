@@ -29,6 +29,7 @@ from sfumato.service.tallying import DAY, read_tally, tally_pending
 
 CELLS = 1 << 20  # more than reports that are ever sent
 SENDERS = 3
+LONGEST = 60.0  # seconds until an upload must be acknowledged
 #: Loads what the server needs once, and forks a server for each line it reads: that it serves the
 #: lines' options as the command does, and tallies all the time.
 _NURSERY = """
@@ -151,6 +152,12 @@ class Load:
                 self.upload(data, len(numbers))  # as a client that was killed would
             self.acknowledged.extend(numbers)
 
+    def wait_for_more(self) -> None:
+        """Wait until more is acknowledged, so that no kill hits a server that has no load."""
+        before, end = len(self.acknowledged), time.monotonic() + LONGEST
+        while len(self.acknowledged) == before and time.monotonic() < end:
+            time.sleep(0.01)
+
     def upload(self, data: bytes, count: int) -> bool:
         """Whether a batch was acknowledged."""
         self.tries += 1
@@ -190,6 +197,7 @@ def kills(place: str, seed: int, many: int, wrong: str = "") -> dict[str, int]:
         thread.start()
     try:
         for _ in range(many):
+            load.wait_for_more()
             time.sleep(rng.uniform(0.05, 0.8))
             server.end(signal.SIGKILL)
             server.start()

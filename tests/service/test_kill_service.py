@@ -14,7 +14,7 @@ KILLS = 10
 def test_a_server_that_is_killed_loses_and_doubles_nothing(place: str, seed: int) -> None:
     found = kills(place, seed, KILLS)
     assert (found["lost"], found["doubled"], found["strange"]) == (0, 0, 0)
-    assert found["acknowledged"] > 10 * KILLS  # there was load
+    assert found["acknowledged"] >= KILLS  # there was load before every kill
 
 
 @pytest.mark.soak
