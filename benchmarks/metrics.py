@@ -71,7 +71,8 @@ class Case:
         default = self.study.blocks[0].choice
         if not isinstance(metric, UniformMetric | LineMetric):
             return default, True
-        choice, _ = choose_channel(metric, ordered=(self.axis.domain.ordered,), method="unbiased")
+        ordered = (self.axis.domain.ordered,)
+        choice = choose_channel(metric, ordered=ordered, method="unbiased").choice
         return choice, choice == default
 
     def error(self, choice: Choice) -> float | None:

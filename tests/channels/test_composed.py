@@ -11,6 +11,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.channels.choice import choice_from_dict, choice_to_dict
+from sfumato.channels.hadamard import Hadamard
 from sfumato.channels.per_block import Part, PerBlock, PerBlockChannel
 from sfumato.channels.product import Product
 from sfumato.channels.response import KaryResponseChannel
@@ -218,6 +219,22 @@ def test_a_cell_in_two_parts_is_found() -> None:
     parts = (*channel.parts, Part(np.array([0]), None))
     found = PerBlockChannel(metric=metric, parts=parts).check(metric)
     assert any("more than one channel" in problem for problem in found.problems)
+
+
+def test_equal_blocks_share_a_channel() -> None:
+    metric = BlockMetric(Fraction(1), np.array([0, 0, 0, 1, 1, 1, 2, 2]))
+    first, second, other = (part.inner for part in PerBlock(sf.KaryResponse()).bind(metric).parts)
+    assert first is second is not other
+    mixed = PerBlock([sf.KaryResponse(), Hadamard(), sf.KaryResponse()]).bind(metric)
+    assert mixed.parts[0].inner is not mixed.parts[1].inner
+
+
+def test_the_second_moment_of_questions_that_are_alike_in_a_block_is_exact() -> None:
+    metric = BlockMetric(Fraction(1), np.array([0, 0, 1, 0, 1, 2]))
+    channel = PerBlock(sf.KaryResponse()).bind(metric)
+    w = np.random.default_rng(1).integers(0, 2, (2, 20, 6)).astype(float)
+    summed = channel.coefficients(w) ** 2 @ channel.likelihood().T
+    np.testing.assert_allclose(channel.second_moment(w), summed, rtol=1e-12, atol=1e-12)
 
 
 def test_blocks_of_single_cells_take_any_channel() -> None:

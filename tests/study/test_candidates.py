@@ -114,6 +114,32 @@ def test_what_was_found_is_kept_and_not_searched_for_again(monkeypatch: Any) -> 
     assert again.reasons == study.reasons != ("",)
 
 
+def test_each_candidate_of_equal_blocks_is_bound_once(monkeypatch: Any) -> None:
+    bound = []
+
+    def counted(self: Extremal, metric: Any, **more: Any) -> Any:
+        bound.append(metric)
+        return bind(self, metric, **more)
+
+    bind = Extremal.bind
+    monkeypatch.setattr(Extremal, "bind", counted)
+    blocks = [range(start, start + 10) for start in range(0, 60, 10)]
+    study = sf.Study("b", [sf.integers("x", 0, 59, protect=sf.Blocks(1, blocks))])
+    (inside,) = study.blocks[0].choice.options()["channels"]
+    assert "extremal" in inside.values()
+    # As a candidate for the blocks, in all of them together, and for all cells as one.
+    assert [metric.size for metric in bound] == [10, 10, 60]
+
+
+def test_questions_that_are_alike_on_some_cells_become_one() -> None:
+    asked = Asked.of(30, 30, ordered=True)
+    some = asked.at(np.arange(10, 15))
+    assert len(some.rows) == 7 < len(asked.rows)
+    whole = (asked.rows * asked.shares[:, None]).T @ asked.rows
+    part = (some.rows * some.shares[:, None]).T @ some.rows
+    np.testing.assert_allclose(part, whole[10:15, 10:15], rtol=1e-9)
+
+
 def test_cells_that_need_not_hide_at_all_are_told() -> None:
     names = labels(3)
     told = sf.Matrix(np.where(np.eye(3, dtype=bool), 0, np.inf))

@@ -157,9 +157,9 @@ def test_the_choice_depends_on_decoder_and_people() -> None:
     assert choose_channel(metric_of(8, 1.0), people=10**9)[0] == sf.Geometric()
     # 2^26 numbers are decoded at most: 64 cells times a million people fit, two million do not.
     assert choose_channel(metric_of(64), people=1_000_000)[0] == sf.Thermometer()
-    held, reason = choose_channel(metric_of(64), people=2_000_000)
-    assert held == sf.Geometric()
-    assert "2,000,000 people thermometer reports are too many to decode" in reason
+    chosen = choose_channel(metric_of(64), people=2_000_000)
+    assert chosen.choice == sf.Geometric()
+    assert "2,000,000 people thermometer reports are too many to decode" in chosen.reason
 
 
 def test_the_reason_gives_the_exact_ratio_of_unbiased_variances() -> None:

@@ -71,6 +71,11 @@ class TableChannel(SymbolChannel):
         """
         return code.row(map(runs, self.table), self.precision, cell)
 
+    def likelihood(self) -> Floats:
+        """P(output | cell)."""
+        law: Floats = np.array(self.table, dtype=np.float64) / 2.0**self.precision
+        return law
+
     def words(self) -> tuple[list[list[int]], int]:
         """The table."""
         return [list(row) for row in self.table], 1 << self.precision

@@ -109,19 +109,16 @@ class PerBlock(Choice):
         self.refuse_misfit(metric, resolution)
         blocks = list(blocks_of(metric))
         pairs = self._paired([inside for _, inside in blocks if inside is not None])
+        made: dict[tuple[Choice, CellMetric], SymbolChannel] = {}  # equal blocks share a channel
         parts = []
         for cells, inside in blocks:
-            channel = None
-            if inside is not None:
-                choice, held = next(pairs)
-                made = choice.bind(held, precision=precision)
-                if not isinstance(made, SymbolChannel):
-                    raise StudyError(
-                        f"{type(choice).__name__} sends bits, and blocks need channels that send "
-                        "one symbol, such as KaryResponse() or Hadamard()"
-                    )
-                channel = made
-            parts.append(Part(cells, channel))
+            if inside is None:
+                parts.append(Part(cells, None))
+                continue
+            pair = next(pairs)
+            if pair not in made:
+                made[pair] = _symbols(pair[0], pair[1], precision)
+            parts.append(Part(cells, made[pair]))
         return PerBlockChannel(metric=metric, parts=tuple(parts), precision=precision)
 
     def settled(
@@ -136,9 +133,12 @@ class PerBlock(Choice):
         if self.misfit(metric):
             return self
         hiding = [inside for _, inside in blocks_of(metric) if inside is not None]
-        found = [
-            choice.settled(inside, progress=progress) for choice, inside in self._paired(hiding)
-        ]
+        made: dict[tuple[Choice, CellMetric], Choice] = {}
+        found = []
+        for pair in self._paired(hiding):
+            if pair not in made:
+                made[pair] = pair[0].settled(pair[1], progress=progress)
+            found.append(made[pair])
         alike = found and all(one == found[0] for one in found)
         return PerBlock(found[:1] if alike else found) if found else self
 
@@ -327,11 +327,17 @@ class PerBlockChannel(SymbolChannel):
     def second_moment(self, weights: ArrayLike) -> Floats:
         """E[f² | x], block by block."""
         w = as_weights(weights, self.size)
-        found = np.empty_like(w)
+        flat = w.reshape(-1, self.size)
+        found = np.empty_like(flat)
         for part in self.parts:
-            inside = w[..., part.cells]
-            found[..., part.cells] = part.inner.second_moment(inside) if part.inner else inside**2
-        return found
+            inside = flat[:, part.cells]
+            if part.inner is None:
+                found[:, part.cells] = inside**2
+                continue
+            # Many ranges hold all of a block, or none of it.
+            distinct, place = np.unique(inside, axis=0, return_inverse=True)
+            found[:, part.cells] = part.inner.second_moment(distinct)[place]
+        return found.reshape(w.shape)
 
     def report_likelihood(self, outputs: Outputs) -> Floats:
         """The likelihood of each report in its own block; none in others."""
@@ -369,6 +375,17 @@ class PerBlockChannel(SymbolChannel):
         if held:
             found.problems.append("some cells have more than one channel")
         found.by_structure(found.pairs)
+
+
+def _symbols(choice: Choice, metric: CellMetric, precision: int) -> SymbolChannel:
+    """The channel of a block, which must send one symbol."""
+    channel = choice.bind(metric, precision=precision)
+    if not isinstance(channel, SymbolChannel):
+        raise StudyError(
+            f"{type(choice).__name__} sends bits, and blocks need channels that send one symbol, "
+            "such as KaryResponse() or Hadamard()"
+        )
+    return channel
 
 
 def _always(outputs: NDArray[np.int64]) -> Steps:

@@ -21,6 +21,7 @@ from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.study.axis import Together
+from sfumato.study.candidates import Chosen
 from sfumato.study.choose import choose_channel
 
 #: What the column of reports is called where one block covers all of several axes.
@@ -72,7 +73,7 @@ class Block:
         return grid.ravel()
 
 
-def planned(part: Together, metric: CellMetric, people: int | None) -> tuple[Choice, str]:
+def planned(part: Together, metric: CellMetric, people: int | None) -> Chosen:
     """The channel that the planner chooses for a group of axes, and why.
 
     Args:
@@ -93,7 +94,9 @@ def planned(part: Together, metric: CellMetric, people: int | None) -> tuple[Cho
     )
 
 
-def settled(part: Together, metric: CellMetric, people: int | None) -> Choice:
+def settled(
+    part: Together, metric: CellMetric, people: int | None
+) -> tuple[Choice, Channel | None]:
     """The channel of a group of axes with all options filled in: the named one or the planner's.
 
     Args:
@@ -101,13 +104,18 @@ def settled(part: Together, metric: CellMetric, people: int | None) -> Choice:
         metric: E between the cells of their grid.
         people: About how many people will answer, if that is known.
 
+    Returns:
+        The choice, and its channel where the planner had to bind it.
+
     Raises:
         StudyError: If no channel can serve the metric.
         TooLargeError: If there are too many cells for the channel.
     """
     try:
-        choice = part.channel or planned(part, metric, people)[0]
-        return choice.settled(metric)
+        if part.channel is not None:
+            return part.channel.settled(metric), None
+        chosen = planned(part, metric, people)
+        return chosen.choice.settled(metric), chosen.channel
     except (StudyError, TooLargeError) as error:
         raise type(error)(f"{part.words}: {error}") from None
 

@@ -12,9 +12,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +59,8 @@ _TYPICAL_PEOPLE = 10_000
 MOST_PROGRAM_BYTES = 1 << 20
 
 Blocks = list[tuple[NDArray[np.intp], CellMetric | None]]
+#: Settles a candidate and binds it.
+Bind = Callable[[Choice, CellMetric], tuple[Choice, Channel]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,8 +108,10 @@ class Asked:
         return "ranges" if self.ordered else "cells"
 
     def at(self, cells: NDArray[np.intp]) -> Asked:
-        """The same questions about some of the cells."""
-        return replace(self, rows=self.rows[:, cells])
+        """The same questions about some of the cells; those that are alike there become one."""
+        rows, place = np.unique(self.rows[:, cells], axis=0, return_inverse=True)
+        shares = np.bincount(place, weights=self.shares).astype(np.float64)
+        return Asked(rows, shares, self.ordered)
 
     def variance(self, channel: Channel) -> float:
         """Mean variance, per person, of unbiased answers if people are spread evenly."""
@@ -113,55 +119,82 @@ class Asked:
         return float(self.shares @ spread.mean(axis=1))
 
 
+class Chosen(NamedTuple):
+    """A channel that was chosen.
+
+    Attributes:
+        choice: Its name and options.
+        reason: Why, in words.
+        channel: The channel itself, where it had to be bound to be compared.
+    """
+
+    choice: Choice
+    reason: str
+    channel: Channel | None = None
+
+
+def _bound(choice: Choice, metric: CellMetric) -> tuple[Choice, Channel]:
+    """A candidate settled, and its channel."""
+    settled = choice.settled(metric)
+    return settled, settled.bind(metric)
+
+
 def best_channel(
-    metric: CellMetric, asked: Asked, *, held: Choice | None = None
-) -> tuple[Choice, str]:
+    metric: CellMetric, asked: Asked, *, held: Choice | None = None, bind: Bind = _bound
+) -> Chosen:
     """The candidate with the smallest error on typical questions, and the reason in words.
 
     Args:
         metric: E between cells.
         asked: The questions.
         held: A channel that was found earlier, which need not be searched for again.
+        bind: Settles a candidate and binds it, or knows the result.
 
     Raises:
         StudyError: If no channel can serve the metric.
     """
     if metric.size == 2:
-        return Binary(), "for two cells no channel with this guarantee is better"
+        return Chosen(Binary(), "for two cells no channel with this guarantee is better")
     candidates = list(_candidates(metric, asked))
     if len(candidates) == 1:  # to compare its error would take longer than to bind it
-        return candidates[0].settled(metric), "no other channel is tried on so many cells"
+        only = candidates[0].settled(metric)
+        return Chosen(only, "no other channel is tried on so many cells")
     tried: list[tuple[float, Choice]] = []
+    best: Chosen | None = None
+    least = math.inf
     problems = []
     for choice in candidates:
         try:
-            settled = held if held and _same_words(held, choice) else choice.settled(metric)
-            channel = settled.bind(metric)
+            known = held if held and _same_words(held, choice) else choice
+            settled, channel = bind(known, metric)
             variance = asked.variance(channel)
         except (StudyError, TooLargeError) as error:
             problems.append(str(error))
             continue
         if _decodable(channel) and _portable(settled, channel) and np.isfinite(variance):
             tried.append((variance, settled))
-    if not tried:
+            if variance < (_WORTH_A_TABLE if settled.slow else _WORTH) * least:
+                least, best = variance, Chosen(settled, "", channel)
+    if best is None:
         raise StudyError("no channel can serve this metric: " + "; ".join(dict.fromkeys(problems)))
-    least, best = tried[0]
-    for variance, choice in tried[1:]:
-        if variance < (_WORTH_A_TABLE if choice.slow else _WORTH) * least:
-            least, best = variance, choice
+    return best._replace(reason=_reason(best.choice, least, tried, asked))
+
+
+def _reason(best: Choice, least: float, tried: list[tuple[float, Choice]], asked: Asked) -> str:
+    """Why the best of some choices is chosen."""
     others = sorted((v, described(c)) for v, c in tried if c is not best)
     if not others:
-        return best, "no other channel that is tried can serve this metric"
+        return "no other channel that is tried can serve this metric"
     near, name = others[0]
     if near < least:
         share = 1 - near / least
-        return best, (
+        return (
             f"no other is clearly better: {name} has a variance {share:.0%} smaller, which is not "
             "worth its table in the study"
         )
     if near < 1.05 * least:
-        return best, f"no other channel is better, though {name} comes within 5 % of its variance"
-    return best, because(asked.words, least, near, f"the next best, {name}")
+        return f"no other channel is better, though {name} comes within 5 % of its variance"
+    return because(asked.words, least, near, f"the next best, {name}")
 
 
 def _same_words(held: Choice, choice: Choice) -> bool:
@@ -188,7 +221,7 @@ def _portable(choice: Choice, channel: Channel) -> bool:
 def _candidates(metric: CellMetric, asked: Asked) -> Iterator[Choice]:
     """Channels that may serve a metric, the simplest first."""
     if isinstance(metric, UniformMetric):
-        yield from _uniform(metric, asked)
+        yield from _uniform(metric, asked.ordered)
         yield from _searched(metric, asked)
         return
     if isinstance(metric, BlockMetric | HighLowMetric):
@@ -226,15 +259,13 @@ def _searched(metric: CellMetric, asked: Asked) -> Iterator[Choice]:
         yield Extremal(asked.workload)
 
 
-def _uniform(metric: UniformMetric, asked: Asked) -> Iterator[Choice]:
+@lru_cache(maxsize=64)
+def _uniform(metric: UniformMetric, ordered: bool) -> tuple[Choice, ...]:
     """Channels under one ε for all pairs."""
     # Hashes must be few enough to be decoded; on a line the exact error decides.
-    method = "unbiased" if asked.ordered else "likelihood"
-    chosen, _ = choose_uniform(metric, (metric.size,), (asked.ordered,), method=method)
-    yield chosen
-    for other in (KaryResponse(), Hadamard()):
-        if other != chosen:
-            yield other
+    method = "unbiased" if ordered else "likelihood"
+    chosen, _ = choose_uniform(metric, (metric.size,), (ordered,), method=method)
+    return (chosen, *(other for other in (KaryResponse(), Hadamard()) if other != chosen))
 
 
 def _sensitive(metric: HighLowMetric, asked: Asked) -> Iterator[Extended]:
@@ -243,7 +274,7 @@ def _sensitive(metric: HighLowMetric, asked: Asked) -> Iterator[Extended]:
     if count < 2:
         yield Extended(KaryResponse())
         return
-    for choice in _uniform(UniformMetric(metric.epsilon, count), asked):
+    for choice in _uniform(UniformMetric(metric.epsilon, count), asked.ordered):
         yield Extended(choice)
 
 
@@ -251,7 +282,9 @@ def _per_block(blocks: Blocks, asked: Asked) -> Iterator[PerBlock]:
     """The best channel of each block."""
     with contextlib.suppress(StudyError, TooLargeError):
         hiding = [(cells, inside) for cells, inside in blocks if inside is not None]
-        yield PerBlock([best_channel(inside, asked.at(cells))[0] for cells, inside in hiding])
+        bind = cache(_bound)  # equal blocks have the same candidates
+        best = [best_channel(inside, asked.at(cells), bind=bind) for cells, inside in hiding]
+        yield PerBlock([chosen.choice for chosen in best])
 
 
 def _blocks(metric: CellMetric) -> Blocks:
@@ -264,7 +297,7 @@ def _stricter(metric: CellMetric, asked: Asked) -> Iterator[Choice]:
     """Channels made for simpler metrics below E."""
     uniform = uniform_within(metric)
     if uniform is not None:
-        for choice in _uniform(uniform, asked):
+        for choice in _uniform(uniform, asked.ordered):
             yield Stricter("uniform", choice)
     if not asked.ordered and isinstance(metric, TableMetric):
         yield from map(Product, shapes_of(metric.size))

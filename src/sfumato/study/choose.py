@@ -31,7 +31,7 @@ from sfumato.exact import whole
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.uniform import UniformMetric
-from sfumato.study.candidates import Asked, best_channel
+from sfumato.study.candidates import Asked, Chosen, best_channel
 from sfumato.study.choose_uniform import choose_uniform
 
 #: The decoder that channels are chosen for by default.
@@ -56,7 +56,7 @@ def choose_channel(
     people: int | None = None,
     rounds: bool = False,
     held: Choice | None = None,
-) -> tuple[Choice, str]:
+) -> Chosen:
     """The channel that the planner chooses for a metric, and the reason in words.
 
     Args:
@@ -81,15 +81,20 @@ def choose_channel(
     """
     expected = checked_expected(people)
     if rounds and not (isinstance(metric, LineMetric) and metric.equal_step is not None):
-        return _rounding(metric)
+        return Chosen(*_rounding(metric))
     if isinstance(metric, UniformMetric):
-        return choose_uniform(metric, shape or (metric.size,), ordered, method=method)
+        return Chosen(*choose_uniform(metric, shape or (metric.size,), ordered, method=method))
     if not (ordered[0] and isinstance(metric, LineMetric) and metric.equal_step is not None):
         asked = Asked.of(values or metric.size, metric.size, ordered=ordered[0])
         return best_channel(metric, asked, held=held)
-    if metric.size > MOST_BITS:
+    return Chosen(*_on_a_line(metric.size, float(metric.equal_step), method, expected))
+
+
+def _on_a_line(size: int, epsilon: float, method: str, expected: int | None) -> tuple[Choice, str]:
+    """The better of geometric and thermometer for cells that are equally far apart."""
+    if size > MOST_BITS:
         return Geometric(), "a thermometer report would be too long"
-    geometric, thermometer = threshold_variances(float(metric.equal_step), metric.size)
+    geometric, thermometer = threshold_variances(epsilon, size)
     if geometric <= thermometer:
         return Geometric(), (
             "over all thresholds and people spread evenly its variance is "
@@ -101,7 +106,7 @@ def choose_channel(
             "over all thresholds and people spread evenly its variance is "
             f"{above:.3g} times smaller than the geometric channel's"
         )
-    return _by_people(metric.size, float(metric.equal_step), expected, above)
+    return _by_people(size, epsilon, expected, above)
 
 
 def _rounding(metric: CellMetric) -> tuple[Choice, str]:

@@ -86,9 +86,9 @@ class Study(StudyVerbs):
         names = columns_of(parts)
         found = []
         for part, group, column in zip(parts, self.schema.groups, names, strict=True):
-            choice = settled(part, group.metric, self.people)
+            choice, made = settled(part, group.metric, self.people)
             shape = tuple(axis.size for axis in part.axes)
-            perturbing = bound(part, choice, group.metric)
+            perturbing = bound(part, choice, group.metric) if made is None else made
             found.append(Block(group.axes, shape, choice, perturbing, column))
         self._blocks: tuple[Block, ...] = tuple(found)
 
@@ -156,8 +156,8 @@ class Study(StudyVerbs):
         """Why the planner chooses each block's channel; blank where it would choose another."""
         found = []
         for part, group in zip(self.parts, self.schema.groups, strict=True):
-            choice, reason = planned(part, group.metric, self.people)
-            found.append(reason if part.channel == choice else "")
+            chosen = planned(part, group.metric, self.people)
+            found.append(chosen.reason if part.channel == chosen.choice else "")
         return tuple(found)
 
     def __repr__(self) -> str:

@@ -155,8 +155,15 @@ def squares(rows: Floats, matrix: Floats) -> Floats:
 
 def _worth(rows: Floats, gram: Floats, shares: Floats) -> tuple[Floats, float]:
     """M⁻¹ and f."""
-    spread = np.linalg.inv((rows.T * shares) @ rows).astype(np.float64)
+    spread = np.linalg.inv(_moments(rows, shares)).astype(np.float64)
     return spread, float(np.sum(spread * gram))
+
+
+def _moments(rows: Floats, weights: Floats) -> Floats:
+    """Σ w_y q_y q_yᵀ. Of a matrix and its own transpose, half of the product is computed."""
+    scaled = rows * np.sqrt(weights)[:, None]
+    found: Floats = scaled.T @ scaled
+    return found
 
 
 def _direction(
@@ -165,8 +172,8 @@ def _direction(
     """The gain qᵀKq − λᵀq of every row, and how far log θ goes for a unit of it."""
     pace = length / np.maximum(shares * squares(rows, spread), _LEAST_LEVERAGE)
     square = squares(rows, spread @ gram @ spread)
-    weighted = rows.T * (shares * pace)
-    prices = np.linalg.solve(weighted @ rows, weighted @ square)
+    weights = shares * pace
+    prices = np.linalg.solve(_moments(rows, weights), (weights * square) @ rows)
     return square - rows @ prices, pace
 
 
@@ -180,6 +187,6 @@ def _levelled(rows: Floats, shares: Floats, pace: Floats, within: float = _NEARL
         short = 1 - shares @ rows
         if np.abs(short).max() < within:
             return shares
-        change = pace * (rows @ np.linalg.solve((rows.T * (shares * pace)) @ rows, short))
+        change = pace * (rows @ np.linalg.solve(_moments(rows, shares * pace), short))
         shares = shares * np.exp(change / max(1.0, float(np.abs(change).max())))
     raise np.linalg.LinAlgError("the shares of these rows cannot be made level")
