@@ -25,8 +25,6 @@ hypothesis.settings.register_profile("test", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("soak", deadline=None, max_examples=2_000, print_blob=True)
 hypothesis.settings.load_profile("test")
 
-#: Files of fixtures hold no examples, and are not modules of different names.
-collect_ignore_glob = ["conftest.py", "*/conftest.py"]
 FIXED_SEED = 20_200_101
 FENCE = re.compile(r"^\s*```(\w*)")
 
