@@ -117,6 +117,16 @@ def test_sensitive_answers_have_the_utility_optimised_response() -> None:
     assert law[4:, 4:] == pytest.approx((odds - 1) / (odds + 3) * np.eye(4))
 
 
+@pytest.mark.parametrize("epsilon", ["1", "1e-9", "1e-17"])
+def test_an_own_symbol_that_is_rare_counts_in_the_error(epsilon: str) -> None:
+    """Other cells' symbols have the variance 1/(1 − e^−ε) − 1; 1 − (1 − ε) would lose ε."""
+    protect = sf.HighLow(epsilon, LABELS[:1])
+    study = sf.Study("used", [sf.categories("x", LABELS[:3], protect=protect)])
+    found = study.channels[0].second_moment(np.array([0.0, 1.0, 0.0]))
+    own = -1 / math.expm1(-float(epsilon))
+    np.testing.assert_allclose(found, [0, own, 0], rtol=1e-2 if own > 1e12 else 1e-6)
+
+
 def test_outputs_are_numbered_as_the_cells_where_they_can_be() -> None:
     metric = HighLowMetric(Fraction(1), np.array([False, True, False, True, True]))
     law = sf.Extended().bind(metric).likelihood()
