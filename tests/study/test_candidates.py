@@ -170,6 +170,15 @@ def test_the_refusal_names_the_axis_the_reason_and_the_remedy(protect: Any, why:
         sf.Study("none", [named(6, protect)])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("cap", [None, 3])
+def test_many_unequal_cells_are_taken_as_equal_ones(cap: int | None) -> None:
+    edges = np.cumsum(1.0 + np.arange(4_200) % 3).tolist()
+    protect = sf.Distance("1/20", cap=cap)
+    study = sf.Study("unequal", [sf.reals("x", edges=edges, protect=protect)])
+    assert study.blocks[0].choice == sf.Stricter("line", sf.Geometric(), cap)
+
+
 @pytest.mark.parametrize(
     ("protect", "error", "told"),
     [
