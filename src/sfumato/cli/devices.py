@@ -206,14 +206,19 @@ def _say_sent(sent: Sent) -> None:
             showing.say(f"{_reports(count)} {what}.")
     if sent.retry_after is not None:
         showing.say(
-            f"{_reports(sent.waiting)} waiting ({sent.reason}); run the command again in "
-            f"{math.ceil(sent.retry_after):,} seconds or later."
+            f"{_reports(sent.waiting)} waiting: {sent.reason}. Run the command again in "
+            f"{_count(math.ceil(sent.retry_after), 'second')} or later."
         )
 
 
 def _reports(count: int) -> str:
     """How many reports, in words."""
-    return f"{count:,} report{'' if count == 1 else 's'}"
+    return _count(count, "report")
+
+
+def _count(count: int, what: str) -> str:
+    """How many of something, in words."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def pack(
