@@ -236,6 +236,17 @@ def test_entries_are_read_with_their_own_keys_while_another_page_writes(page: Pa
     assert second == [["round a", "a"], ["round b", "b"], ["round c", "c"]]
 
 
+def test_a_round_of_any_name_is_charged_and_waits_to_be_sent(page: Page) -> None:
+    body = """
+      const made = await t.client(given[0]);
+      const rounds = [" ", "\\uffff", "\\uffff\\uffff", "😀"];
+      for (const round of rounds) await t.reported(made, { cell: 5 }, round);
+      const waiting = await made.store.all(`round ${made.program.fingerprint} `);
+      return [(await made.spent()).total, waiting.length];
+    """
+    assert asked(page, body, held(study().device_program())) == ["4", 4]
+
+
 def test_a_page_that_dies_after_the_charge_is_charged_once(
     page: Page, chromium: BrowserContext
 ) -> None:
