@@ -229,7 +229,7 @@ class TestTheCollector:
     def test_what_it_refuses_is_said(self, send: Send, stub: Stub) -> None:
         stub.refuse = lambda report: "symbol"
         assert "2 reports refused for good." in words(send(code=1))
-        assert "stored 0 reports" in words(send())
+        assert "Nothing waits to be sent." in words(send())
 
     def test_what_has_expired_is_said(self, send: Send, stub: Stub) -> None:
         stub.today = 1 << 31

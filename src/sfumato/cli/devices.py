@@ -196,6 +196,9 @@ def _say_made(made: Made, name: str) -> None:
 
 def _say_sent(sent: Sent) -> None:
     """What was sent, and when to try again."""
+    if sent == Sent():
+        showing.say("Nothing waits to be sent.")
+        return
     showing.say(f"The collector has stored {_reports(sent.accepted)}.")
     for count, what in (
         (sent.repeated, "had been stored before"),
