@@ -533,6 +533,24 @@ class TestSending:
         stub.faults.append(Fault(202, body))
         assert client.send().waiting == 2
 
+    def test_an_outcome_that_cannot_be_written_is_sent_again_and_counts_once(
+        self, client: Client, stub: Stub
+    ) -> None:
+        disk = client._memory._connection
+        assert disk is not None
+
+        def fails(report: bytes) -> None:
+            disk.execute("PRAGMA query_only = ON")
+
+        client.report(RECORD)
+        stub.refuse = fails
+        with pytest.raises(StoreError, match="cannot write"):
+            client.send()
+        disk.execute("PRAGMA query_only = OFF")
+        stub.refuse = lambda report: None
+        assert client.send() == Sent(repeated=1)
+        assert len(stub.stored) == 1
+
     def test_a_token_goes_along(
         self, program: Program, stub: Stub, tmp_path: Path, clock: Clock
     ) -> None:
