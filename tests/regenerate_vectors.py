@@ -11,7 +11,7 @@ import json
 import math
 import random
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from helpers_programs import program_of  # noqa: E402
 import sfumato as sf  # noqa: E402
 from sfumato.channels.choice import REGISTRY, Trial  # noqa: E402
 from sfumato.channels.searched.settling import SearchedChoice  # noqa: E402
+from sfumato.device.interpreter import WORD_BITS, Machine  # noqa: E402
 from sfumato.device.program import Program  # noqa: E402
 from sfumato.device.wire import Batch, ReportLayout  # noqa: E402
 
@@ -69,7 +70,13 @@ def studies() -> Iterator[tuple[str, sf.Study, list[Record], list[Record]]]:
     yield (
         "study-rounded",
         sf.Study("dose", [sf.reals("dose", 0, 10, bins=3, protect=d(1), rounding="stochastic")]),
-        [{"dose": v} for v in (0, 0.1, 1 / 3, 3.333333333333333, 5, 9.999999, 10)],
+        [
+            {"dose": v}
+            for v in (
+                *(0, 0.1, 1 / 3, 3.333333333333333, 5, 9.999999, 10),
+                *(10 / 3 / 2**21, 5 * (10 / 3) / 2**21),  # halfway between shares: to the even one
+            )
+        ],
         [{"dose": v} for v in (-1, 10.5)],
     )
     yield (
@@ -164,24 +171,61 @@ def read(value: Any) -> Any:
     return float(value["$number"]) if isinstance(value, Mapping) else value
 
 
-def case(program: Program, record: Record, source: random.Random) -> dict[str, Any]:
+class Drawing(Machine):
+    """A machine that draws its own words, and notes them."""
+
+    def __init__(self, tables: Sequence[tuple[Any, int]], source: random.Random) -> None:
+        super().__init__(tables, self._next)
+        self.source = source
+        self.drawn: list[int] = []
+
+    def _next(self) -> int:
+        self.drawn.append(self.source.getrandbits(64))
+        return self.drawn[-1]
+
+
+class Edging(Drawing):
+    """A machine whose words are the first or the last of an outcome: random words never show that
+    a reader is wrong by one."""
+
+    _ends: Iterator[int]
+
+    def draw(self, name: str, held: Any, bits: int) -> int:
+        """As a machine does, with words where one outcome ends and the next begins."""
+        every = held if isinstance(held, Sequence) else [held or 0]
+        if name != "flips":
+            inner = [end for end in every if 0 < end < 1 << bits]
+            every = [self.source.choice(inner or [0])]
+        self._ends = iter([end << (WORD_BITS - bits) for end in every])
+        return super().draw(name, held, bits)
+
+    def _next(self) -> int:
+        number = next(self._ends) - self.source.randrange(2)
+        self.drawn.append(min(max(number, 0), (1 << WORD_BITS) - 1))
+        return self.drawn[-1]
+
+
+def case(program: Program, record: Record, machine: Drawing) -> dict[str, Any]:
     """A record, the words that were drawn, and the report."""
-    drawn: list[int] = []
-
-    def words() -> int:
-        drawn.append(source.getrandbits(64))
-        return drawn[-1]
-
-    report = program.encode(record, words=words)
-    held = {name: written(value) for name, value in record.items()}
-    return {"record": held, "words": [str(word) for word in drawn], "report": report.hex()}
+    codes = program.codes(record)
+    results = [program.result(machine, block, codes) for block in program.blocks]
+    return {
+        "record": {name: written(value) for name, value in record.items()},
+        "words": [str(word) for word in machine.drawn],
+        "report": program.layout.pack(results).hex(),
+    }
 
 
 def vector(name: str, program: Program, records: list[Record], refused: list[Record]) -> Any:
     """A program with cases: every record, several times over."""
-    source = random.Random(name)
     times = max(1, _MOST_CASES // len(records))
-    cases = [case(program, record, source) for _ in range(times) for record in records]
+    source = random.Random(name)
+    cases = [
+        case(program, record, kind(program.tables, source))
+        for kind in (Drawing, Edging, Edging)
+        for _ in range(times)
+        for record in records
+    ]
     held = [{key: written(value) for key, value in record.items()} for record in refused]
     return {"program": json.loads(program.to_text()), "cases": cases, "refused": held}
 

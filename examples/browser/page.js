@@ -9,7 +9,7 @@ const STORE = "sfumato example";
 
 const at = (id) => document.getElementById(id);
 const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-const percent = (share) => `${Number((100 * share).toPrecision(2))} %`;
+const percent = (share) => `${Number((100 * share).toPrecision(2))}\u00a0%`;
 const svg = (name) => document.createElementNS("http://www.w3.org/2000/svg", name);
 
 let client;

@@ -61,12 +61,12 @@ export class BrowserStore {
 
   /** All entries whose key begins so, in the order of their keys. */
   async all(prefix) {
-    const range = IDBKeyRange.bound(prefix, `${prefix}\uffff`);
+    const range = IDBKeyRange.lowerBound(prefix);
     const [keys, values] = await this.#ask("readonly", (held) => [
       held.getAllKeys(range),
       held.getAll(range),
     ]);
-    return keys.map((key, i) => [key, values[i]]);
+    return keys.map((key, i) => [key, values[i]]).filter(([key]) => key.startsWith(prefix));
   }
 
   /** Runs work that must not run twice at a time, in any page of the origin (Web Locks). */

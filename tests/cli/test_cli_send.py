@@ -211,8 +211,8 @@ class TestTheCollector:
         found = words(send(code=1))
         assert "Made 2 reports" in found
         assert "The collector has stored 0 reports." in found
-        assert "2 reports waiting (the collector answered with status 503)" in found
-        assert "run the command again in 100 seconds or later" in found
+        assert "2 reports waiting: the collector answered with status 503." in found
+        assert "Run the command again in 100 seconds or later." in found
         waiting = json.loads(send("--json", code=1).output)
         assert (waiting["made"], waiting["remembered"], waiting["waiting"]) == (0, 2, 2)
         assert 90 < waiting["retry_after"] <= 100
@@ -229,7 +229,7 @@ class TestTheCollector:
     def test_what_it_refuses_is_said(self, send: Send, stub: Stub) -> None:
         stub.refuse = lambda report: "symbol"
         assert "2 reports refused for good." in words(send(code=1))
-        assert "stored 0 reports" in words(send())
+        assert "Nothing waits to be sent." in words(send())
 
     def test_what_has_expired_is_said(self, send: Send, stub: Stub) -> None:
         stub.today = 1 << 31

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import logging
+import shutil
 import subprocess
 import sys
 import traceback
@@ -361,6 +362,20 @@ class TestMemoryByValue:
                 assert (tmp_path / str(k) / "home" / "device.sqlite").stat().st_mode & 0o77 == 0
         assert len(found) == 2
 
+    def test_an_id_follows_from_nothing_that_the_device_has(
+        self, program: Program, tmp_path: Path
+    ) -> None:
+        with make(program, tmp_path / "one", memory="value") as client:
+            client.report(RECORD, round="1")
+        shutil.copytree(tmp_path / "one", tmp_path / "other")
+        made, ids = set(), []
+        for name in ("one", "other"):
+            with make(program, tmp_path / name, memory="value") as client:
+                made.add(client.report(RECORD, round="2"))
+                ids.append({held.id for held in client._memory.due(2)})
+        assert len(made) == 1
+        assert len(ids[0] & ids[1]) == 1  # that of the first round, which was copied
+
     def test_another_memory_is_refused(self, program: Program, tmp_path: Path) -> None:
         with pytest.raises(sf.StudyError, match="'round' or 'value'"):
             make(program, tmp_path, memory="rounds")
@@ -517,6 +532,24 @@ class TestSending:
         client.report(RECORD, round="2")
         stub.faults.append(Fault(202, body))
         assert client.send().waiting == 2
+
+    def test_an_outcome_that_cannot_be_written_is_sent_again_and_counts_once(
+        self, client: Client, stub: Stub
+    ) -> None:
+        disk = client._memory._connection
+        assert disk is not None
+
+        def fails(report: bytes) -> None:
+            disk.execute("PRAGMA query_only = ON")
+
+        client.report(RECORD)
+        stub.refuse = fails
+        with pytest.raises(StoreError, match="cannot write"):
+            client.send()
+        disk.execute("PRAGMA query_only = OFF")
+        stub.refuse = lambda report: None
+        assert client.send() == Sent(repeated=1)
+        assert len(stub.stored) == 1
 
     def test_a_token_goes_along(
         self, program: Program, stub: Stub, tmp_path: Path, clock: Clock

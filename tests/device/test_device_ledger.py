@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -82,36 +80,3 @@ def test_a_limit_is_a_positive_number(limit: float, tmp_path: Path) -> None:
 
 def test_names_cannot_take_over_a_terminal() -> None:
     assert "\x1b" not in str(Spent((Account("a\x1b[31m", "00", 1, Fraction(1)),)))
-
-
-TOGETHER = """
-import sys
-sys.path.insert(0, sys.argv[2])
-from helpers_kill import Random
-from sfumato.device.client import Client
-from sfumato.errors import LedgerError
-made = 0
-with Client(Random(), folder=sys.argv[1], limit=5) as client:
-    for k in range(10):
-        try:
-            client.report({}, round=f"{sys.argv[3]} {k}")
-            made += 1
-        except LedgerError:
-            pass
-print(made)
-"""
-
-
-@pytest.mark.slow
-def test_processes_do_not_spend_the_same_rest(tmp_path: Path) -> None:
-    here = str(Path(__file__).parent)
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", TOGETHER, str(tmp_path), here, str(k)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for k in range(3)
-    ]
-    made = [int(process.communicate()[0]) for process in running]
-    assert sum(made) == 10  # of E = 1/2 each

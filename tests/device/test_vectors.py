@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from helpers_contract import TRIALS
 import sfumato as sf
 from sfumato.channels.choice import REGISTRY
 from sfumato.device import compiling
-from sfumato.device.interpreter import DRAWS, OPERATIONS
+from sfumato.device.interpreter import DRAWS, OPERATIONS, Machine
 from sfumato.device.program import _KINDS, Program, canonical
 from sfumato.device.wire import Batch, ReportLayout
 from tests.regenerate_vectors import FOLDER, read, settled, text_of, vectors
@@ -84,6 +85,50 @@ def test_python_reproduces_every_vector(name: str) -> None:
         study = sf.Study.from_toml(vector["study"])
         assert study.fingerprint == program.fingerprint
         assert study.device_program().digest == program.digest
+
+
+@pytest.mark.parametrize("wrong", ["below", "pick", "row", "flips"])
+@pytest.mark.parametrize("by", [-1, 1])
+def test_an_outcome_that_ends_a_word_too_early_or_late_is_noticed(
+    wrong: str, by: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a reader of another language, such as one that has < for ≤."""
+    draw = Machine.draw
+
+    def off(self: Machine, name: str, held: Any, bits: int) -> int:
+        if name == wrong:
+            held = held + by if name == "below" else [end + by for end in held]
+        return draw(self, name, held, bits)
+
+    monkeypatch.setattr(Machine, "draw", off)
+    using = [name for name in NAMES if name != "batches" and uses(held(name), wrong)]
+    unnoticed = [name for name in using if reproduced(held(name))]
+    assert len(using) > len(unnoticed)
+    assert set(unnoticed) <= {"channel-haar-hrr-0"}  # whose table has one outcome
+
+
+def uses(vector: Any, name: str) -> bool:
+    """Whether a vector's program has an operation."""
+    return any(name in operations(block["code"]) for block in vector["program"]["blocks"])
+
+
+def reproduced(vector: Any) -> bool:
+    """Whether every report of a vector comes out."""
+    program = Program.read(canonical(vector["program"]))
+    return all(
+        program.encode(record_of(case["record"]), words=words_then_zeros(case)) == report_of(case)
+        for case in vector["cases"]
+    )
+
+
+def words_then_zeros(case: Any) -> Callable[[], int]:
+    """The words of a case, for a reader that may draw more."""
+    return chain(map(int, case["words"]), repeat(0)).__next__
+
+
+def report_of(case: Any) -> bytes:
+    """The report of a case."""
+    return bytes.fromhex(case["report"])
 
 
 def numbers(held: Any) -> Iterator[int]:

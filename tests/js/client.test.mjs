@@ -100,6 +100,17 @@ test("by value the same value gives the same report", async () => {
   assert.equal(reports.size, 1);
 });
 
+test("an id follows from nothing that the device has", async () => {
+  const [one, other] = [made({ memory: "value" }), made({ memory: "value" })];
+  const first = await one.client.report({ age: 17 }, { round: "1" });
+  await other.store.put("secret", await one.store.get("secret"));
+  assert.deepEqual(await other.client.report({ age: 17 }, { round: "1" }), first);
+  const entries = await Promise.all([one, other].map(({ store }) => store.all("round ")));
+  const [[[key, { id, ...rest }]], [[sameKey, { id: otherId, ...same }]]] = entries;
+  assert.deepEqual([key, rest], [sameKey, same]);
+  assert.notDeepEqual(id, otherId);
+});
+
 test("a retry has the same bytes, and waits as it is asked to", async () => {
   const answers = [answered(429, {}, { "Retry-After": "7" }), "no answer", answered(500)];
   const { client, bodies, waits } = made({ answers });

@@ -196,6 +196,9 @@ def _say_made(made: Made, name: str) -> None:
 
 def _say_sent(sent: Sent) -> None:
     """What was sent, and when to try again."""
+    if sent == Sent():
+        showing.say("Nothing waits to be sent.")
+        return
     showing.say(f"The collector has stored {_reports(sent.accepted)}.")
     for count, what in (
         (sent.repeated, "had been stored before"),
@@ -206,14 +209,19 @@ def _say_sent(sent: Sent) -> None:
             showing.say(f"{_reports(count)} {what}.")
     if sent.retry_after is not None:
         showing.say(
-            f"{_reports(sent.waiting)} waiting ({sent.reason}); run the command again in "
-            f"{math.ceil(sent.retry_after):,} seconds or later."
+            f"{_reports(sent.waiting)} waiting: {sent.reason}. Run the command again in "
+            f"{_count(math.ceil(sent.retry_after), 'second')} or later."
         )
 
 
 def _reports(count: int) -> str:
     """How many reports, in words."""
-    return f"{count:,} report{'' if count == 1 else 's'}"
+    return _count(count, "report")
+
+
+def _count(count: int, what: str) -> str:
+    """How many of something, in words."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def pack(

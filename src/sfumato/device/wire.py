@@ -328,7 +328,7 @@ def check_length(found: int, wanted: int, what: str, count: int) -> None:
         raise WireError(
             "length",
             f"{what} of {count:,} reports of this study must have {wanted:,} bytes, got "
-            f"{found:,}; it was cut, or something was added: send it again",
+            f"{found:,}; it was cut, or something was added: give all of it and nothing else",
         )
 
 
