@@ -117,6 +117,16 @@ def test_sensitive_answers_have_the_utility_optimised_response() -> None:
     assert law[4:, 4:] == pytest.approx((odds - 1) / (odds + 3) * np.eye(4))
 
 
+@pytest.mark.parametrize("epsilon", ["1", "1e-9", "1e-17"])
+def test_an_own_symbol_that_is_rare_counts_in_the_error(epsilon: str) -> None:
+    """Other cells' symbols have the variance 1/(1 − e^−ε) − 1; 1 − (1 − ε) would lose ε."""
+    protect = sf.HighLow(epsilon, LABELS[:1])
+    study = sf.Study("used", [sf.categories("x", LABELS[:3], protect=protect)])
+    found = study.channels[0].second_moment(np.array([0.0, 1.0, 0.0]))
+    own = -1 / math.expm1(-float(epsilon))
+    np.testing.assert_allclose(found, [0, own, 0], rtol=1e-2 if own > 1e12 else 1e-6)
+
+
 def test_outputs_are_numbered_as_the_cells_where_they_can_be() -> None:
     metric = HighLowMetric(Fraction(1), np.array([False, True, False, True, True]))
     law = sf.Extended().bind(metric).likelihood()
@@ -131,6 +141,10 @@ STRUCTURED = [
     (
         sf.Extended(sf.Exponential()),
         AsideMetric(LineMetric((Fraction(1), Fraction(2))), Fraction(2)),
+    ),
+    (
+        sf.Extended(sf.Geometric()),
+        AsideMetric(LineMetric((Fraction(2), Fraction(1), Fraction(3, 2))), Fraction(2)),
     ),
     (sf.Extended(), HighLowMetric(Fraction(1), np.array([False, True, False, True, True]))),
     (sf.Extended(), HighLowMetric(Fraction(1), np.array([False, True, False]))),
@@ -234,6 +248,32 @@ def test_the_planner_takes_another_channel_where_geometric_noise_is_too_wide() -
     assert choose_channel(far, values=60)[0] == sf.Extended(sf.Geometric())
     assert choose_channel(aside(5_000, "1/100", "1"))[0] == sf.Extended(sf.Geometric())
     assert choose_channel(near, values=10)[0] != sf.Extended(sf.Geometric())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_geometric_noise_inside_takes_unequal_steps_as_the_shortest(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    line = LineMetric([Fraction(int(step), 8) for step in rng.integers(1, 40, 6)])
+    metric = AsideMetric(line, Fraction(int(rng.integers(6, 60)), 8))
+    channel = sf.Extended(sf.Geometric()).bind(metric)
+    inner = channel.inner.metric
+    assert isinstance(inner, LineMetric | CappedLineMetric)
+    assert inner.equal_step == min(line.steps)
+    assert not channel.check(metric).problems
+    law = channel.likelihood()
+    np.testing.assert_allclose(law @ channel.coefficients(np.eye(8)).T, np.eye(8), atol=1e-9)
+
+
+@pytest.mark.slow
+def test_optional_axes_of_many_unequal_cells_have_a_channel() -> None:
+    edges = np.cumsum(1.0 + np.arange(301) % 3).tolist()
+    protect = sf.Distance("1/20", no_answer=edges[-1] / 2)
+    optional = sf.reals("x", edges=edges, protect=protect, optional=True)
+    study = sf.Study("unequal", [optional])
+    assert study.blocks[0].choice == sf.Extended(sf.Geometric())
+    line = sf.Stricter("line", sf.Geometric())
+    usual = sf.reals("x", edges=edges, protect=sf.Distance("1/20"), channel=line)
+    assert range_error(study) < 1.01 * range_error(sf.Study("usual", [usual]))
 
 
 def test_what_does_not_fit_is_refused() -> None:

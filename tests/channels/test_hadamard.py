@@ -141,6 +141,14 @@ def test_one_word_fewer_for_a_lie_would_break_the_bound() -> None:
                 assert exceeding_pair(rows, Pair(there, back)) is not None
 
 
+@pytest.mark.parametrize("e", ["1e-28", "1e-30", "1e-300"])
+def test_an_e_too_small_for_odds_above_one_is_refused(e: str) -> None:
+    tiny = Fraction(e)
+    assert lies(tiny, tiny, 64) == (1 << 63, 1 << 63)
+    with pytest.raises(StudyError, match=f"^a table of 2.64 words is too coarse for E = {e};"):
+        sf.Binary().bind(UniformMetric(tiny, 2))
+
+
 def test_warner_and_mangat_are_special_cases() -> None:
     warner, mangat = (sf.Binary().bind(m) for m in (UniformMetric(ONE, 2), high_low("01")))
     kary = sf.KaryResponse().bind(UniformMetric(ONE, 2))

@@ -14,7 +14,7 @@ import pytest
 import sfumato as sf
 from sfumato.channels.choice import Choice
 from sfumato.channels.searched.extremal import Extremal
-from sfumato.errors import StudyError
+from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.cells import TableMetric
 from sfumato.study import candidates
 from sfumato.study.candidates import Asked, best_channel
@@ -159,6 +159,7 @@ def test_a_metric_that_no_channel_can_serve_is_refused(monkeypatch: Any) -> None
     ("protect", "why"),
     [
         (sf.Blocks("1e-30", [labels(6)[:3], labels(6)[3:]]), "no channel can serve this metric: "),
+        (sf.Blocks("1e-30", np.reshape(labels(6), (3, 2)).tolist()), "no channel can .* metric: "),
         (sf.HighLow("1e-30", labels(5)), ""),
         (sf.Uniform("1e-30"), ""),
     ],
@@ -167,6 +168,29 @@ def test_the_refusal_names_the_axis_the_reason_and_the_remedy(protect: Any, why:
     words = rf"^axis 'x': {why}a table of 2\^64 words is too coarse for .*; use a larger epsilon"
     with pytest.raises(StudyError, match=words):
         sf.Study("none", [named(6, protect)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cap", [None, 3])
+def test_many_unequal_cells_are_taken_as_equal_ones(cap: int | None) -> None:
+    edges = np.cumsum(1.0 + np.arange(4_200) % 3).tolist()
+    protect = sf.Distance("1/20", cap=cap)
+    study = sf.Study("unequal", [sf.reals("x", edges=edges, protect=protect)])
+    assert study.blocks[0].choice == sf.Stricter("line", sf.Geometric(), cap)
+
+
+@pytest.mark.parametrize(
+    ("protect", "error", "told"),
+    [
+        (sf.Within(1, 5), TooLargeError, "for at most 2048 cells, and the axis has 3000"),
+        (sf.Distance("1e-30"), StudyError, r"lie between 2\^-50 and 1e308, got 1e-30: change"),
+    ],
+)
+def test_a_metric_that_cannot_be_bound_is_refused_with_its_axis(
+    protect: Any, error: type[Exception], told: str
+) -> None:
+    with pytest.raises(error, match=f"^axis 'x': .* {told}"):
+        sf.Study("none", [sf.integers("x", 1, 3000, protect=protect)])
 
 
 def test_a_sole_candidate_is_not_measured(monkeypatch: Any) -> None:

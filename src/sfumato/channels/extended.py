@@ -11,7 +11,7 @@ Where a line under its cap would tell more, or nearly as much, the inner channel
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -49,6 +49,7 @@ class Extended(Choice):
     Args:
         inner: The channel of the core cells, which must send symbols; left out, geometric noise on
             equally spaced values, exponential on others, and k-ary response on sensitive cells.
+            Geometric noise on unequal steps treats all as the shortest.
 
     Example:
         >>> import sfumato as sf
@@ -94,7 +95,7 @@ class Extended(Choice):
         """It needs a core and other cells, and an inner channel that fits the core."""
         if not isinstance(metric, Around):
             return "it needs protect=HighLow(...), or Distance(...) on an axis with optional=True"
-        core = core_metric(metric)
+        core = self._core(metric)
         if core is None:
             return None if core_size(metric) else "no cell is sensitive, so nothing is to be hidden"
         problem = self.inside(metric).misfit(core)
@@ -109,7 +110,7 @@ class Extended(Choice):
             metric: E between the cells.
             progress: Called with the share done, by those that search for long.
         """
-        core = core_metric(metric) if isinstance(metric, Around) else None
+        core = self._core(metric) if isinstance(metric, Around) else None
         inner = self.inside(metric)
         return Extended(inner if core is None else inner.settled(core, progress=progress))
 
@@ -128,9 +129,23 @@ class Extended(Choice):
             raise StudyError(f"Extended does not fit this axis: {self.misfit(metric)}")
         if isinstance(metric, AsideMetric):
             return self._bind_aside(metric, precision)
-        core = core_metric(metric)
+        core = self._core(metric)
         inner = SoleChannel() if core is None else self._bound(metric, core, precision)
         return ExtendedChannel(metric=metric, inner=inner, precision=precision)
+
+    def _core(self, metric: Around) -> LineMetric | CappedLineMetric | UniformMetric | None:
+        """E that the inner channel keeps between core cells; None where there is one or none."""
+        return core_metric(self._level(metric) if isinstance(metric, AsideMetric) else metric)
+
+    def _level(self, metric: AsideMetric) -> AsideMetric:
+        """With all steps as short as the shortest, where geometric noise is named inside."""
+        line = metric.line
+        if line.equal_step is not None or not isinstance(self.inner, Geometric):
+            return metric
+        level = LineMetric.equal(min(line.steps), line.size)
+        if isinstance(line, CappedLineMetric):
+            return replace(metric, line=CappedLineMetric(level, line.cap))
+        return replace(metric, line=level)
 
     def _bound(self, metric: Around, core: CellMetric, precision: int) -> SymbolChannel:
         """The inner channel on the core; one that sends bits is refused."""
@@ -148,7 +163,8 @@ class Extended(Choice):
 
         The cap follows from integers alone, so that it is the same on every machine.
         """
-        inner = self._bound(metric, capped_core(metric, _CAPS), precision)
+        level = self._level(metric)
+        inner = self._bound(metric, capped_core(level, _CAPS), precision)
         most, limit = _CAPS, exp_floor(metric.aside)
         envelope, total = inner.envelope()
         if sum(m for m, _ in envelope) > total * (1 + _TOLD * (limit - 1)):
@@ -161,7 +177,7 @@ class Extended(Choice):
         while True:
             try:
                 if most < _CAPS:
-                    inner = self._bound(metric, capped_core(metric, most), precision)
+                    inner = self._bound(metric, capped_core(level, most), precision)
                 return ExtendedChannel(metric=metric, inner=inner, precision=precision)
             except StudyError:
                 if most == 1:
@@ -184,6 +200,7 @@ class Extended(Choice):
             (cls(), AsideMetric(LineMetric.equal(one, 6), one)),
             (cls(), AsideMetric(capped, Fraction(7, 10))),
             (cls(Exponential()), AsideMetric(unequal, Fraction(2))),
+            (cls(Geometric()), AsideMetric(unequal, Fraction(2))),
             (cls(), some),
             (cls(Hadamard()), some),
             (cls(Comb()), HighLowMetric(one * 2, np.array([True] * 4 + [False]))),

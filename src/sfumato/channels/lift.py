@@ -304,26 +304,26 @@ class ExtendedChannel(SymbolChannel):
         return np.array([word / total for word in self.covering])
 
     @property
-    def _chances(self) -> tuple[float, float, float]:
-        """a, 1 − b and b − a, without cancellation."""
-        words = 1 << self.precision
-        return self.leave / words, (words - self.stay) / words, (self.stay - self.leave) / words
+    def _chances(self) -> tuple[float, float, float, float]:
+        """a, b, 1 − b and b − a, without cancellation: b is tiny where ε is."""
+        words, a, b = 1 << self.precision, self.leave, self.stay
+        return a / words, b / words, (words - b) / words, (b - a) / words
 
     def likelihood(self) -> Floats:
         """P(output | cell)."""
         refuse_entries(self.size, self.outputs)
-        a, covered, _ = self._chances
+        a, b, covered, _ = self._chances
         found = np.zeros((self.size, self.outputs))
         found[np.ix_(self._core, self._symbols)] = (1 - a) * self.inner.likelihood()
         found[np.ix_(self._others, self._symbols)] = covered * self.cover
-        found[self._others, self._own] = self.stay / (1 << self.precision)
+        found[self._others, self._own] = b
         if self._aside:
             found[self._core, self._own] = a
         return found
 
     def coefficients(self, weights: Floats) -> Floats:
         """The inner reading, with what the symbols of the other cells take from it."""
-        a, covered, gap = self._chances
+        a, _, covered, gap = self._chances
         read = self.inner.coefficients(weights[..., self._core])
         own = (1 - a) * weights[..., self._others] - covered * (read @ self.cover)[..., None]
         result = np.empty((*weights.shape[:-1], self.outputs))
@@ -340,7 +340,7 @@ class ExtendedChannel(SymbolChannel):
 
     def gather(self, profile: Floats) -> Floats:
         """The transpose of `coefficients`."""
-        a, covered, gap = self._chances
+        a, _, covered, gap = self._chances
         seen, own = profile[..., self._symbols], profile[..., self._own]
         if self._aside:
             seen = seen / (1 - a)
@@ -354,10 +354,10 @@ class ExtendedChannel(SymbolChannel):
 
     def expect(self, table: Floats) -> Floats:
         """The inner channel's means at core cells, those of symbol and cover at the others."""
-        a, covered, _ = self._chances
+        a, b, covered, _ = self._chances
         seen, own = table[..., self._symbols], table[..., self._own]
         result = np.empty((*table.shape[:-1], self.size))
-        result[..., self._others] = (1 - covered) * own + covered * (seen @ self.cover)[..., None]
+        result[..., self._others] = b * own + covered * (seen @ self.cover)[..., None]
         result[..., self._core] = (1 - a) * self.inner.expect(seen)
         if self._aside:
             result[..., self._core] += a * own
@@ -365,10 +365,10 @@ class ExtendedChannel(SymbolChannel):
 
     def mix(self, law: Floats) -> Floats:
         """The transpose of `expect`."""
-        a, covered, _ = self._chances
+        a, b, covered, _ = self._chances
         core, others = law[..., self._core], law[..., self._others]
         result = np.empty((*law.shape[:-1], self.outputs))
-        result[..., self._own] = (1 - covered) * others
+        result[..., self._own] = b * others
         if self._aside:
             result[..., self._own] += a * core.sum(axis=-1, keepdims=True)
         hidden = covered * others.sum(axis=-1, keepdims=True) * self.cover
@@ -384,12 +384,12 @@ class ExtendedChannel(SymbolChannel):
         """P(run | cell), from the inner channel's runs."""
         if self._as_cells:
             return super().joined_likelihood(starts)
-        a, covered, _ = self._chances
+        a, b, covered, _ = self._chances
         inside = starts[starts < self.inner.outputs]
         found = np.zeros((self.size, len(starts)))
         found[self._core, : len(inside)] = (1 - a) * self.inner.joined_likelihood(inside)
         found[self._others, : len(inside)] = covered * np.add.reduceat(self.cover, inside)
-        found[self._others, len(inside) + np.arange(len(self._own))] = 1 - covered
+        found[self._others, len(inside) + np.arange(len(self._own))] = b
         if self._aside:
             found[self._core, -1] = a
         return found

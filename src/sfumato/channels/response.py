@@ -252,12 +252,12 @@ def lies(there: Fraction | None, back: Fraction | None, precision: int) -> tuple
         ((0, 0), (0, 256))
     """
     total = 1 << precision
-    if there == 0 and back == 0:  # (9) is 0/0; both cells put out both symbols equally often
-        return total >> 1, total >> 1
     inverse = Fraction(0) if there is None else 1 / exp_floor(there)
     if back is None:
         return 0, math.ceil(total * inverse)
     odds = exp_floor(back)
+    if odds == inverse:  # (9) is 0/0; both cells put out both symbols equally often
+        return total >> 1, total >> 1
     first = math.ceil(total * (1 - inverse) / (odds - inverse))
     return first, math.ceil((total - first) * inverse)
 

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -243,9 +244,11 @@ def refuse_extreme(least: Fraction, most: Fraction) -> None:
         most: The largest one that is finite.
     """
     if not _LEAST <= least <= most <= _MOST:
+        beyond = least if least < _LEAST else most
+        got = Decimal(beyond.numerator) / beyond.denominator
         raise StudyError(
-            "E between two cells must lie between 2^-50 and 1e308: change epsilon, or the unit of "
-            "distance"
+            f"E between two cells must lie between 2^-50 and 1e308, got {got:.3g}: change epsilon, "
+            "or the unit of distance"
         )
 
 

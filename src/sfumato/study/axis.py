@@ -21,7 +21,7 @@ from sfumato.domains.calendar import Dates, Times
 from sfumato.domains.categories import Categories
 from sfumato.domains.integers import Integers
 from sfumato.domains.reals import Reals
-from sfumato.errors import DataError, StudyError, rows, shown
+from sfumato.errors import DataError, StudyError, TooLargeError, rows, shown
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
@@ -211,8 +211,8 @@ class Together:
         (axis,) = self.axes
         try:
             metric = statement.bind(axis.domain, optional=axis.optional)
-        except StudyError as error:
-            raise StudyError(f"{self.words}: {error}") from None
+        except (StudyError, TooLargeError) as error:
+            raise type(error)(f"{self.words}: {error}") from None
         if not axis.domain.rounding_bits:
             return recognised(metric)
         # What holds between grid points says nothing of the values between them, unless it is

@@ -229,6 +229,9 @@ def _candidates(metric: CellMetric, asked: Asked) -> Iterator[Choice]:
     if isinstance(metric, LineMetric | CappedLineMetric):
         yield Geometric()
         yield Thermometer()
+        if metric.size > _MOST_CELLS and metric.equal_step is None:
+            cap = metric.cap if isinstance(metric, CappedLineMetric) else None
+            yield Stricter("line", Geometric(), cap)
     if isinstance(metric, HighLowMetric):
         yield from _sensitive(metric, asked)
     if isinstance(metric, AsideMetric):
