@@ -217,7 +217,7 @@ def test_intervals_leave_room_for_what_smoothness_leaves_out() -> None:
     known = Certain()
     posterior_at(mixture, best.law, known).moments(rows)
     (h,) = known.asked
-    more = doubt.variance(rows, best.curvature.respond(h)[1])
+    more = doubt.variance(rows, h, best.curvature.respond(h)[1])
     np.testing.assert_allclose(wide, variance + more, rtol=1e-9)
     assert np.any(wide > 1.01 * variance)
 

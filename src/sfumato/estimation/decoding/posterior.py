@@ -109,7 +109,7 @@ class CountPosterior:
         between, left = self.fit.curvature.respond(sensitive)
         variance = np.maximum(within, 0.0) + np.maximum(between, 0.0)
         if doubt is not None:
-            variance += doubt.variance(rows, left)
+            variance += doubt.variance(rows, sensitive, left)
         return values, variance
 
     def _sensitive(
