@@ -32,6 +32,7 @@ from sfumato.estimation.decoding.doubt import Doubt
 from sfumato.estimation.decoding.em import Decoded, decode
 from sfumato.estimation.decoding.evidence import Posterior, Progress, fit_by_evidence
 from sfumato.estimation.decoding.fitting import Fit
+from sfumato.estimation.decoding.labels import LabelDecoder
 from sfumato.estimation.decoding.mixture import LOOSE_CELLS, Mixture, posterior_ratio
 from sfumato.estimation.decoding.standing_out import StandingOut
 
@@ -286,7 +287,7 @@ class ScaledDecoder:
         return without_errors(self.counts(), rows)
 
 
-AnyDecoder: TypeAlias = Decoder | PlainDecoder | ScaledDecoder
+AnyDecoder: TypeAlias = Decoder | PlainDecoder | LabelDecoder | ScaledDecoder
 
 
 def without_errors(counts: Floats, rows: Floats) -> tuple[Floats, Floats]:

@@ -15,6 +15,7 @@ from sfumato.arrays import Floats
 from sfumato.estimation.decoding.evidence import Posterior, Unsmoothed
 from sfumato.estimation.decoding.field import Field, Strengths
 from sfumato.estimation.decoding.fitting import fit_at
+from sfumato.estimation.decoding.labels import LabelDecoder
 from sfumato.estimation.decoding.mixture import Mixture
 from sfumato.estimation.decoding.posterior import Decoder, PlainDecoder
 
@@ -37,8 +38,10 @@ class State:
     nearby: tuple[Floats, ...] = ()
 
 
-def state_of(decoder: Decoder | PlainDecoder) -> State:
+def state_of(decoder: Decoder | PlainDecoder | LabelDecoder) -> State:
     """The numbers to keep of a decoded population."""
+    if isinstance(decoder, LabelDecoder):
+        return State((decoder.counts() / decoder.counts().sum(),), ())
     if isinstance(decoder, PlainDecoder):
         return State((decoder.decoded.law,), ())
     posterior = decoder.posterior
