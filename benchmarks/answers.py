@@ -293,7 +293,7 @@ def answered(case: Case, cap: int | None = None) -> dict[str, Any]:
         limit_seconds(cap)
     start = time.process_time()
     try:
-        answer = ask(tally.estimate("likelihood" if case.insists else "auto"))
+        answer = ask(tally.estimate("likelihood") if case.insists else tally.estimate())
         low, high = np.atleast_1d(answer.low), np.atleast_1d(answer.high)
     except sf.TooLargeError:
         return {"outcome": "refused"}
