@@ -162,7 +162,7 @@ class Decoder:
 
     @cached_property
     def _moved(self) -> Floats:
-        """How far maximum likelihood without a prior moves the counts, by its share in them."""
+        """How far what is beside the best fit moves the counts, by its share in them."""
         beside = self.posterior.beside
         if beside is None:
             return np.zeros_like(self._best.counts)
@@ -204,7 +204,8 @@ class Decoder:
                 wide = np.maximum(wide, spread + (theirs - values) ** 2)
             wide = wide + self._unsure(rows)
         moved = rows.reshape(len(rows), -1) @ self._moved.ravel()
-        return values + moved, wide + moved**2
+        # On one axis `_unsure` has room for it: what is beside is one of the fits nearby.
+        return values + moved, wide if posterior.nearby is not None else wide + moved**2
 
     def _unsure(self, rows: Floats) -> Floats:
         """The square of how far fits of nearly the same evidence would move sums, at most."""
