@@ -30,21 +30,25 @@ from sfumato.device.wire import MEDIA_TYPE, WireError
 from sfumato.errors import SfumatoError, StoreError
 from sfumato.estimation.estimate import Estimate
 from sfumato.files import read_json
-from sfumato.service import published
+from sfumato.service import pages, published
 from sfumato.service.answering import log
 from sfumato.service.collector import Collector
+from sfumato.service.designing import design
 from sfumato.service.figures import figures
 from sfumato.service.limits import Limits
 from sfumato.service.published import Published
 from sfumato.service.receiving import Outcome, too_long
 from sfumato.service.refusals import RefusedError
-from sfumato.service.routes import Endpoint, endpoints
+from sfumato.service.routes import ANALYST, Endpoint, endpoints
 from sfumato.service.stores.base import FullError
 from sfumato.service.tokens import Holders, Token
 from sfumato.service.writer import LOG, Done
 
 _MOST_QUESTION = 1 << 16  # bytes of a question
 _MOST_STUDY = 1 << 22  # bytes of a study file
+_MOST_DESIGN = 1 << 16  # bytes of a design
+_MOST_DESIGNS = 8  # that wait, since one is computed at a time
+_DESIGNS_PER_SECOND, _DESIGNS_AT_ONCE = 0.5, 30.0  # of an address without a token
 _MOST_UNREAD = 1 << 26  # bytes of a body that is too long, read so that the refusal arrives
 _TOKEN_SECONDS = 1.0  # until a token that was revoked elsewhere is refused
 _DOCUMENT = {"Content-Security-Policy": "default-src 'none'", "X-Content-Type-Options": "nosniff"}
@@ -73,6 +77,9 @@ class Service:
         settings = collector.settings
         self.endpoints = endpoints(settings.upload_token)
         self._limits = Limits(settings.rate, settings.burst)
+        self._designs = Limits(min(settings.rate, _DESIGNS_PER_SECOND), _DESIGNS_AT_ONCE)
+        self._designing = asyncio.Semaphore()
+        self._designs_waiting = 0
         self._holders = Holders(())
         self._holders_until = 0.0
         self.answered: Counter[tuple[str, int]] = Counter()
@@ -112,7 +119,7 @@ class Service:
         async def answer(request: Request) -> Response:
             try:
                 if endpoint.limited:
-                    self._limit(request)
+                    _limit(request, self._limits)
                 response = await handler(request, await self._holder(request, endpoint))
             except SfumatoError as error:
                 response = _refused(error)
@@ -123,27 +130,26 @@ class Service:
                 response = _refused(
                     RefusedError(500, "internal", "this request failed; try again later")
                 )
-            response.headers.update(headers)
+            for name, value in headers.items():
+                response.headers.setdefault(name, value)
             self.answered[endpoint.name, response.status_code] += 1
             return response
 
         return answer
 
-    def _limit(self, request: Request) -> None:
-        """Refuse an address that asks too often."""
-        wait = self._limits.wait("" if request.client is None else request.client.host)
-        if wait:
-            raise RefusedError(
-                429,
-                "rate",
-                f"too many requests from this address; wait {wait} seconds",
-                retry_after=wait,
-            )
-
     async def _holder(self, request: Request, endpoint: Endpoint) -> Token | None:
         """Whose token came with a request; refused if the route takes others."""
         if endpoint.roles is None:
             return None
+        found = await self._known_holder(request)
+        if found.role not in endpoint.roles:
+            raise RefusedError(
+                403, "role", f"a token of {found.role} does not allow this; use another one"
+            )
+        return found
+
+    async def _known_holder(self, request: Request) -> Token:
+        """Whose token came with a request; refused if it is nobody's."""
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not token:
             raise RefusedError(
@@ -155,10 +161,6 @@ class Service:
         found = self._holders.of(token.strip())
         if found is None:
             raise RefusedError(401, "token", "this token is not valid, or was revoked")
-        if found.role not in endpoint.roles:
-            raise RefusedError(
-                403, "role", f"a token of {found.role} does not allow this; use another one"
-            )
         return found
 
     async def _find(self, request: Request) -> Published:
@@ -213,6 +215,42 @@ class Service:
 
     async def _client(self, request: Request, who: Token | None) -> Response:
         return Response(self._script, media_type="text/javascript")
+
+    # Pages
+
+    async def _page(self, request: Request, who: Token | None) -> Response:
+        return pages.page(request.url.path.strip("/") or "index")
+
+    async def _asset(self, request: Request, who: Token | None) -> Response:
+        return pages.asset(request.path_params["name"])
+
+    async def _answer(self, request: Request, who: Token | None) -> Response:
+        try:
+            study = await self._find(request)
+        except RefusedError as error:
+            return pages.answer_page("", error.status)
+        return pages.answer_page(study.digest)
+
+    async def _design(self, request: Request, who: Token | None) -> Response:
+        longer = RefusedError(413, "size", f"a design may have at most {_MOST_DESIGN:,} bytes")
+        try:
+            given = read_json(await self._body(request, _MOST_DESIGN, longer))
+        except ValueError:
+            raise RefusedError(400, "json", "a design must be JSON") from None
+        try:
+            trusted = (await self._known_holder(request)).role in ANALYST
+        except RefusedError:
+            trusted = False
+        if not trusted:
+            _limit(request, self._designs)
+        if self._designs_waiting >= _MOST_DESIGNS:
+            raise RefusedError(429, "busy", "too many designs wait; try again", retry_after=5)
+        self._designs_waiting += 1
+        try:
+            async with self._designing:
+                return JSONResponse(await run_in_threadpool(design, given))
+        finally:
+            self._designs_waiting -= 1
 
     # Studies
 
@@ -317,6 +355,18 @@ class Service:
         entries = await run_in_threadpool(lambda: list(log(self.collector.store, after)))
         lines = "".join(json.dumps(entry) + "\n" for entry in entries)
         return Response(lines, media_type="application/jsonl")
+
+
+def _limit(request: Request, limits: Limits) -> None:
+    """Refuse an address that asks too often."""
+    wait = limits.wait("" if request.client is None else request.client.host)
+    if wait:
+        raise RefusedError(
+            429,
+            "rate",
+            f"too many requests from this address; wait {wait} seconds",
+            retry_after=wait,
+        )
 
 
 def question(given: object) -> tuple[str, Callable[[Estimate], dict[str, Any]]]:
