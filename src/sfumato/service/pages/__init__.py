@@ -6,12 +6,23 @@ step, no other host. What they show comes from the collector's own routes.
 
 from __future__ import annotations
 
+import asyncio
 from functools import cache
 from importlib import resources
 
-from starlette.responses import Response
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
+from sfumato.files import read_json
+from sfumato.service.collector import Collector
+from sfumato.service.designing import design
+from sfumato.service.http import find_study, read_body
 from sfumato.service.refusals import RefusedError
+from sfumato.service.tokens import Token
+
+_MOST_DESIGN = 1 << 16  # bytes of a design
+_MOST_WAITING = 8
 
 #: A picture that is downloaded is drawn from an address of the kind blob.
 POLICY = (
@@ -43,36 +54,57 @@ def _held() -> dict[str, str]:
     }
 
 
-def page(name: str) -> Response:
-    """A page.
+class Pages:
+    """The routes of pages, and the one that answers the page that designs.
 
     Args:
-        name: Its name, without ".html".
+        collector: What they are pages of.
     """
-    return Response(_held()[f"{name}.html"], media_type="text/html", headers=_HEADERS)
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self._designing = asyncio.Semaphore()
+        self._waiting = 0
+
+    async def page(self, request: Request, who: Token | None) -> Response:
+        """A page, by its path."""
+        name = request.url.path.strip("/") or "index"
+        return _html(_held()[f"{name}.html"])
+
+    async def answer(self, request: Request, who: Token | None) -> Response:
+        """The page on which people answer, with the digest of the program pinned in it."""
+        digest, status = "", 200
+        try:
+            digest = (await find_study(self._collector, request)).digest
+        except RefusedError as error:  # which the page says in the language of whoever is asked
+            status = error.status
+        return _html(_held()["answer.html"].replace("{{digest}}", digest), status)
+
+    async def asset(self, request: Request, who: Token | None) -> Response:
+        """What pages are made of: a style, a module, a picture, or the words of a language."""
+        name = request.path_params["name"]
+        kind = _TYPES.get(name.rpartition(".")[2])
+        if kind is None or name not in _held():
+            raise RefusedError(404, "route", "there is nothing at this address")
+        return Response(_held()[name], media_type=kind, headers=_HEADERS)
+
+    async def design(self, request: Request, who: Token | None) -> Response:
+        """What a study would promise; one is computed at a time, and few may wait."""
+        longer = RefusedError(413, "size", f"a design may have at most {_MOST_DESIGN:,} bytes")
+        try:
+            given = read_json(await read_body(self._collector, request, _MOST_DESIGN, longer))
+        except ValueError:
+            raise RefusedError(400, "json", "a design must be JSON") from None
+        if self._waiting >= _MOST_WAITING:
+            raise RefusedError(429, "busy", "too many designs wait; try again", retry_after=5)
+        self._waiting += 1
+        try:
+            async with self._designing:
+                return JSONResponse(await run_in_threadpool(design, given))
+        finally:
+            self._waiting -= 1
 
 
-def answer_page(digest: str, status: int = 200) -> Response:
-    """The page on which people answer, with the digest of the study's program pinned in it.
-
-    Args:
-        digest: The digest, or nothing if there is no such study, which the page then says.
-        status: The status of HTTP.
-    """
-    text = _held()["answer.html"].replace("{{digest}}", digest)
+def _html(text: str, status: int = 200) -> Response:
+    """A page with its policy."""
     return Response(text, status, media_type="text/html", headers=_HEADERS)
-
-
-def asset(name: str) -> Response:
-    """What pages are made of: a style, a module, or words of a language.
-
-    Args:
-        name: The name of the file.
-
-    Raises:
-        RefusedError: If there is none of this name.
-    """
-    kind = _TYPES.get(name.rpartition(".")[2])
-    if kind is None or name not in _held():
-        raise RefusedError(404, "route", "there is nothing at this address")
-    return Response(_held()[name], media_type=kind, headers=_HEADERS)
