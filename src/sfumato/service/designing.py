@@ -224,8 +224,9 @@ def as_python(study: Study) -> str:
     axes = "".join(f"        {_python_axis(axis)},\n" for axis in study.axes)
     file = repr(f"{_file(study.name)}.toml")
     return (
-        f"import sfumato as sf\n\nstudy = sf.Study(\n    {study.name!r},\n    axes=[\n{axes}    ],\n    "
-        f"people={study.people},\n)\nprint(study.explain())\nstudy.save({file})\n"
+        f"import sfumato as sf\n\nstudy = sf.Study(\n    {study.name!r},\n"
+        f"    axes=[\n{axes}    ],\n"
+        f"    people={study.people},\n)\nprint(study.explain())\nstudy.save({file})\n"
     )
 
 

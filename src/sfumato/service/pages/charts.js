@@ -11,11 +11,10 @@ const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignif
 export function shown(value, error = 0) {
   if (value === null || !Number.isFinite(value)) return "–";
   const decimals = error > 0 ? 1 - Math.floor(Math.log10(error)) : Math.abs(value) >= 100 ? 0 : 3;
-  const scale = 10 ** Math.max(-decimals, 0);
   const digits = Math.min(Math.max(decimals, 0), 12);
-  const options = { maximumFractionDigits: digits, minimumFractionDigits: error > 0 ? digits : 0 };
-  return (Math.round(value / scale) * scale).toLocaleString("en", decimals < 0 ? {} : options)
-    .replace(/^-0$/, "0");
+  const scale = 10 ** Math.max(-decimals, 0);
+  const rounded = decimals < 0 ? Math.round(value / scale) * scale : value;
+  return rounded.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: error > 0 ? digits : 0, signDisplay: "negative" });
 }
 
 function draw(name, attributes = {}, ...children) {
@@ -79,7 +78,7 @@ function below(svg, labels, x, at, width) {
 
 /** Bars with intervals. `chosen` is the first and the last bar that are marked. */
 export function histogram(width, { labels, values, low, high, fraction = false, band = false, chosen, summary }) {
-  const most = Math.max(...values, ...high.map((end) => end ?? 0), fraction ? 1e-9 : 1e-9);
+  const most = Math.max(...values, ...high.map((end) => end ?? 0), 1e-9);
   const frame = framed(width, most, labels, { fraction, summary });
   const { svg, x, y } = frame;
   const wide = frame.inner / labels.length;

@@ -14,9 +14,9 @@ let chosen = [0, 0];
 let lastEntry = 0;
 
 /** The notes below an answer: how it was found, and what to know. */
-function said({ answer, tally, reports, entry }) {
+function said({ answer, tally, reports, entry }, question) {
   const level = Math.round(100 * answer.level);
-  const where = answer.question && answer.kind ? ` Only people with ${answer.question}.` : "";
+  const where = question.where ? ` Only people with ${question.where}.` : "";
   const notes = (answer.notes ?? []).map((note) => ` Note: ${note}.`).join("");
   return `${reports.toLocaleString("en")} reports, ${answer.method}, ${level}% intervals; tally ${tally}, entry ${entry} of the log.${where}${notes}`;
 }
@@ -47,9 +47,10 @@ class Panel {
     this.#show = show;
     this.picture = make("div", { class: "chart" });
     this.caption = make("figcaption", { "aria-live": "polite" });
-    this.body = make("div", {});
+    this.lead = make("div", {});
+    this.numbers = make("div", {});
     this.actions = make("div", { class: "actions" });
-    this.#host.replaceChildren(make("figure", {}, this.picture, this.caption), this.body, this.actions);
+    this.#host.replaceChildren(make("figure", {}, this.picture, this.lead, this.caption), this.numbers, this.actions);
     this.clear();
     panels.push(this);
   }
@@ -59,8 +60,7 @@ class Panel {
     this.found = undefined;
     this.picture.hidden = true;
     this.caption.textContent = text;
-    this.body.replaceChildren();
-    this.actions.replaceChildren();
+    for (const each of [this.lead, this.numbers, this.actions]) each.replaceChildren();
   }
 
   /** Asks a question, and shows the answer; a question that comes later takes its place. */
@@ -88,12 +88,12 @@ class Panel {
 
   show() {
     const { answer, tally } = this.found;
-    this.caption.textContent = said(this.found);
-    this.body.replaceChildren();
-    const plot = this.#show(this.found, this.body);
+    this.caption.textContent = said(this.found, this.question);
+    this.lead.replaceChildren();
+    const plot = this.#show(this.found, this.lead);
     this.picture.hidden = !plot;
     if (plot) chart(this.picture, plot);
-    if (Array.isArray(answer.values)) this.body.append(numbers(answer, this.question.fraction === true || answer.unit === "fraction"));
+    this.numbers.replaceChildren(...(Array.isArray(answer.values) ? [numbers(answer)] : []));
     const name = [study.name, answer.kind ?? "answer", ...(answer.axes ?? []), `tally ${tally}`].join("-").replaceAll(/[^\p{L}\p{N}]+/gu, "-");
     const labels = answer.labels?.[0] ?? [];
     const save = (label, work) => make("button", { type: "button", class: "second small", click: () => guarded(work) }, label);
@@ -110,8 +110,9 @@ class Panel {
 }
 
 /** All numbers of an answer as a table. */
-function numbers(answer, fraction) {
+function numbers(answer) {
   const list = entries(answer);
+  const fraction = isShare(answer);
   const scale = fraction ? 100 : 1;
   const cells = list.map(([names, value, stderr, low, high]) => {
     const error = (stderr ?? (high - low) / 4) * scale;
@@ -155,7 +156,7 @@ const quantiles = new Panel("quantile", ({ answer }, host) => {
   const cells = entries(answer).map(([[label], ...rest], i) => [label ?? `${100 * QUARTILES[i]}%`, ...rest.filter((_, k) => k !== 1).map((value) => written(value))]);
   host.append(scrolled("Quantiles", table(`Below which value a share of people lies${unit ? `, in ${unit}` : ""}`, ["share", "value", "from", "to"], cells, [1, 2, 3])));
 });
-const written = (value) => (typeof value === "number" ? shown(value, Math.abs(value) / 200) : value ?? "–");
+const written = (value) => (typeof value === "number" ? value.toLocaleString("en", { maximumSignificantDigits: 5 }) : value ?? "–");
 
 const map = new Panel("heatmap", ({ answer }, host) => {
   const { labels, values, low, high } = answer;

@@ -74,7 +74,7 @@ export async function call(method, path, { body, signal, type = "application/jso
     if (error.name === "AbortError") throw error;
     throw new Refused(0, { code: "offline", message: "The collector does not answer. Is it running?" });
   }
-  const json = (answer.headers.get("Content-Type") ?? "").startsWith("application/json");
+  const json = (answer.headers.get("Content-Type") ?? "").split(";")[0] === "application/json";
   const found = json ? await answer.json() : await answer.text();
   if (!answer.ok) throw new Refused(answer.status, json ? found : {});
   return answer.status === 202 ? { ...found, waiting: answer.headers.get("Location") } : found;
