@@ -39,7 +39,8 @@ function ticks(most, share) {
 }
 
 /** The frame of a chart: ticks on the left, labels below; gives where things are. */
-function framed(width, most, labels, { fraction, summary, height = HEIGHT }) {
+function framed(width, most, labels, { fraction, summary, middle }) {
+  const height = HEIGHT;
   const marks = ticks(most, fraction);
   const said = marks.map((mark) => (fraction ? `${+(100 * mark).toPrecision(3)} %` : compact.format(mark)));
   const left = 10 + LETTER * Math.max(...said.map((each) => each.length));
@@ -53,8 +54,8 @@ function framed(width, most, labels, { fraction, summary, height = HEIGHT }) {
     svg.append(draw("line", { x1: left, x2: width - right, y1: y(mark), y2: y(mark), class: mark ? "rule" : "axis" }));
     svg.append(draw("text", { x: left - 6, y: y(mark) + 4, "text-anchor": "end" }, said[i]));
   });
-  below(svg, labels, x, height - 7, width);
-  return { svg, x, y, left, inner, top, tall };
+  below(svg, labels, x, height - 7, width, middle);
+  return { svg, x, y, left, inner };
 }
 
 /** The label of a group of cells by where it begins, or in short. */
@@ -63,16 +64,16 @@ function brief(label, most) {
   return start.length > most ? `${start.slice(0, most - 1)}…` : start;
 }
 
-/** As many labels as fit, below their places. */
-function below(svg, labels, x, at, width) {
+/** Labels below their places: every one, or every second, or as many as fit. */
+function below(svg, labels, x, at, width, middle = 0.5) {
   const texts = labels.map((label) => brief(label, 16));
-  let end = -Infinity;
+  const longest = Math.max(...texts.map((text) => text.length)) * LETTER + NEAR;
+  const stride = Math.ceil(longest / (x(1) - x(0)));
   texts.forEach((text, i) => {
+    if (i % stride) return;
     const half = (LETTER * text.length) / 2;
-    const middle = Math.min(x(i + 0.5), width - half);
-    if (middle - half < end + NEAR && i) return;
-    svg.append(draw("text", { x: Math.max(middle, half), y: at, "text-anchor": "middle" }, text));
-    end = Math.max(middle, half) + half;
+    const place = Math.min(Math.max(x(i + middle), half), width - half);
+    svg.append(draw("text", { x: place, y: at, "text-anchor": "middle" }, text));
   });
 }
 
@@ -101,7 +102,7 @@ export function histogram(width, { labels, values, low, high, fraction = false, 
 
 /** A cumulative curve with its band. */
 export function curve(width, { labels, values, low, high, summary }) {
-  const { svg, x, y } = framed(width, 1, labels, { fraction: true, summary });
+  const { svg, x, y } = framed(width, 1, labels, { fraction: true, summary, middle: 0 });
   const inside = (share) => y(Math.min(Math.max(share ?? 0, 0), 1));
   const line = (list) => list.map((share, i) => `L${x(i + 1).toFixed(1)} ${inside(share).toFixed(1)}`).join("");
   const back = low.map((share, i) => `L${x(i + 1).toFixed(1)} ${inside(share).toFixed(1)}`).reverse().join("");

@@ -257,22 +257,27 @@ async function showCounters() {
   );
 }
 
-/** What is in a value of the check, for a table. */
-const plain = (value) => (typeof value === "number" ? String(Number(value.toPrecision(3))) : typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? "–"));
-
+/** Whether a population could explain the reports; a collector may not check. */
 async function showCheck() {
-  at("check").hidden = true;
   let found;
   try {
     found = await call("GET", `/v1/studies/${study.fingerprint}/check`);
   } catch (error) {
-    if (error.status === 404) return;
-    at("check").hidden = false;
+    at("check").hidden = error.status === 404;
     at("checked").replaceChildren(make("p", {}, error.message));
+    if (!(error instanceof Refused)) throw error;
     return;
   }
   at("check").hidden = false;
-  at("checked").replaceChildren(facts(Object.entries(found).map(([name, value]) => [name, plain(value)])));
+  const { alarm, p_value: chance, significance, tests, left_out: left, unseen } = found.check;
+  const cells = tests.map(({ axes, words, p_value: each }) => [axes.join(", "), words, each.toPrecision(2)]);
+  at("checked").replaceChildren(
+    make("p", { class: "big" }, alarm ? "No population explains these reports: somebody may have made them up." : "Nothing speaks against it."),
+    make("p", { class: "hint" }, `The smallest p-value is ${chance.toPrecision(2)}; below ${significance} is an alarm.`),
+    scrolled("Tests", table(`${tests.length} tests, each for any population`, ["about", "what is looked at", "p-value"], cells, [2])),
+    make("p", { class: "quiet" }, unseen),
+    left.length ? make("ul", { class: "quiet" }, ...left.map((each) => make("li", {}, `Not checked: ${each}`))) : "",
+  );
 }
 
 /** The newest entries of the log, for administrators. */
