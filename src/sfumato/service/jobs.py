@@ -114,11 +114,11 @@ class Jobs:
         """Keep a question; those whose answers nobody fetched make room."""
         with self._lock:
             self._jobs[job.id] = job
-            now = self._clock()
-            old = [one for one in self._jobs.values() if one.settled_at is not None]
-            spare = len(self._jobs) - _MOST_KEPT
-            for place, one in enumerate(old):
-                if place < spare or now - (one.settled_at or now) > _KEPT_SECONDS:
+            now, spare = self._clock(), len(self._jobs) - _MOST_KEPT
+            settled = [(one.settled_at, one) for one in self._jobs.values()]
+            done = [(at, one) for at, one in settled if at is not None]
+            for place, (at, one) in enumerate(done):
+                if place < spare or now - at > _KEPT_SECONDS:
                     del self._jobs[one.id]
 
     def find(self, name: str, who: Token) -> Job:
