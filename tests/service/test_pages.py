@@ -83,7 +83,7 @@ def test_nothing_comes_from_another_host() -> None:
 
 def test_what_modules_import_is_there(running: Running) -> None:
     for name in (name for name in TEXTS if name.endswith(".js")):
-        for address in re.findall(r'from "([^"]+)"', TEXTS[name]):
+        for address in re.findall(r'(?m)^import .* from "([^"]+)";$', TEXTS[name]):
             path = address if address.startswith("/") else f"/pages/{address.removeprefix('./')}"
             found = running.http.get(path)
             assert found.status_code == 200
