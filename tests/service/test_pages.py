@@ -126,6 +126,7 @@ class TestDesigns:
     def ask(self, http: TestClient, body: Any = DESIGN, **headers: str) -> Any:
         return http.post("/v1/design", content=json.dumps(body), headers=headers)
 
+    @pytest.mark.slow
     def test_are_answered_without_a_token(self, running: Running) -> None:
         found = self.ask(running.http)
         assert found.status_code == 200

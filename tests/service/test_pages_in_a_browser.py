@@ -1,0 +1,334 @@
+"""Design, publish, answer and explore in a real Chromium against a real collector.
+
+With SFUMATO_PICTURES=FOLDER pictures of all pages are left there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+
+import sfumato as sf
+from sfumato.collect.packing import pack
+from sfumato.device.program import Program
+from sfumato.device.wire import Batch
+from sfumato.service import tokens
+from sfumato.service.app import Service
+from sfumato.service.collector import Collector, Settings, open_store
+from sfumato.service.published import Published
+from sfumato.service.server import address, listen
+from supply.browser import FLAGS, found, missing
+
+ROOT = Path(__file__).parents[2]
+AXE = ROOT / "js" / "node_modules" / "axe-core" / "axe.min.js"
+PICTURES = os.environ.get("SFUMATO_PICTURES")
+LOOKS = [(1400, "light"), (360, "dark"), (1400, "dark"), (360, "light")]
+PEOPLE = 4_000
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.environ.get("SFUMATO_NO_BROWSER") == "1", reason="SFUMATO_NO_BROWSER=1"),
+]
+
+
+class Running:
+    """A collector that serves on a free port, and tokens for it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        store = open_store(folder)
+        self.collector = Collector(store, Settings(reserve=0, tally_seconds=0.2))
+        self.tokens = {
+            role: tokens.create(store, f"the {role}", role, self.collector.today())
+            for role in ("admin", "analyst")
+        }
+        listening = listen("127.0.0.1", 0)
+        self.url = address(listening)
+        config = uvicorn.Config(Service(self.collector).app(), log_level="warning")
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([listening],))
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+    def fill(self, held: Published) -> None:
+        """Reports of a few thousand people, as their devices would have sent them."""
+        rng = np.random.default_rng(5)
+        older = rng.random(PEOPLE) < 0.4
+        ages = np.where(older, rng.normal(64, 9, PEOPLE), rng.normal(34, 9, PEOPLE))
+        labels = np.array(["car", "bus", "bike", "on foot"])
+        modes = labels[np.minimum(rng.geometric(0.45, PEOPLE) - 1, 3)]
+        people = {"age": np.clip(ages, 0, 99).astype(int).tolist(), "mode": modes.tolist()}
+        rows = pack(held.study.encode(people))
+        ids = tuple(secrets.token_bytes(16) for _ in rows)
+        expires = self.collector.today() + 30
+        batch = Batch(held.fingerprint, expires, ids, tuple(bytes(row) for row in rows))
+        assert self.collector.upload(held.fingerprint, batch.to_bytes()).accepted == PEOPLE
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    made = Running(tmp_path_factory.mktemp("collector"))
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    program = found()
+    if program is None or not program.exists():
+        pytest.fail(missing())
+    with sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=program, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+class Visit:
+    """A fresh browser of one width and colour scheme, and what went wrong in it."""
+
+    def __init__(self, chromium: Browser, running: Running, width: int, scheme: Any) -> None:
+        self.look = f"{width}-{scheme}"
+        self.context: BrowserContext = chromium.new_context(
+            base_url=running.url,
+            viewport={"width": width, "height": 900},
+            color_scheme=scheme,
+            locale="en-GB",
+            permissions=["clipboard-read", "clipboard-write"],
+        )
+        self.context.set_default_timeout(15_000)
+        self.url = running.url
+        self.wrong: list[str] = []
+        self.page: Page = self.context.new_page()
+        self.page.on("console", self._heard)
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("request", self._requested)
+
+    def _heard(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.wrong.append(f"{message.text} ({message.location.get('url')})")
+
+    def _requested(self, request: Any) -> None:
+        if not request.url.startswith((self.url, "blob:")):
+            self.wrong.append(f"a request to {request.url}")
+
+    def good(self, name: str) -> None:
+        """Nothing went wrong, nothing is cut off, and axe finds no fault."""
+        page = self.page
+        assert self.wrong == []
+        width = page.viewport_size["width"] if page.viewport_size else 0
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        if PICTURES:
+            page.screenshot(path=f"{PICTURES}/{name}-{self.look}.png", full_page=True)
+        assert faults(page) == []
+
+    def enter(self, token: str) -> None:
+        """Type a token in."""
+        self.page.get_by_label("Token of").fill(token)
+        self.page.get_by_role("button", name="Use it").click()
+
+
+def faults(page: Page) -> list[str]:
+    """What axe finds: rule, and the first element."""
+    page.evaluate(f"() => {{ {AXE.read_text(encoding='utf-8')} }}")
+    outcome = page.evaluate("axe.run({ resultTypes: ['violations'] })")
+    return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in outcome["violations"]]
+
+
+@pytest.fixture(params=LOOKS, ids=lambda look: f"{look[0]}-{look[1]}")
+def visit(chromium: Browser, running: Running, request: pytest.FixtureRequest) -> Iterator[Visit]:
+    made = Visit(chromium, running, *request.param)
+    yield made
+    made.context.close()
+
+
+def saved(page: Page, button: Locator) -> bytes:
+    """What a button downloads."""
+    with page.expect_download() as waiting:
+        button.click()
+    return waiting.value.path().read_bytes()
+
+
+def copied(page: Page, button: Locator) -> str:
+    """What a button copies."""
+    button.click()
+    expect(button).to_have_text("Copied")
+    text: str = page.evaluate("navigator.clipboard.readText()")
+    return text
+
+
+def test_from_a_design_to_its_answers(visit: Visit, running: Running) -> None:
+    study = designed(visit)
+    held = published(visit, running, study)
+    report = answered(visit, running, held)
+    running.fill(held)
+    explored(visit, running, held)
+    assert report not in visit.page.content()
+
+
+def designed(visit: Visit) -> sf.Study:
+    """Design a study, and download its file."""
+    page = visit.page
+    page.goto("/design")
+    expect(page.locator("#found svg")).to_have_count(2)
+    sentence = page.locator(".axis").first.locator(".big")
+    expect(sentence).to_contain_text("differs by 5 years: a report is at most 2.7 times likelier")
+    page.get_by_label("Name").fill(f"commute {visit.look}")
+    slider = page.get_by_role("slider").first
+    before = page.locator("#file").text_content()
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    expect(sentence).not_to_contain_text("2.7 times")
+    expect(page.locator("#file")).not_to_have_text(before or "")
+    epsilon = page.get_by_label("Epsilon", exact=True).first
+    epsilon.fill("0.3")
+    expect(sentence).to_contain_text("at most 4.5 times likelier")  # e^(5 · 0.3)
+    expect(page.locator("#found")).to_have_attribute("aria-busy", "false")
+    expect(page.locator("#file")).to_contain_text(f'name = "commute {visit.look}"')
+    visit.good("design")
+    text = saved(page, page.get_by_role("button", name="Download the file")).decode()
+    study = sf.Study.from_toml(text)
+    assert study.axes[0].protect == sf.Distance(0.3)
+    assert "sf.Distance(epsilon=0.3)" in copied(
+        page, page.get_by_role("button", name="Copy the Python")
+    )
+    return study
+
+
+def published(visit: Visit, running: Running, study: sf.Study) -> Published:
+    """Publish the study on the page for administrators."""
+    page = visit.page
+    page.get_by_role("button", name="Publish it").click()
+    page.wait_for_url("**/operate#publish")
+    expect(page.locator("#notice")).to_contain_text("Enter the token of an administrator")
+    visit.enter(running.tokens["admin"])
+    expect(page.locator("#text")).to_have_value(study.to_toml())
+    page.get_by_label("Answers from").fill("50")
+    page.get_by_role("button", name="Publish", exact=True).click()
+    expect(page.locator("#published")).to_contain_text("People answer it at")
+    expect(page.get_by_role("article", name=study.name)).to_be_visible()
+    visit.good("operate")
+    return running.collector.find(study.fingerprint)
+
+
+def answered(visit: Visit, running: Running, held: Published) -> str:
+    """Answer as one person; the report as it was shown."""
+    page = visit.page
+    bodies: list[bytes] = []
+    page.on("request", lambda sent: sent.post_data_buffer and bodies.append(sent.post_data_buffer))
+    page.goto(f"/answer/{held.fingerprint}")
+    expect(page.get_by_role("heading", level=1)).to_have_text(held.study.name)
+    expect(page.locator("#spent")).to_contain_text("Nothing was reported from this browser so far")
+    page.get_by_role("button", name="Blur my answers").click()
+    expect(page.locator("#notice")).to_contain_text("Please answer “age” with a value from 0 to 99")
+    page.get_by_label("age").fill("31")
+    page.get_by_label("bike").check()
+    page.get_by_role("button", name="Blur my answers").click()
+    expect(page.locator("#report")).to_contain_text("Nothing has been sent yet")
+    assert bodies == []
+    shown = page.locator("#bytes").text_content() or ""
+    visit.good("answer")
+    page.get_by_label("age").fill("77")
+    page.get_by_role("button", name="Blur my answers").click()
+    expect(page.locator("#report")).to_contain_text("byte for byte")
+    expect(page.locator("#bytes")).to_have_text(shown)
+    page.get_by_role("button", name="Send this report").click()
+    expect(page.locator("#outcome")).to_contain_text("Thank you. The report has arrived")
+    (body,) = bodies
+    batch = Batch.from_bytes(body, held.layout, held.fingerprint)
+    assert batch.reports == (bytes.fromhex(shown.replace(" ", "")),)
+    assert running.collector.counts(held)["counters"] == {"accepted": 1}
+    expect(page.locator("#spent")).to_contain_text("1 report. E = 30.7")  # 99 · 0.3 + 1
+    page.get_by_label("Sprache").select_option("de")
+    expect(page.locator("#outcome")).to_contain_text("Danke. Die Meldung ist angekommen")
+    expect(page.locator("html")).to_have_attribute("lang", "de")
+    visit.good("answer-de")
+    assert Program.read(held.program, digest=page.locator("#digest").text_content() or "")
+    page.reload()
+    expect(page.locator("#memory")).to_contain_text("has made its report before")
+    return shown
+
+
+def explored(visit: Visit, running: Running, held: Published) -> None:
+    """Ask what an analyst would."""
+    page = visit.page
+    answers: list[tuple[Any, Any]] = []
+
+    def asked(response: Any) -> None:
+        if "/ask" in response.url and response.ok:
+            answers.append((json.loads(response.request.post_data), response.json()))
+
+    page.goto("/explore")
+    page.get_by_role("button", name="Forget it").click()
+    page.on("response", asked)
+    visit.enter(running.tokens["analyst"])
+    page.get_by_label("Published here").select_option(held.fingerprint)
+    expect(page.get_by_role("img", name=re.compile("Histogram of age"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("Heat map of age and mode"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("Groups of mode compared"))).to_be_visible()
+    expect(page.locator("#counters")).to_contain_text(f"{PEOPLE + 1:,} reports are counted")
+    expect(page.locator("#log")).to_be_hidden()  # which is for administrators
+    bars = page.locator("#histogram rect.bar")
+    expect(bars).to_have_count(25)
+    # A range is dragged over the bars; its last bar is then moved by keyboard.
+    box = page.locator("#histogram .chart").bounding_box()
+    assert box is not None
+    page.locator("#histogram .chart").scroll_into_view_if_needed()
+    bars.nth(5).hover(position={"x": 2, "y": 1}, force=True)
+    page.mouse.down()
+    bars.nth(9).hover(position={"x": 2, "y": 1}, force=True)
+    page.mouse.up()
+    page.get_by_label("Last bar").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#histogram rect.chosen")).to_have_count(6)
+    expect(page.locator("#range-value")).to_be_visible()
+    page.wait_for_timeout(600)  # until no question waits
+    asked_last, answer = next(one for one in reversed(answers) if "count" in one[0])
+    assert asked_last == {"count": "age=20..43"}
+    shown = (page.locator("#range-value").text_content() or "").split(" ")[0]
+    assert float(shown.replace(",", "")) == pytest.approx(answer["answer"]["value"], abs=50)
+    page.get_by_label("with", exact=True).fill("mode=car|bus")
+    page.locator("#own").get_by_role("button").click()
+    expect(page.locator("#count .figure")).to_contain_text("people")
+    visit.good("explore")
+    taken_along(page, held, answers)
+    page.get_by_label("Only people with").fill("mood=1")
+    page.locator("#spread").get_by_role("button").click()
+    expect(page.locator("#histogram figcaption")).to_contain_text("the study has no axis 'mood'")
+    assert [re.sub(r"\(.*", "", one) for one in visit.wrong] == [
+        "Failed to load resource: the server responded with a status of 400 (Bad Request) "
+    ] * len(visit.wrong)
+
+
+def taken_along(page: Page, held: Published, answers: list[tuple[Any, Any]]) -> None:
+    """The histogram as a table, as a picture, and as a question for elsewhere."""
+    panel = page.locator("#histogram")
+    answer = next(found["answer"] for asked, found in answers if "histogram" in asked)
+    lines = saved(page, panel.get_by_role("button", name="CSV")).decode().splitlines()
+    assert lines[0] == "age,value,stderr,low,high"
+    values = [float(line.split(",")[1]) for line in lines[1:]]
+    assert values == answer["values"]
+    assert saved(page, panel.get_by_role("button", name="PNG"))[:8] == b"\x89PNG\r\n\x1a\n"
+    python = copied(page, panel.get_by_role("button", name="Python"))
+    assert held.fingerprint in python
+    assert 'est.histogram("age", bins=25)' in python
+    command = copied(page, panel.get_by_role("button", name="command"))
+    assert "sfumato histogram study.toml tally.parquet age --bins 25" in command
+    curl = copied(page, panel.get_by_role("button", name="curl"))
+    assert '{"histogram":"age","bins":25}' in curl
