@@ -39,6 +39,7 @@ from sfumato.service.published import Published
 from sfumato.service.receiving import Outcome, too_long
 from sfumato.service.refusals import RefusedError
 from sfumato.service.routes import Endpoint, endpoints
+from sfumato.service.status import status
 from sfumato.service.stores.base import FullError
 from sfumato.service.tokens import Holders, Token
 from sfumato.service.writer import LOG, Done
@@ -205,6 +206,9 @@ class Service:
     async def _metrics(self, request: Request, who: Token | None) -> Response:
         text, kind = await run_in_threadpool(figures, self.collector, dict(self.answered))
         return Response(text, media_type=kind)
+
+    async def _status(self, request: Request, who: Token | None) -> Response:
+        return JSONResponse(await run_in_threadpool(status, self.collector, dict(self.answered)))
 
     @cached_property
     def _script(self) -> bytes:

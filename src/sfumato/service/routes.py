@@ -57,6 +57,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("POST", f"{_STUDY}/reports", "upload", "Take one batch.", origin="upload"),
     Endpoint("GET", f"{_STUDY}/counts", "counts", "How many reports came.", ANALYST),
     Endpoint("POST", f"{_STUDY}/ask", "ask", "Answer a question.", ANALYST),
+    Endpoint("GET", "/v1/status", "status", "How the collector is.", ADMIN),
     Endpoint("GET", "/v1/questions", "questions", "The log of answered questions.", ADMIN),
 )
 

@@ -185,9 +185,9 @@ def purge(store: Store, studies: Iterable[Published], now: float) -> None:
     """
     day = int((now - GRACE) // DAY)
     with store.change() as run:
-        if _fact(run, "cleared") >= day:
+        if run.fact("cleared") >= day:
             return
-        _set_fact(run, "purged", max(day, _fact(run, "purged")))
+        run.set_fact("purged", max(day, run.fact("purged")))
         run("DELETE FROM quarantine WHERE day < ?", (day - QUARANTINE_DAYS,))
     for study in studies:
         tally_pending(store, study)
@@ -203,19 +203,4 @@ def purge(store: Store, studies: Iterable[Published], now: float) -> None:
                     (study.number, bytes([first]), bytes([last]) + b"\xff" * ID_BYTES, day),
                 )
     with store.change() as run:
-        _set_fact(run, "cleared", day)
-
-
-def _fact(run: Run, name: str) -> int:
-    """A number that the store keeps; 0 if it was never set."""
-    row = run.one("SELECT value FROM facts WHERE name = ?", (name,))
-    return 0 if row is None else int(row[0])
-
-
-def _set_fact(run: Run, name: str, value: int) -> None:
-    """Keep a number."""
-    run(
-        "INSERT INTO facts (name, value) VALUES (?, ?) "
-        "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        (name, value),
-    )
+        run.set_fact("cleared", day)

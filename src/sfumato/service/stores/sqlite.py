@@ -118,6 +118,11 @@ class SqliteStore(Store):
         """How much room is left on the disk."""
         return shutil.disk_usage(self.path.parent).free
 
+    def size_bytes(self) -> int:
+        """How much room the file takes, with what has yet to be merged into it."""
+        beside = self.path.with_name(f"{self.path.name}-wal")
+        return sum(file.stat().st_size for file in (self.path, beside) if file.exists())
+
     def close(self) -> None:
         """Close both connections."""
         self._writer.close()
