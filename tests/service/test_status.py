@@ -1,4 +1,4 @@
-"""What administrators see: counters, rates, what waits, disk, tokens, quarantine, the last backup."""
+"""What administrators see: counters, rates, what waits, disk, tokens and the last backup."""
 
 from __future__ import annotations
 
