@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import importlib.resources
 import json
+import threading
 import time
 import traceback
 from collections import Counter
@@ -77,13 +78,15 @@ class Service:
         self._holders = Holders(())
         self._holders_until = 0.0
         self.answered: Counter[tuple[str, int]] = Counter()
+        self._settled = _Settled()
 
     def app(self) -> Starlette:
         """The application, which stops the collector when it ends."""
         return Starlette(
             routes=[
+                # Routes are tried in this order, and uploads come most often.
                 Route(endpoint.path, self._route(endpoint), methods=[endpoint.method])
-                for endpoint in self.endpoints
+                for endpoint in sorted(self.endpoints, key=lambda one: one.name != "upload")
             ]
             + [
                 Route(endpoint.path, _preflight, methods=["OPTIONS"])
@@ -274,12 +277,8 @@ class Service:
         collector = self.collector
         longer = too_long(collector.settings.most_reports)
         data = await self._body(request, collector.longest(study), longer)
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Done] = loop.create_future()
-        collector.put(
-            collector.read(study, data),
-            lambda done: loop.call_soon_threadsafe(_settle, future, done),
-        )
+        future: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
+        collector.put(collector.read(study, data), partial(self._settled.put, future))
         try:
             async with asyncio.timeout(collector.settings.store_seconds):
                 found = await future
@@ -365,10 +364,28 @@ def question(given: object) -> tuple[str, Callable[[Estimate], dict[str, Any]]]:
     return method, ask
 
 
-def _settle(future: asyncio.Future[Done], done: Done) -> None:
-    """Tell an upload what became of it, unless it has given up."""
-    if not future.done():
-        future.set_result(done)
+class _Settled:
+    """Tells uploads what became of them: one call of the event loop for all of a commit."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: list[tuple[asyncio.Future[Done], Done]] = []
+
+    def put(self, future: asyncio.Future[Done], done: Done) -> None:
+        """Take what became of one upload; called from the writer's thread."""
+        with self._lock:
+            self._held.append((future, done))
+            if len(self._held) > 1:  # the loop has been called
+                return
+        future.get_loop().call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        """Tell all that have not given up."""
+        with self._lock:
+            held, self._held = self._held, []
+        for future, done in held:
+            if not future.done():
+                future.set_result(done)
 
 
 def _refused(error: SfumatoError) -> Response:
