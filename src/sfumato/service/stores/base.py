@@ -108,7 +108,13 @@ class Run(ABC):
 
 
 class Store(ABC):
-    """A database with the tables of a collector, which threads and processes can share."""
+    """A database with the tables of a collector, which threads and processes can share.
+
+    Attributes:
+        name: What messages call it; never a password.
+    """
+
+    name: str
 
     @abstractmethod
     def change(self) -> AbstractContextManager[Run]:

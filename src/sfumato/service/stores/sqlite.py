@@ -49,7 +49,7 @@ class SqliteStore(Store):
     """
 
     def __init__(self, path: Path, *, make: bool = True) -> None:
-        self.path = path
+        self.path, self.name = path, str(path)
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
         if not make and not path.is_file():
             raise StoreError(f"there is no store {str(path)!r}; name the collector's folder")
