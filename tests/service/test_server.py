@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
-from helpers_service import QUICK, batch, collector, pairs
+from helpers_service import batch, collector, pairs
 
 from sfumato.device.wire import MEDIA_TYPE
 from sfumato.service import app, server
-from sfumato.service.collector import Collector, Settings, open_store
+from sfumato.service.collector import Collector, open_store
 
 
 class Serving:
