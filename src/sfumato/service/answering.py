@@ -16,7 +16,7 @@ from sfumato.estimation.estimate import Estimate
 from sfumato.service.published import Published
 from sfumato.service.refusals import RefusedError
 from sfumato.service.stores.base import Store
-from sfumato.service.tallying import Current, read_tally, tally_pending
+from sfumato.service.tallying import Current, read_tally, tally_what_fits
 from sfumato.service.tokens import Token
 
 _HEAD = {"kind": "sfumato questions", "format": 1}
@@ -82,7 +82,7 @@ class Answering:
             RefusedError: If there are too few reports.
             QuestionError: If the study cannot be asked this.
         """
-        tally_pending(self._store, study)
+        tally_what_fits(self._store, study)
         with self._lock:
             current = self._newest(study)
             reports = current.tally.n

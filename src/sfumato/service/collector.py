@@ -303,7 +303,7 @@ class Collector:
 
     def _keep(self) -> None:
         """Tally and delete, until the collector stops."""
-        purged = -1
+        purged, said = -1, ""
         while not self._stopping.wait(self.settings.tally_seconds):
             try:
                 self.tally()
@@ -313,8 +313,11 @@ class Collector:
                 if hour != purged:
                     self.purge()
                     purged = hour
+                said = ""
             except SfumatoError as error:
-                LOG.error("cannot tally: %s", error)
+                if said != str(error):  # once, however often it is tried
+                    said = str(error)
+                    LOG.error("cannot tally: %s", said)
 
     # Tokens
 

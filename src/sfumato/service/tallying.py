@@ -7,6 +7,7 @@ either all of it or nothing.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from sfumato.collect.packing import Bytes, unpack
 from sfumato.collect.tally import Tally
 from sfumato.device.wire import ID_BYTES
 from sfumato.service.published import Published
-from sfumato.service.stores.base import Run, Store
+from sfumato.service.stores.base import FullError, Run, Store
 
 _AT_ONCE = 50_000  # reports of one transaction, unless one segment has more
 _MOST_SEGMENTS = 10_000
@@ -52,6 +53,17 @@ def tally_pending(store: Store, study: Published) -> int:
             return total
         total += found
         time.sleep(_PAUSE)  # a lock that is taken again at once would be given to nobody else
+
+
+def tally_what_fits(store: Store, study: Published) -> None:
+    """Tally the reports that wait, as far as the disk has room; the others wait for more.
+
+    Args:
+        store: Where they are.
+        study: The study.
+    """
+    with contextlib.suppress(FullError):
+        tally_pending(store, study)
 
 
 def _tally_some(run: Run, study: Published) -> int | None:
