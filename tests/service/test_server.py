@@ -3,48 +3,15 @@
 from __future__ import annotations
 
 import socket
-import threading
-import time
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-import uvicorn
-from helpers_service import batch, collector, pairs
+from helpers_service import Serving, batch, collector, pairs
 
 from sfumato.device.wire import MEDIA_TYPE
 from sfumato.service import app, server
-from sfumato.service.collector import Collector, open_store
-
-
-class Serving:
-    """A collector that is served in a thread of this process."""
-
-    def __init__(self, made: Collector, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
-        self._servers: list[uvicorn.Server] = []
-
-        def run(held: uvicorn.Server, sockets: list[socket.socket]) -> None:
-            self._servers.append(held)
-            real(held, sockets)
-
-        real = uvicorn.Server.run
-        monkeypatch.setattr(uvicorn.Server, "run", run)
-        self.listening = server.listen("127.0.0.1", 0)
-        self.url = server.address(self.listening)
-        self._thread = threading.Thread(
-            target=server.serve, args=(made, self.listening), kwargs=more
-        )
-
-    def __enter__(self) -> Serving:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        while not self._servers:
-            time.sleep(0.001)
-        self._servers[0].should_exit = True
-        self._thread.join()
+from sfumato.service.collector import open_store
 
 
 def test_a_socket_says_that_it_is_tcp_so_that_answers_leave_at_once() -> None:
