@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import traceback
 from typing import Any
 
-from sfumato.errors import SfumatoError
+from sfumato.device.wire import WireError
+from sfumato.errors import SfumatoError, StoreError
+from sfumato.service.stores.base import FullError
 
 
 class MissingExtraError(SfumatoError, ImportError):
@@ -41,6 +44,32 @@ class RefusedError(SfumatoError):
     def to_dict(self) -> dict[str, Any]:
         """The answer's JSON."""
         return {"code": self.code, **self.more, "message": str(self)}
+
+
+#: What refusals by other parts of the package are called.
+_CODES = {"Format": "file", "Study": "study", "Question": "question", "TooLarge": "large"}
+
+
+def refusal(error: SfumatoError) -> RefusedError:
+    """What the collector says about an error of any part of the package."""
+    if isinstance(error, RefusedError):
+        return error
+    if isinstance(error, WireError):
+        return RefusedError(400, error.code, str(error))
+    if isinstance(error, FullError):
+        return RefusedError(507, "full", str(error), retry_after=60)
+    if isinstance(error, StoreError):
+        return RefusedError(500, "store", str(error))
+    name = type(error).__name__.removesuffix("Error")
+    return RefusedError(400, _CODES.get(name, "question"), str(error))
+
+
+def place_of(error: BaseException) -> str:
+    """Where something failed; what it says could show a report."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    at = f" at {last.name}, line {last.lineno}" if last else ""
+    return f"{type(error).__name__}{at}"
 
 
 def need(module: str) -> Any:

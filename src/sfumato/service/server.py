@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Callable, Sequence
+from types import FrameType
 
 import uvicorn
 
@@ -80,4 +81,17 @@ def serve(
     )
     if ready is not None:
         ready(address(listening))
-    uvicorn.Server(config).run(sockets=[listening])
+    _Server(config, collector).run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """A server that gives up long answers when it is told to stop, so that it need not wait."""
+
+    def __init__(self, config: uvicorn.Config, collector: Collector) -> None:
+        super().__init__(config)
+        self._collector = collector
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take a signal to stop."""
+        self._collector.answering.close()
+        super().handle_exit(sig, frame)
