@@ -20,14 +20,13 @@ from sfumato.service import exports, tokens
 from sfumato.service.backups import back_up, restore
 from sfumato.service.collector import Collector, Settings, open_store
 from sfumato.service.published import MINIMUM
-from sfumato.service.refusals import need
+from sfumato.service.refusals import need_server
 from sfumato.service.stores.base import Store
 from sfumato.service.tallying import DAY
 
 _TOKEN_ACTIONS = ("create", "list", "revoke")
 _BACKUP_ACTIONS = ("create", "restore")
 _EXPORTS = ("tally", "reports", "questions")
-_LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
 
 Place = Annotated[
     str,
@@ -140,8 +139,7 @@ def serve(
     Reports are kept in a SQLite file in a folder, which is made, or in a PostgreSQL database. Put a
     proxy with TLS before it. Ctrl-C stores what has come, and stops.
     """
-    for library in _LIBRARIES:
-        need(library)
+    need_server()
     server = import_module("sfumato.service.server")
     place = folder or store
     if place is None:
