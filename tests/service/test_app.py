@@ -374,7 +374,7 @@ def test_the_routes_are_those_that_are_meant_to_be_open() -> None:
     }
     assert {one.name for one in ENDPOINTS if one.open} == {"design"}
     assert {name for name, roles in allowed.items() if roles == {"admin"}} == {
-        *("publish", "delete", "questions"),
+        *("publish", "delete", "questions", "status"),
     }
     assert {one.name for one in ENDPOINTS if one.origin == "upload"} == {"upload"}
     assert {one.name for one in ENDPOINTS if one.roles and one.origin != "same"} == set()

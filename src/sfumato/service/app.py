@@ -73,8 +73,9 @@ class Service:
         """The application, which stops the collector when it ends."""
         return Starlette(
             routes=[
+                # Routes are tried in this order, and uploads come most often.
                 Route(endpoint.path, self._route(endpoint), methods=[endpoint.method])
-                for endpoint in self.endpoints
+                for endpoint in sorted(self.endpoints, key=lambda one: one.name != "upload")
             ]
             + [
                 Route(endpoint.path, _preflight, methods=["OPTIONS"])

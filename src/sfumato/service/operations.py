@@ -14,6 +14,7 @@ from sfumato import __version__
 from sfumato.service.collector import Collector
 from sfumato.service.figures import figures
 from sfumato.service.refusals import RefusedError
+from sfumato.service.status import status
 from sfumato.service.tokens import Token
 
 
@@ -43,6 +44,11 @@ class Operations:
         """Give the figures for Prometheus."""
         text, kind = await run_in_threadpool(figures, self._collector, dict(self._answered))
         return Response(text, media_type=kind)
+
+    async def status(self, request: Request, who: Token | None) -> Response:
+        """Say how the collector is, to administrators."""
+        found = await run_in_threadpool(status, self._collector, dict(self._answered))
+        return JSONResponse(found)
 
     @cached_property
     def _script(self) -> bytes:

@@ -72,6 +72,16 @@ def place_of(error: BaseException) -> str:
     return f"{type(error).__name__}{at}"
 
 
+#: What serving over HTTP needs of the extra `server`.
+_SERVING = ("starlette", "uvicorn", "prometheus_client")
+
+
+def need_server() -> None:
+    """Say how to get what serving over HTTP needs, unless it is installed."""
+    for library in _SERVING:
+        need(library)
+
+
 def need(module: str) -> Any:
     """Import a library of the extra `server`, or say how to get it."""
     try:

@@ -69,6 +69,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("POST", f"{_STUDY}/ask", "ask", "Answer a question.", ANALYST),
     Endpoint("GET", _JOB, "job", "An answer that takes long, or how far it is.", ANALYST),
     Endpoint("DELETE", _JOB, "cancel", "End a question that takes long.", ANALYST),
+    Endpoint("GET", "/v1/status", "status", "How the collector is.", ADMIN),
     Endpoint("GET", "/v1/questions", "questions", "The log of answered questions.", ADMIN),
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 
 import uvicorn
@@ -29,7 +29,9 @@ def listen(host: str, port: int) -> socket.socket:
         StoreError: If the port is in use, or may not be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # Of a socket that says it is TCP, asyncio sends each answer at once (TCP_NODELAY); otherwise
+    # the last part of it waits 40 ms for the client to acknowledge the first.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))
@@ -54,6 +56,7 @@ def serve(
     listening: socket.socket,
     *,
     access_log: bool = False,
+    proxies: Sequence[str] = ("127.0.0.1",),
     ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until the process is told to stop; then answer what came, and stop the collector.
@@ -62,12 +65,14 @@ def serve(
         collector: The collector.
         listening: The socket.
         access_log: Whether to log each request, with the address it came from.
+        proxies: The addresses and networks that are believed to say for whom they ask.
         ready: Told the address, once connections are taken.
     """
     config = uvicorn.Config(
         Service(collector).app(),
         access_log=access_log,
         log_level="info" if access_log else "warning",
+        forwarded_allow_ips=list(proxies),
         server_header=False,
         date_header=False,
         timeout_keep_alive=_IDLE_SECONDS,
