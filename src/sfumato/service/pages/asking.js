@@ -47,7 +47,7 @@ export function asPython(study, question) {
   const kind = kindOf(question);
   const { [kind]: about, of, at, ...options } = question;
   const first = Array.isArray(about) ? about.map(python) : [python(about)];
-  if (of) first.push(python(of));
+  if (of) first.push(...Object.entries(of).map(([key, value]) => `${key}=${python(value)}`));
   if (at) first.push(python(at));
   const more = Object.entries(options).map(([key, value]) => `${key}=${python(value)}`);
   return [

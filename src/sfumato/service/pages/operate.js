@@ -69,12 +69,12 @@ function showStudies(studies) {
 
 function showTokens(tokens) {
   const cells = tokens.map(({ name, role, created, revoked }) => [name, role, day(created), revoked === null ? "valid" : `revoked ${day(revoked)}`]);
-  at("tokens").replaceChildren(scrolled("Tokens", table(`${count(tokens.length)} tokens`, ["name", "role", "made", "state"], cells)));
+  at("tokens").replaceChildren(scrolled("Table of tokens", table(`${count(tokens.length)} tokens`, ["name", "role", "made", "state"], cells)));
 }
 
 function showRequests(requests) {
   const cells = Object.entries(requests).map(([name, statuses]) => [name, Object.entries(statuses).map(([status, number]) => `${status}: ${count(number)}`).join(", ")]);
-  at("requests").replaceChildren(scrolled("Requests", table("By route and status of HTTP; nothing is known of who sent them", ["route", "answers"], cells)));
+  at("requests").replaceChildren(scrolled("Table of requests", table("By route and status of HTTP; nothing is known of who sent them", ["route", "answers"], cells)));
 }
 
 function showQuarantine({ batches, bytes, reasons, days }) {
