@@ -92,6 +92,7 @@ class Question {
 
   speak() {
     this.hint.textContent = this.rule;
+    this.hint.hidden = !this.rule;
     this.skipText.textContent = say("skipped");
     if (this.controls.options) this.controls.options[0].textContent = say("choose");
   }

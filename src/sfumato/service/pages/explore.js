@@ -12,6 +12,7 @@ let study;
 let panels = [];
 let chosen = [0, 0];
 let lastEntry = 0;
+let turn = 0; // goes up when what is being asked is not wanted any more
 
 /** The notes below an answer: how it was found, and what to know. */
 function said({ answer, tally, reports, entry }, question) {
@@ -21,15 +22,15 @@ function said({ answer, tally, reports, entry }, question) {
   return `${reports.toLocaleString("en")} reports, ${answer.method}, ${level}% intervals; tally ${tally}, entry ${entry} of the log.${where}${notes}`;
 }
 
-/** A number with its error, and its interval; shares as percentages. */
-function number({ value, stderr, low, high, fraction = false }) {
-  if (value === null) return "–";
+/** A number with its error, and beside it the interval. */
+function figure({ value, stderr, low, high, n }, fraction) {
+  if (value === null) return make("p", { class: "figure" }, "–");
   const scale = fraction ? 100 : 1;
-  const [mid, error] = [value * scale, (stderr ?? 0) * scale];
+  const said = (each, error = stderr) => (each === null ? "–" : shown(each * scale, error * scale));
   const unit = fraction ? " %" : "";
-  const ends = [low, high].map((end) => (end === null ? "–" : shown(end * scale, error)));
-  const spread = stderr ? ` ± ${shown(error, error)}` : "";
-  return `${shown(mid, error)}${spread}${unit} (${ends[0]} to ${ends[1]}${unit})`;
+  const share = fraction || !n ? "" : `, ${shown((100 * value) / n, (100 * stderr) / n)} % of all`;
+  const text = `${fraction ? " of people" : " people"}, from ${said(low)} to ${said(high)}${unit}${share}`;
+  return make("p", { class: "figure" }, `${said(value)} ± ${said(stderr)}${unit}`, make("small", {}, text));
 }
 
 /** An answer with its picture: asked, drawn, explained, and to be taken along. */
@@ -139,10 +140,7 @@ const bars = new Panel("histogram", ({ answer }) => {
   return (width) => histogram(width, { labels, values, low, high, fraction: isShare(answer), chosen, summary });
 });
 
-const range = new Panel("range", ({ answer }, host) => {
-  const share = bars.found && answer.n ? ` or ${shown((100 * answer.value) / answer.n, (100 * answer.stderr) / answer.n)} % of all` : "";
-  host.append(make("p", { class: "figure", id: "range-value" }, number(answer), make("small", {}, ` people${share}`)));
-});
+const range = new Panel("range", ({ answer }, host) => void host.append(figure(answer, false)));
 
 const steps = new Panel("cdf", ({ answer }) => {
   const { values, low, high } = answer;
@@ -172,33 +170,41 @@ const groups = new Panel("groups", ({ answer }) => {
   return (width) => rows(width, { labels, values, low, high, summary });
 });
 
-const own = new Panel("count", ({ answer }, host) => {
-  const fraction = at("kind").value === "fraction";
-  host.append(make("p", { class: "figure" }, number({ ...answer, fraction }), make("small", {}, fraction ? "" : " people")));
-});
+const own = new Panel("count", ({ answer }, host) => void host.append(figure(answer, "fraction" in own.question)));
 
 // Asking
 
-/** The bars, the curve and the quantiles of an axis. */
-async function askSpread() {
+/** The bars of an axis, some of which are marked. */
+async function askBars() {
   const axis = axisOf(at("axis").value);
-  const bins = Number(at("bins").value) || undefined;
-  const about = { bins, where: where() };
-  at("ordered").hidden = !axis.ordered;
   chosen = [-1, -1];
   range.clear();
-  const found = await bars.ask(pruned({ histogram: axis.name, ...about, fraction: at("shares").checked || undefined }));
+  const fraction = at("shares").checked || undefined;
+  const found = await bars.ask(pruned({ histogram: axis.name, bins: groupsOf("bins"), where: where(), fraction }));
   at("brush").hidden = !found;
-  if (found) {
-    const last = found.answer.labels[0].length - 1;
-    for (const [id, value] of [["from", Math.round(last / 4)], ["to", Math.round(last / 2)]]) Object.assign(at(id), { max: last, value });
-    choose(Number(at("from").value), Number(at("to").value));
-  }
+  if (!found) return;
+  const last = found.answer.labels[0].length - 1;
+  const ends = [Math.round(last / 4), Math.round(last / 2)];
+  for (const id of ["from", "to"]) at(id).max = last;
+  choose(...ends);
+}
+
+/** The curve and the quantiles of an axis that has an order. */
+async function askCurve() {
+  const axis = axisOf(at("axis").value);
+  at("ordered").hidden = !axis.ordered;
   if (!axis.ordered) return;
-  await steps.ask(pruned({ cdf: axis.name, ...about }));
+  await steps.ask(pruned({ cdf: axis.name, bins: groupsOf("bins"), where: where() }));
   if (axis.numeric) await quantiles.ask(pruned({ quantile: axis.name, at: QUARTILES, where: where() }));
   else quantiles.clear("Only axes of numbers have quantiles.");
 }
+
+async function askSpread() {
+  await askBars();
+  await askCurve();
+}
+
+const groupsOf = (id) => Number(at(id).value) || undefined;
 
 const pruned = (question) => Object.fromEntries(Object.entries(question).filter(([, value]) => value !== undefined));
 
@@ -230,10 +236,9 @@ function dragging() {
 }
 
 async function askMap() {
-  const bins = Number(at("cells").value) || undefined;
   const [first, second] = [at("first").value, at("second").value];
   if (first === second) return map.clear("Choose two different things.");
-  return map.ask(pruned({ heatmap: [first, second], bins }));
+  return map.ask(pruned({ heatmap: [first, second], bins: groupsOf("cells") }));
 }
 
 async function askGroups() {
@@ -311,8 +316,7 @@ const fill = (id, pairs) => at(id).replaceChildren(...pairs.map(([value, text]) 
 
 /** Shows a study, and asks it what one would ask first. */
 async function open() {
-  for (const panel of panels) panel.clear();
-  at("entries").replaceChildren();
+  close();
   study = await call("GET", `/v1/studies/${at("study").value}`);
   history.replaceState(null, "", `?study=${study.fingerprint}`);
   showFacts();
@@ -335,23 +339,29 @@ async function open() {
   await refresh();
 }
 
-/** Asks everything again. */
+/** Asks everything again, until the study or the token is another one. */
 async function refresh() {
+  turn += 1;
+  const mine = turn;
+  const several = study.axes.length > 1;
+  const works = [showCounters, askBars, askCurve, ...(several ? [askMap, askGroups] : []), again, showCheck];
   await guarded(async () => {
-    await showCounters();
-    await askSpread();
-    if (study.axes.length > 1) {
-      await askMap();
-      await askGroups();
-    }
-    if (own.question && own.found) await own.ask(own.question);
-    await showCheck();
+    for (const work of works) if (mine === turn) await work();
   });
 }
 
-async function begin() {
+const again = () => (own.found ? own.ask(own.question) : undefined);
+
+/** Ends what is being asked, and hides what was answered. */
+function close() {
+  turn += 1;
+  for (const panel of panels) panel.clear();
   at("asked").hidden = true;
-  at("facts").replaceChildren();
+  for (const id of ["facts", "entries"]) at(id).replaceChildren();
+}
+
+async function begin() {
+  close();
   at("study").replaceChildren();
   if (!token()) return notice("Enter the token of an analyst above. It stays in this tab.");
   const { studies } = await call("GET", "/v1/studies");

@@ -9,7 +9,7 @@ let deleting;
 
 const count = (number) => number.toLocaleString("en");
 const moment = (seconds) => (seconds === null ? "none yet" : `${new Date(1000 * seconds).toISOString().slice(0, 16).replace("T", " ")} UTC`);
-const rate = (number) => (number === null ? "–" : `${number.toLocaleString("en", { maximumSignificantDigits: 2 })} per second`);
+const rate = (number) => (number === null ? "not known yet" : `${number.toLocaleString("en", { maximumSignificantDigits: 2 })} per second`);
 
 /** How long a time is, in words. */
 function lasting(seconds) {
@@ -52,7 +52,7 @@ function showStudies(studies) {
         make("h3", {}, study.name),
         facts([
           ["Reports", `${count(study.reports)} counted, ${count(study.waiting)} waiting; tally ${study.tally}`],
-          ["Rate", `${rate(study.rates.minute)} in the last minute, ${rate(study.rates.hour)} in the last hour`],
+          ["Rate", study.rates.minute === null ? rate(null) : `${rate(study.rates.minute)} in the last minute, ${rate(study.rates.hour)} in the last hour`],
           ["What became of them", Object.entries(study.counters).map(([reason, number]) => `${words[reason] ?? `refused (${reason})`}: ${count(number)}`).join(", ") || "none has come yet"],
           ["Published", `${day(study.published)}; answers from ${count(study.minimum)} reports on; ${study.report_bytes} bytes per report`],
           ["Fingerprint", make("code", {}, study.fingerprint)],
