@@ -27,7 +27,7 @@ from sfumato.device.wire import Batch
 from sfumato.service import tokens
 from sfumato.service.app import Service
 from sfumato.service.collector import Collector, Settings, open_store
-from sfumato.service.published import Published
+from sfumato.service.published import Published, every
 from sfumato.service.server import address, listen
 from supply.browser import FLAGS, found, missing
 
@@ -183,6 +183,7 @@ def test_from_a_design_to_its_answers(visit: Visit, running: Running) -> None:
     running.fill(held)
     explored(visit, running, held)
     assert report not in visit.page.content()
+    deleted(visit, running, held)
 
 
 def designed(visit: Visit) -> sf.Study:
@@ -192,7 +193,7 @@ def designed(visit: Visit) -> sf.Study:
     expect(page.locator("#found svg")).to_have_count(2)
     sentence = page.locator(".axis").first.locator(".big")
     expect(sentence).to_contain_text("differs by 5 years: a report is at most 2.7 times likelier")
-    page.get_by_label("Name").fill(f"commute {visit.width}")
+    page.get_by_label("Name").fill("The way to work")
     slider = page.get_by_role("slider").first
     before = page.locator("#file").text_content()
     slider.focus()
@@ -203,7 +204,7 @@ def designed(visit: Visit) -> sf.Study:
     epsilon.fill("0.3")
     expect(sentence).to_contain_text("at most 4.5 times likelier")  # e^(5 · 0.3)
     expect(page.locator("#found")).to_have_attribute("aria-busy", "false")
-    expect(page.locator("#file")).to_contain_text(f'name = "commute {visit.width}"')
+    expect(page.locator("#file")).to_contain_text('name = "The way to work"')
     visit.good("design")
     text = saved(page, page.get_by_role("button", name="Download the file")).decode()
     study = sf.Study.from_toml(text)
@@ -326,11 +327,34 @@ def explored(visit: Visit, running: Running, held: Published) -> None:
     page.get_by_role("button", name="Show the newest entries").click()
     expect(page.locator("#notice")).to_contain_text("a token of analyst does not allow this")
     page.get_by_role("button", name="Forget it").click()
+    page.remove_listener("response", asked)
     visit.enter(running.tokens["admin"])
-    expect(page.locator("#counters")).to_contain_text("reports are counted")
+    expect(page.get_by_role("img", name=re.compile("Groups of mode"))).to_be_visible()
     page.get_by_role("button", name="Show the newest entries").click()
     expect(page.locator("#entries")).to_contain_text('{"count":"age=20..43"}')
     expect(page.locator("#entries")).to_contain_text("the analyst")
+    # The browser notes in its console what the collector has refused and the page has said.
+    visit.wrong = [one for one in visit.wrong if "/check)" not in one]
+    refused = [re.findall(r"status of (\d+) .*/(\w+)\?", one) for one in visit.wrong]
+
+    assert {tuple(one[0]) for one in refused} == {("400", "ask"), ("403", "questions")}
+    visit.wrong.clear()
+
+
+def deleted(visit: Visit, running: Running, held: Published) -> None:
+    """Delete the study; its name is asked for."""
+    page = visit.page
+    page.goto("/operate")
+    row = page.get_by_role("article", name=held.study.name)
+    expect(row).to_contain_text(f"{PEOPLE + 1:,} counted, 0 waiting")
+    row.get_by_role("button", name="Delete").click()
+    sure = page.get_by_role("button", name="Delete it for good")
+    expect(sure).to_be_disabled()
+    page.get_by_label("Type its name").fill(held.study.name)
+    visit.good("delete")
+    sure.click()
+    expect(row).to_have_count(0)
+    assert held.fingerprint not in [one.fingerprint for one in every(running.collector.store)]
 
 
 def taken_along(page: Page, held: Published, answers: list[tuple[Any, Any]]) -> None:
@@ -349,3 +373,99 @@ def taken_along(page: Page, held: Published, answers: list[tuple[Any, Any]]) -> 
     assert "sfumato histogram study.toml tally.parquet age --bins 25" in command
     curl = copied(page, panel.get_by_role("button", name="curl"))
     assert '{"histogram":"age","bins":25}' in curl
+
+
+def kinds() -> sf.Study:
+    """A study of one axis of each kind."""
+    towns = [f"town {i}" for i in range(12)]
+    return sf.Study(
+        "kinds",
+        [
+            sf.reals("distance", 0, 60.5, bins=8, protect=sf.Uniform(1), unit="km"),
+            sf.dates("day", "2026-01-05", "2026-03-01", step="1 week", protect=sf.Uniform(1)),
+            sf.times("hour", "00:00", "24:00", step="2 hours", protect=sf.Uniform(1)),
+            sf.categories("town", towns, protect=sf.Uniform(1)),
+            sf.categories("ill", ["yes", "no"], protect=sf.Uniform(1), optional=True),
+        ],
+    )
+
+
+@pytest.fixture
+def kept(chromium: Browser, running: Running) -> Iterator[tuple[Visit, Published]]:
+    """A browser, and a study of one axis of each kind."""
+    held, _ = running.collector.publish(kinds().to_toml(), minimum=2)
+    made = Visit(chromium, running, 800)
+    yield made, held
+    made.context.close()
+    running.collector.delete(held)
+
+
+def test_people_may_be_asked_for_values_of_every_kind(
+    kept: tuple[Visit, Published], running: Running
+) -> None:
+    visit, held = kept
+    page = visit.page
+    page.goto(f"/answer/{held.fingerprint}?lang=de")
+    page.get_by_label("distance").fill("12.5")
+    page.get_by_label("day").fill("2026-02-03")
+    page.get_by_label("hour").fill("07:45")
+    page.get_by_label("town").select_option("town 11")
+    page.get_by_role("button", name="Meine Antworten verwischen").click()
+    expect(page.locator("#notice")).to_contain_text("Bitte beantworten Sie „ill“")
+    page.get_by_label("Das möchte ich nicht sagen").check()
+    page.get_by_role("button", name="Meine Antworten verwischen").click()
+    expect(page.locator("#parts tbody tr")).to_have_count(5)
+    page.get_by_role("button", name="Diese Meldung senden").click()
+    expect(page.locator("#outcome")).to_contain_text("Danke")
+    assert running.collector.counts(held)["counters"] == {"accepted": 1}
+    visit.good("kinds")
+
+
+def test_a_program_that_is_not_the_pinned_one_is_not_run(
+    kept: tuple[Visit, Published], running: Running
+) -> None:
+    visit, held = kept
+    weaker = sf.Study("kinds", [sf.integers("age", 0, 99, protect=sf.Uniform(20))])
+    weak = weaker.device_program().to_text()
+    visit.page.route("**/program", lambda route: route.fulfill(body=weak))
+    visit.page.goto(f"/answer/{held.fingerprint}")
+    expect(visit.page.locator("#notice")).to_contain_text("not the pinned one")
+    expect(visit.page.locator("#make")).to_be_disabled()
+
+
+def test_storage_that_is_blocked_is_said_and_the_page_works(
+    kept: tuple[Visit, Published], running: Running
+) -> None:
+    visit, held = kept
+    page = visit.page
+    page.add_init_script("IDBFactory.prototype.open = () => { throw new DOMException('no') }")
+    page.goto(f"/answer/{held.fingerprint}")
+    expect(page.locator("#notice")).to_contain_text("blocks storage")
+    expect(page.locator("#make")).to_be_enabled()
+
+
+def test_an_address_without_a_study_is_said(kept: tuple[Visit, Published]) -> None:
+    visit, _ = kept
+    visit.page.goto(f"/answer/{'0' * 64}?lang=de")
+    expect(visit.page.get_by_role("main")).to_have_text(re.compile("^Diese Studie gibt es"))
+    assert faults(visit.page) == []
+
+
+def test_too_few_reports_are_said_where_an_answer_would_be(
+    kept: tuple[Visit, Published], running: Running
+) -> None:
+    visit, held = kept
+    page = visit.page
+    page.goto(f"/explore?study={held.fingerprint}")
+    visit.enter(running.tokens["analyst"])
+    expect(page.locator("#histogram figcaption")).to_contain_text("once it has 2 reports")
+    expect(page.locator("#counters")).to_contain_text("None has come yet")
+
+
+def test_the_first_page_links_to_the_others(kept: tuple[Visit, Published]) -> None:
+    visit, _ = kept
+    visit.page.goto("/")
+    visit.good("index")
+    for name, path in (("Design", "/design"), ("Explore", "/explore"), ("Operate", "/operate")):
+        link = visit.page.get_by_role("main").get_by_role("link", name=name)
+        assert link.get_attribute("href") == path

@@ -219,8 +219,8 @@ async function begin() {
   await speak(LANGUAGES.includes(wanted) ? wanted : "en");
   at("language").addEventListener("change", () => speak(at("language").value).catch(failed));
   if (!digest) {
-    at("main").hidden = true;
-    return notice(say("unknown"));
+    at("main").replaceChildren(make("section", {}, make("p", { class: "big" }, say("unknown"))));
+    return;
   }
   const base = `/v1/studies/${fingerprint}`;
   const text = await (await fetch(`${base}/program`)).text();

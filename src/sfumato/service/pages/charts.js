@@ -163,23 +163,17 @@ export function rows(width, { labels, values, low, high, summary }) {
   return { svg };
 }
 
-/** Draws a chart in a host, and again when its width changes. */
+/** Draws a chart in a host, and again when its width changes; gives what draws it once more. */
 export function chart(host, plot) {
+  let last;
   const redraw = () => {
-    const width = Math.max(Math.floor(host.clientWidth), 200);
-    host.drawn = plot(width);
+    last = Math.floor(host.clientWidth);
+    host.drawn = plot(Math.max(last, 200));
     host.replaceChildren(host.drawn.svg);
   };
   host.watch?.disconnect();
-  let last = 0;
-  host.watch = new ResizeObserver(([{ contentRect }]) => {
-    if (Math.floor(contentRect.width) !== last) {
-      last = Math.floor(contentRect.width);
-      redraw();
-    }
-  });
+  host.watch = new ResizeObserver(() => host.clientWidth && Math.floor(host.clientWidth) !== last && redraw());
   redraw();
-  last = Math.floor(host.clientWidth);
   host.watch.observe(host);
   return redraw;
 }

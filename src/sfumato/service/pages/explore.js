@@ -93,7 +93,7 @@ class Panel {
     this.lead.replaceChildren();
     const plot = this.#show(this.found, this.lead);
     this.picture.hidden = !plot;
-    if (plot) chart(this.picture, plot);
+    this.draw = plot ? chart(this.picture, plot) : () => {};
     this.numbers.replaceChildren(...(Array.isArray(answer.values) ? [numbers(answer)] : []));
     const name = [study.name, answer.kind ?? "answer", ...(answer.axes ?? []), `tally ${tally}`].join("-").replaceAll(/[^\p{L}\p{N}]+/gu, "-");
     const labels = answer.labels?.[0] ?? [];
@@ -178,6 +178,7 @@ const own = new Panel("count", ({ answer }, host) => void host.append(figure(ans
 async function askBars() {
   const axis = axisOf(at("axis").value);
   chosen = [-1, -1];
+  clearTimeout(choose.timer);
   range.clear();
   const fraction = at("shares").checked || undefined;
   const found = await bars.ask(pruned({ histogram: axis.name, bins: groupsOf("bins"), where: where(), fraction }));
@@ -216,7 +217,7 @@ function choose(one, other) {
     at(id).value = place;
     at(id).setAttribute("aria-valuetext", labels[place]);
   }
-  if (bars.found) chart(bars.picture, (width) => histogram(width, { ...bars.found.answer, labels, fraction: isShare(bars.found.answer), chosen, summary: bars.picture.querySelector("svg")?.getAttribute("aria-label") ?? "" }));
+  bars.draw();
   clearTimeout(choose.timer);
   const question = between(axisOf(at("axis").value), labels, ...chosen);
   choose.timer = setTimeout(() => range.ask(pruned({ count: [question, where()].filter(Boolean).join(", ") })), WAIT);
@@ -355,6 +356,7 @@ const again = () => (own.found ? own.ask(own.question) : undefined);
 /** Ends what is being asked, and hides what was answered. */
 function close() {
   turn += 1;
+  clearTimeout(choose.timer);
   for (const panel of panels) panel.clear();
   at("asked").hidden = true;
   for (const id of ["facts", "entries"]) at(id).replaceChildren();
