@@ -27,6 +27,7 @@ batch expires and the day on which a damaged batch came.
 **Modules.** `refusals` (errors with a status and a stable code), `stores` (the tables and both
 databases), `published` (a study as the collector serves it), `receiving`, `writer`, `tallying`,
 `answering`, `tokens`, `limits` (requests per address), `backups`, `collector` (all of these
-together, without HTTP), `app` (the routes), `server` (uvicorn). Only `app` and `server` need the
-extra `server`, and only PostgreSQL needs psycopg.
+together, without HTTP), `app` (the routes), `pages` and `designing` (pages for people, and what one
+of them asks), `server` (uvicorn). Only `app`, `pages` and `server` need the extra `server`, and only
+PostgreSQL needs psycopg.
 """
