@@ -31,7 +31,7 @@ import numpy as np
 
 from sfumato.arrays import LANES, BitColumns, Floats
 from sfumato.auditing import tails
-from sfumato.auditing.reachable import Counts, Reach, alike_share, hidden_weight, p_value
+from sfumato.auditing.reachable import Counts, Reach, alike_share, hidden_weight
 from sfumato.auditing.tails import Tail
 from sfumato.auditing.verdict import BlindSpot, Check, Tested
 from sfumato.channels.base import Channel, SymbolChannel
@@ -279,9 +279,13 @@ class _Checking:
     def _mixture(self, places: tuple[int, ...], counts: Counts) -> _Found:
         evidence = self.reaches[places].evidence(counts, self.steps[places])
         axes = tuple(name for place in places for name in self.parts[place].axes)
-        together = "" if len(places) == 1 else ", which go together as no values make them"
-        words = f"their counts are far from those of any population{together}"
-        return axes, "mixture", p_value(evidence), words
+        report = " with ".join(_report(place) for place in evidence.place)
+        words = (
+            "the counts are far from those of any population; most of all "
+            f"{report} came {evidence.came:,} times, and {evidence.expected:,.4g} times from the "
+            "population that is nearest"
+        )
+        return axes, "mixture", evidence.p_value, words
 
     def pairs(self) -> Iterator[_Found]:
         """Two blocks together, whose noise is independent given the values."""

@@ -43,6 +43,28 @@ _FEW = 1e-6  # of all people
 Counts = NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """How far counts of reports are from those of any population.
+
+    Attributes:
+        log: The logarithm of a value whose mean is at most 1 if clients are honest.
+        place: The output that is most unlike the nearest population, one number per block.
+        came: How often it came.
+        expected: How often it comes from that population, on average.
+    """
+
+    log: float
+    place: tuple[int, ...]
+    came: int
+    expected: float
+
+    @property
+    def p_value(self) -> float:
+        """The smaller of 1 and the inverse of that value."""
+        return math.exp(-max(self.log, 0.0))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Reach:
     """All laws of reports that populations have, for one block or for several together.
@@ -66,8 +88,8 @@ class Reach:
             left = left / cells * many
         return 2 * total
 
-    def evidence(self, counts: Counts, steps: int) -> float:
-        """The logarithm of a value whose mean is at most 1 if clients are honest.
+    def evidence(self, counts: Counts, steps: int) -> Evidence:
+        """How far counts of reports are from those of any population.
 
         Args:
             counts: How many sent each output, one dimension per block.
@@ -78,15 +100,20 @@ class Reach:
         counts = np.where(everybody.forward(even) > 0, counts, 0)  # those nobody can send are told
         first = np.random.Generator(np.random.PCG64(_SEED)).binomial(counts, 0.5)
         halves = first, counts - first
-        if not all(half.any() for half in halves):
-            return 0.0
-        found = [
-            value
-            for learn, test in (halves, halves[::-1])
-            for value in self._values(learn, test, steps)
+        laws = [
+            self._everywhere(decode(self._mixture(half), most_steps=steps).law)
+            if half.any()
+            else even
+            for half in halves
         ]
+        nearest = counts.sum() * everybody.forward((laws[0] + laws[1]) / 2)
+        off = np.abs(counts - nearest) / np.sqrt(np.maximum(nearest, 0.25))
+        place = tuple(int(k) for k in np.unravel_index(np.argmax(off), counts.shape))
+        pairs = zip((halves, halves[::-1]), laws, strict=True)
+        found = [v for pair, law in pairs for v in self._values(*pair, law, steps)]
         most = max(found)
-        return most + math.log(math.fsum(math.exp(value - most) for value in found) / len(found))
+        log = most + math.log(math.fsum(math.exp(value - most) for value in found) / len(found))
+        return Evidence(log, place, int(counts[place]), float(nearest[place]))
 
     def _mixture(self, counts: NDArray[np.int64] | Floats) -> SymbolMixture:
         shapes = tuple((size,) for size in self.cells)
@@ -96,11 +123,12 @@ class Reach:
         """A population with a few people more in all cells, so that no report has no chance."""
         return (1 - _FEW) * law + _FEW / law.size
 
-    def _values(self, learn: Counts, test: Counts, steps: int) -> Iterator[float]:
-        """Σ log h/M over one half, for every h that the other half suggests."""
-        fitted = self._mixture(learn)
-        law = self._everywhere(decode(fitted, most_steps=steps).law)
-        mixed = np.maximum(fitted.forward(law), _TINY)
+    def _values(self, learn: Counts, test: Counts, law: Floats, steps: int) -> Iterator[float]:
+        """Σ log h/M over one half, for every h that the other half and its fit suggest."""
+        if not learn.any():
+            yield 0.0
+            return
+        mixed = np.maximum(self._mixture(learn).forward(law), _TINY)
         mixed /= mixed.sum()
         for other in _suggested(learn, mixed):
             if other is mixed:
@@ -134,16 +162,6 @@ def _suggested(counts: Counts, mixed: Floats) -> Iterator[Floats]:
     misfit = float(np.sum((counts - expected) ** 2 / expected))
     part = 1 - (counts.size - 1) / misfit if misfit > counts.size else 0.0
     yield mixed + part * (counts / total - mixed) if part else mixed
-
-
-def p_value(evidence: float) -> float:
-    """The p-value of what `evidence` gives.
-
-    Example:
-        >>> round(p_value(math.log(200)), 6), p_value(-3.0)
-        (0.005, 1.0)
-    """
-    return math.exp(-max(evidence, 0.0))
 
 
 def alike_share(likelihood: Floats) -> float:

@@ -35,6 +35,7 @@ def check(
     if as_json:
         showing.show_json(found.to_dict())
     else:
-        showing.say(str(found))
+        for line in str(found).splitlines():
+            showing.say(line)
     if found.alarm:
         raise typer.Exit(1)
