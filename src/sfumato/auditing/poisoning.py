@@ -31,7 +31,7 @@ import numpy as np
 
 from sfumato.arrays import LANES, BitColumns, Floats
 from sfumato.auditing import tails
-from sfumato.auditing.reachable import Counts, Reach, alike_share, hidden_weight
+from sfumato.auditing.reachable import LUMPS, Counts, Reach, alike_share, hidden_weight
 from sfumato.auditing.tails import Tail
 from sfumato.auditing.verdict import BlindSpot, Check, Tested
 from sfumato.channels.base import Channel, SymbolChannel
@@ -52,7 +52,7 @@ _MOST_OUTPUTS = 1 << 18  # and cells, without a matrix
 _MOST_LISTED = 1 << 20  # outputs whose least and most chances are listed by rule
 _SHORT = 12  # bits of a report up to which all its patterns are counted
 _STEPS, _FEWEST_STEPS = 500, 10  # of EM
-_FITS = 6  # of one test
+_FITS = 6 + 4 * LUMPS, 6  # of one test, of a block by itself and of two
 _WORK = 1 << 31  # multiplications of all tests together, roughly
 _SAMPLED, _SAMPLED_BITS = 1 << 17, 1 << 25  # reports, and bits of them, that are compared whole
 _MOST_SOLVED = 1 << 28  # multiplications to find what hides
@@ -268,7 +268,7 @@ class _Checking:
         left = float(_WORK)
         for size in (1, 2):
             # Several rows at once are multiplied faster than one.
-            each = _FITS if size == 1 else _FITS / 4
+            each = _FITS[0] if size == 1 else _FITS[1] / 4
             costs = {p: each * reach.cost for p, reach in self.reaches.items() if len(p) == size}
             steps = int(min(_STEPS, left / max(1.0, sum(costs.values()))))
             if steps >= _FEWEST_STEPS:

@@ -39,6 +39,9 @@ _SEED = 18  # of the coins that halve the reports: the same tally is always answ
 _TINY = 1e-300
 _ROUNDING = 1e-12  # of a probability, and of M
 _FEW = 1e-6  # of all people
+_STILL = 1e-6  # a step of EM that moves less than this share of all people is the last one
+LUMPS = 3  # reports of one block, by themselves, that a share of clients may all send
+_ROUNDS = 3  # in which the people beside them are fitted
 
 Counts = NDArray[np.int64]
 
@@ -130,7 +133,7 @@ class Reach:
             return
         mixed = np.maximum(self._mixture(learn).forward(law), _TINY)
         mixed /= mixed.sum()
-        for other in _suggested(learn, mixed):
+        for other in (*_suggested(learn, mixed), *self._lumps(learn, mixed, law, steps)):
             if other is mixed:
                 yield 0.0
                 continue
@@ -139,6 +142,33 @@ class Reach:
             h = np.maximum(other, _TINY) / np.maximum(near.forward(held), _TINY)
             most = float(near.backward(h).max()) * (1 + _ROUNDING)
             yield float(np.sum(test * np.log(h))) - float(test.sum()) * math.log(most)
+
+    def _lumps(self, counts: Counts, mixed: Floats, law: Floats, steps: int) -> Iterator[Floats]:
+        """Laws of a population of which a share sends one and the same report, for some reports.
+
+        The population is fitted to all other reports: in turn, those of its own at that report are
+        filled in, and it is fitted again.
+        """
+        if counts.ndim > 1:
+            return
+        total = float(counts.sum())
+        excess = (counts - total * mixed) / np.sqrt(np.maximum(total * mixed, 0.25))
+        for place in np.argsort(-excess)[:LUMPS].tolist():
+            people, own, others = law, mixed, total - counts[place]
+            if excess[place] < 1 or not others:
+                return
+            for _ in range(_ROUNDS):
+                filled = np.asarray(counts, dtype=np.float64)
+                filled[place] = others * own[place] / max(1 - own[place], _ROUNDING)
+                fitted = self._mixture(filled)
+                people = decode(
+                    fitted, start=people, most_steps=steps // _ROUNDS, tolerance=_STILL
+                ).law
+                people = self._everywhere(people)
+                own = fitted.forward(people)
+                own /= own.sum()
+            share = max(0.0, (counts[place] - filled[place]) / total)
+            yield (1 - share) * own + share * (np.arange(len(own)) == place)
 
 
 def _suggested(counts: Counts, mixed: Floats) -> Iterator[Floats]:
