@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -60,3 +61,8 @@ def lumped(population: str | Floats, cell: int, *, seed: int, share: float = SHA
     sent = (np.full(fakes, cell),)
     made_up = sf.Reports(study.fingerprint, study.columns, study.layouts, sent)
     return study.simulate_counts(counts, seed=seed) + study.tally(made_up)
+
+
+def most_alarms(runs: int, level: float) -> float:
+    """How many runs may have a p-value of at most this: 4 standard errors above the mean."""
+    return runs * level + 4 * math.sqrt(runs * level * (1 - level))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers_contract import TRIALS, Subject
 from helpers_contract_study import Case
-from helpers_poisoning import CELLS, EXTREMES, PEOPLE, SHARE, SMOOTH, lumped, study_of
+from helpers_poisoning import CELLS, EXTREMES, PEOPLE, SHARE, SMOOTH, lumped, most_alarms, study_of
 from scipy import stats
 
 import sfumato as sf
@@ -62,11 +62,6 @@ def least_p(study: sf.Study, people: int, seed: int) -> list[float]:
         tally = study.simulate_counts(counts.reshape(study.shape), seed=seed * 100 + number)
         found.append(tally.check().p_value)
     return found
-
-
-def most_alarms(runs: int, level: float) -> float:
-    """How many runs may have a p-value of at most this: 4 standard errors above the mean."""
-    return runs * level + 4 * math.sqrt(runs * level * (1 - level))
 
 
 @pytest.mark.slow
@@ -175,7 +170,7 @@ def test_what_every_channel_says_hides_does(name: str) -> None:
     (spot,) = tallied(study, even * 1e5).check().blind
     assert spot.alike is not None
     assert spot.weight is not None
-    if 0 < spot.alike:
+    if spot.alike > 0:
         # As many people as reports can be kept of, sent exactly as expected: no noise can help.
         hidden = [
             p_of_mixture(law, (1 - spot.alike) * even + spot.alike * np.eye(outputs)[y])

@@ -16,7 +16,7 @@ Guarantee:
     with weights), however many reports there are.
 
 References:
-    Chernoff1952; Hoeffding1956.
+    Chernoff1952.
 """
 
 from __future__ import annotations
