@@ -14,6 +14,7 @@ from sfumato.device.wire import Batch
 from sfumato.service.collector import Collector, Settings
 from sfumato.service.published import Published
 from sfumato.service.stores.base import Store
+from sfumato.service.worker import Worker
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it would rather have httpx2
@@ -23,6 +24,8 @@ TODAY = 20_000
 DAY = 86_400
 QUICK = Settings(tally_seconds=3_600, rate=0, reserve=0)
 _IDS = itertools.count(1)
+#: One for all tests: starting the process takes longer than most of them.
+WORKER = Worker()
 
 
 class Clock:
@@ -86,7 +89,7 @@ def batch(
 
 def collector(store: Store, clock: Clock | None = None, settings: Settings = QUICK) -> Collector:
     """A collector that tallies only when it is told to."""
-    return Collector(store, settings, clock or Clock())
+    return Collector(store, settings, clock or Clock(), WORKER)
 
 
 def counted(made: Collector, study: Published) -> dict[int, int]:

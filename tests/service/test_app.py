@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_service import QUICK, TODAY, Clock, TestClient, ages, batch, bits, fresh_ids, pairs
+from helpers_openapi import ConformingClient
+from helpers_service import (
+    QUICK,
+    TODAY,
+    ages,
+    batch,
+    bits,
+    collector,
+    fresh_ids,
+    pairs,
+)
 
 import sfumato as sf
 from sfumato.device.program import Program
@@ -17,8 +28,9 @@ from sfumato.device.wire import MEDIA_TYPE
 from sfumato.service import answering, tokens
 from sfumato.service import app as module
 from sfumato.service.app import Service
-from sfumato.service.collector import Collector, Settings, open_store
+from sfumato.service.collector import Settings, open_store
 from sfumato.service.routes import ENDPOINTS, Endpoint, endpoints
+from sfumato.service.stores.base import FullError
 from sfumato.service.tokens import ROLES
 
 BATCH = {"Content-Type": MEDIA_TYPE}
@@ -30,7 +42,7 @@ class Running:
 
     def __init__(self, folder: Path, settings: Settings = QUICK) -> None:
         self.store = open_store(folder)
-        self.collector = Collector(self.store, settings, Clock())
+        self.collector = collector(self.store, settings=settings)
         self.study, _ = self.collector.publish(ages().to_toml(), minimum=3)
         self.tokens = {
             role: tokens.create(self.store, f"the {role}", role, TODAY) for role in ROLES
@@ -38,7 +50,7 @@ class Running:
         self.tokens["revoked"] = tokens.create(self.store, "Bob", "admin", TODAY)
         tokens.revoke(self.store, "Bob", TODAY)
         self.tokens["wrong"] = "sfumato_" + "A" * 43
-        self.http = TestClient(Service(self.collector).app(), client=("198.51.100.7", 50_000))
+        self.http = ConformingClient(Service(self.collector), client=("198.51.100.7", 50_000))
         self.base = f"/v1/studies/{self.study.fingerprint}"
 
     def headers(self, role: str | None) -> dict[str, str]:
@@ -253,7 +265,7 @@ class TestQuestions:
             ({"count": "age=1", "level": True}, "question"),
             ({"count": "age=1", "level": 2}, "question"),
             ({"count": "age=1", "population": 1}, "question"),
-            ({"count": "age=1", "method": "x"}, "study"),
+            ({"count": "age=1", "method": "x"}, "question"),
             ({"count": "height=1"}, "question"),
             ({"count": "age=1..", "where": "height=1"}, "question"),
             ({"mean": "height"}, "question"),
@@ -303,7 +315,7 @@ class TestQuestions:
         assert [json.loads(line)["number"] for line in later.text.splitlines()] == [2]
 
         def full(*_: object) -> int:
-            raise module.FullError("the disk is full")
+            raise FullError("the disk is full")
 
         monkeypatch.setattr(answering, "enter", full)
         assert running.ask(count="age=1").status_code == 507
@@ -322,7 +334,10 @@ class TestQuestions:
 
 
 def called(running: Running, endpoint: Endpoint, given: dict[str, str]) -> int:
-    path = endpoint.path.format(fingerprint=running.study.fingerprint)
+    names = re.findall(r"{(\w+)}", endpoint.path)
+    path = endpoint.path.format(
+        **dict.fromkeys(names, "x") | {"fingerprint": running.study.fingerprint}
+    )
     headers = {name: value.encode("latin-1") for name, value in given.items()}
     if endpoint.name == "upload":
         headers["Content-Type"] = MEDIA_TYPE.encode()
@@ -354,7 +369,17 @@ def test_the_routes_are_those_that_are_meant_to_be_open() -> None:
     allowed = {one.name: one.roles for one in ENDPOINTS}
     public = {name for name, roles in allowed.items() if roles is None}
     assert public == {
-        *("health", "ready", "client", "study", "file", "program", "explanation", "audit"),
+        *(
+            "openapi",
+            "health",
+            "ready",
+            "client",
+            "study",
+            "file",
+            "program",
+            "explanation",
+            "audit",
+        ),
         "upload",
     }
     assert {name for name, roles in allowed.items() if roles == {"admin"}} == {

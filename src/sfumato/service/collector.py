@@ -25,6 +25,7 @@ from sfumato.service.stores.base import Store
 from sfumato.service.stores.postgres import PostgresStore
 from sfumato.service.stores.sqlite import FILE, SqliteStore
 from sfumato.service.tallying import DAY, purge, tally_pending
+from sfumato.service.worker import Worker
 from sfumato.service.writer import LOG, Damaged, Done, Pending, Writer
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
@@ -45,6 +46,8 @@ class Settings:
         body_seconds: How long the body of a request may take to come.
         store_seconds: How long an upload may wait to be stored.
         tally_seconds: How long reports wait to be tallied.
+        answer_seconds: How long an answer may take.
+        most_questions: How many questions may wait for their answers.
     """
 
     most_reports: int = 10_000
@@ -56,12 +59,16 @@ class Settings:
     body_seconds: float = 30.0
     store_seconds: float = 20.0
     tally_seconds: float = 1.0
+    answer_seconds: float = 600.0
+    most_questions: int = 64
 
     def __post_init__(self) -> None:
         whole(self.most_reports, "most_reports", least=1, most=MOST_REPORTS)
         whole(self.most_waiting, "most_waiting", least=1)
         whole(self.reserve, "reserve")
-        for name in ("rate", "burst", "body_seconds", "store_seconds", "tally_seconds"):
+        whole(self.most_questions, "most_questions", least=1)
+        names = ("rate", "burst", "body_seconds", "store_seconds", "tally_seconds")
+        for name in (*names, "answer_seconds"):
             value = getattr(self, name)
             least = 0 if name == "rate" else 1e-9
             if not least <= value < 1e9:
@@ -87,6 +94,7 @@ class Collector:
         store: Where everything is kept.
         settings: How it behaves.
         clock: Gives the seconds since 1970-01-01.
+        worker: The process that answers questions; left out, one of its own.
 
     Example:
         >>> import sfumato as sf
@@ -103,13 +111,20 @@ class Collector:
         store: Store,
         settings: Settings | None = None,
         clock: Callable[[], float] = time.time,
+        worker: Worker | None = None,
     ) -> None:
         self.store = store
         self.settings = settings or Settings()
         self._clock = clock
         self._studies: dict[str, Published] = {}
         self._first_day = (0, 0)  # as of which day it was read, and what it is
-        self.answering = Answering(store, clock)
+        self.answering = Answering(
+            store,
+            clock,
+            worker,
+            most_waiting=self.settings.most_questions,
+            seconds=self.settings.answer_seconds,
+        )
         self.writer = Writer(
             store,
             self.today,
@@ -128,6 +143,7 @@ class Collector:
 
     def stop(self) -> None:
         """Store all that waits, stop, and close the store."""
+        self.answering.stop()
         self.writer.stop()
         self._stopping.set()
         self._keeper.join()

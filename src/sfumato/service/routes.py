@@ -18,7 +18,7 @@ class Endpoint:
     Attributes:
         method: The method of HTTP.
         path: The path; names in braces stand for parts of it.
-        name: The name of the function in `app` that answers.
+        name: The name of the method that answers, in one of the groups that `app` names.
         summary: What it does, in a line.
         roles: Whose tokens it takes; None takes everybody, also without a token.
         origin: What pages of other origins may do.
@@ -35,6 +35,7 @@ class Endpoint:
 
 
 _STUDY = "/v1/studies/{fingerprint}"
+_JOB = "/v1/jobs/{job}"
 ADMIN: frozenset[Role] = frozenset({"admin"})
 ANALYST: frozenset[Role] = frozenset({"admin", "analyst"})
 UPLOADER: frozenset[Role] = frozenset({"admin", "uploader"})
@@ -42,6 +43,7 @@ UPLOADER: frozenset[Role] = frozenset({"admin", "uploader"})
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/health", "health", "Whether the process runs.", limited=False),
     Endpoint("GET", "/ready", "ready", "Whether uploads can be stored.", limited=False),
+    Endpoint("GET", "/v1/openapi.json", "openapi", "This document.", origin="read"),
     Endpoint("GET", "/metrics", "metrics", "Figures for Prometheus.", ANALYST),
     Endpoint("GET", "/client/sfumato.js", "client", "The client for browsers.", origin="read"),
     Endpoint("GET", "/v1/studies", "studies", "All published studies.", ANALYST),
@@ -57,6 +59,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("POST", f"{_STUDY}/reports", "upload", "Take one batch.", origin="upload"),
     Endpoint("GET", f"{_STUDY}/counts", "counts", "How many reports came.", ANALYST),
     Endpoint("POST", f"{_STUDY}/ask", "ask", "Answer a question.", ANALYST),
+    Endpoint("GET", _JOB, "job", "An answer that takes long, or how far it is.", ANALYST),
+    Endpoint("DELETE", _JOB, "cancel", "End a question that takes long.", ANALYST),
     Endpoint("GET", "/v1/questions", "questions", "The log of answered questions.", ADMIN),
 )
 

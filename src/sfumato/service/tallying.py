@@ -8,7 +8,7 @@ either all of it or nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,13 +45,20 @@ def tally_pending(store: Store, study: Published) -> int:
         How many were new.
     """
     total = 0
-    while True:
+    while _waits(store, study):
         with store.change() as run:
             found = _tally_some(run, study)
         if found is None:
-            return total
+            break
         total += found
         time.sleep(_PAUSE)  # a lock that is taken again at once would be given to nobody else
+    return total
+
+
+def _waits(store: Store, study: Published) -> bool:
+    """Whether any report of a study waits to be tallied; no writer is waited for."""
+    with store.look() as run:
+        return bool(run("SELECT 1 FROM segments WHERE study = ? LIMIT 1", (study.number,)))
 
 
 def _tally_some(run: Run, study: Published) -> int | None:
@@ -152,24 +159,52 @@ class Current:
     tally: Tally
 
 
-def read_tally(store: Store, study: Published, known: Current | None = None) -> Current:
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The tally of a study as the store keeps it.
+
+    Attributes:
+        version: How often the tally has grown.
+        reports: How many reports it has.
+        numbers: The numbers of all of its parts; a part never changes.
+        new: The bytes of those that were not known.
+    """
+
+    version: int
+    reports: int
+    numbers: list[int]
+    new: dict[int, bytes]
+
+
+def read_parts(store: Store, study: Published, known: Set[int] = frozenset()) -> Parts:
+    """The parts of the newest tally of a study, read at a cost of those that are new.
+
+    Args:
+        store: Where it is.
+        study: The study.
+        known: The numbers of parts that need not be read.
+    """
+    with store.look() as run:
+        row = run.one("SELECT version, reports FROM studies WHERE number = ?", (study.number,))
+        rows = run("SELECT number FROM tallies WHERE study = ? ORDER BY number", (study.number,))
+        numbers = [number for (number,) in rows]
+        new = {number: _data(run, number) for number in numbers if number not in known}
+    version, reports = row or (0, 0)
+    return Parts(version, reports, numbers, new)
+
+
+def read_tally(store: Store, study: Published) -> Current:
     """The tally of all reports of a study that have been tallied.
 
     Args:
         store: Where it is.
         study: The study.
-        known: What was read earlier, which is returned if it is still the newest.
     """
-    with store.look() as run:
-        row = run.one("SELECT version FROM studies WHERE number = ?", (study.number,))
-        version = 0 if row is None else row[0]
-        if known is not None and known.version == version:
-            return known
-        parts = run("SELECT data FROM tallies WHERE study = ? ORDER BY number", (study.number,))
+    parts = read_parts(store, study)
     found = accumulator_of(study.study, study.keep)
-    for (data,) in parts:
+    for data in parts.new.values():
         found.merge(Accumulator.from_bytes(data))
-    return Current(version, found.freeze())
+    return Current(parts.version, found.freeze())
 
 
 def purge(store: Store, studies: Iterable[Published], now: float) -> None:
