@@ -96,8 +96,8 @@ _CONDITION: Schema = {
     "type": "string",
     "description": "Conditions on axes, such as `age=18..30, region=north|south`.",
 }
-_BINS: Schema = {"type": ["integer", "null"], "minimum": 1}
 _SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
+_BINS: Schema = {"type": ["integer", "null"], "minimum": 1}
 _COMMON: dict[str, Schema] = {
     "where": _CONDITION,
     "level": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": 0.95},
@@ -161,6 +161,31 @@ _ANSWERS = record(
         ),
         **dict.fromkeys(("values", "stderr", "low", "high"), _NESTED),
         **_INTERVAL,
+    }
+)
+_CHECK = record(
+    {
+        "study": _TEXT,
+        "fingerprint": _TEXT,
+        "reports": _WHOLE,
+        "significance": _SHARE,
+        "alarm": {"type": "boolean", "description": "Whether no population explains the reports."},
+        "p_value": _SHARE,
+        "tests": several(
+            record(
+                {
+                    "axes": several(_AXIS),
+                    "kind": {"enum": ["frequency", "bits", "identical", "mixture"]},
+                    "p_value": _SHARE,
+                    "words": _TEXT,
+                }
+            )
+        ),
+        "blind": several(
+            record({"axes": several(_AXIS), "channel": _TEXT, "alike": _MAYBE, "weight": _MAYBE})
+        ),
+        "left_out": several(_TEXT),
+        "unseen": _TEXT,
     }
 )
 _SOURCE = {
@@ -228,6 +253,8 @@ SCHEMAS: dict[str, Schema] = {
     "Answer": _ANSWER,
     "Answers": _ANSWERS,
     "Answered": record({"answer": {"oneOf": [ref("Answer"), ref("Answers")]}, **_SOURCE}),
+    "Check": _CHECK,
+    "Checked": record({"answer": ref("Check"), **_SOURCE}),
     "Waiting": record({"job": _TEXT, "progress": _SHARE}),
     "Axis": _STUDY_AXIS,
     "Study": _STUDY,
@@ -288,8 +315,12 @@ OPERATIONS: dict[str, Operation] = {
         ("wait", "format"),
         {**_ASK_REFUSES, 400: ("json", "format", *_ASK_REFUSES[400])},
     ),
+    "check": Operation({200: {_JSON: ref("Checked")}, 202: _WAITING}, {}, ("wait",), _ASK_REFUSES),
     "job": Operation(
-        {200: _ANSWERED_CONTENT, 202: _WAITING},
+        {
+            200: {**_ANSWERED_CONTENT, _JSON: {"oneOf": [ref("Answered"), ref("Checked")]}},
+            202: _WAITING,
+        },
         query=("wait",),
         refuses={**_ASK_REFUSES, 404: ("job",), 500: ("internal",)},
     ),

@@ -59,6 +59,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("POST", f"{_STUDY}/reports", "upload", "Take one batch.", origin="upload"),
     Endpoint("GET", f"{_STUDY}/counts", "counts", "How many reports came.", ANALYST),
     Endpoint("POST", f"{_STUDY}/ask", "ask", "Answer a question.", ANALYST),
+    Endpoint("GET", f"{_STUDY}/check", "check", "Whether any population explains it.", ANALYST),
     Endpoint("GET", _JOB, "job", "An answer that takes long, or how far it is.", ANALYST),
     Endpoint("DELETE", _JOB, "cancel", "End a question that takes long.", ANALYST),
     Endpoint("GET", "/v1/questions", "questions", "The log of answered questions.", ADMIN),
