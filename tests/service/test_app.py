@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers_openapi import ConformingClient
 from helpers_service import (
     QUICK,
     TODAY,
-    TestClient,
     ages,
     batch,
     bits,
@@ -50,7 +50,7 @@ class Running:
         self.tokens["revoked"] = tokens.create(self.store, "Bob", "admin", TODAY)
         tokens.revoke(self.store, "Bob", TODAY)
         self.tokens["wrong"] = "sfumato_" + "A" * 43
-        self.http = TestClient(Service(self.collector).app(), client=("198.51.100.7", 50_000))
+        self.http = ConformingClient(Service(self.collector), client=("198.51.100.7", 50_000))
         self.base = f"/v1/studies/{self.study.fingerprint}"
 
     def headers(self, role: str | None) -> dict[str, str]:
@@ -370,7 +370,7 @@ def test_the_routes_are_those_that_are_meant_to_be_open() -> None:
     public = {name for name, roles in allowed.items() if roles is None}
     assert public == {
         *("health", "ready", "client", "study", "file", "program", "explanation", "audit"),
-        *("upload", "page", "answer", "asset"),
+        *("openapi", "upload", "page", "answer", "asset"),
     }
     assert {one.name for one in ENDPOINTS if one.open} == {"design"}
     assert {name for name, roles in allowed.items() if roles == {"admin"}} == {
@@ -486,3 +486,38 @@ def test_it_stays_up_when_something_fails_and_does_not_say_what(
     assert "counts failed: ZeroDivisionError at broken" in caplog.text
     again = running.http.get(f"{running.base}/counts", headers=running.headers("analyst"))
     assert again.json()["reports"] == 0
+
+
+class TestTheCheck:
+    def test_finds_reports_that_no_population_explains(self, running: Running) -> None:
+        def check(holder: str = "analyst") -> Any:
+            return running.http.get(f"{running.base}/check", headers=running.headers(holder))
+
+        running.upload(sent([1, 2]))
+        assert (check().status_code, check().json()["code"]) == (409, "few")
+        honest = list(ages().encode({"age": list(range(100)) * 30}).to_bytes()[45:])
+        running.upload(sent(honest))
+        first = check()
+        assert first.status_code == 200
+        assert (first.json()["answer"]["alarm"], first.json()["tally"]) == (False, 2)
+        running.upload(sent([31] * 400))
+        found = check("admin").json()
+        assert (found["answer"]["alarm"], found["reports"]) == (True, 3_402)
+        assert "report 31 came" in found["answer"]["tests"][1]["words"]
+        entries = [entry["asked"] for entry in answering.log(running.store)]
+        assert entries == [{"check": True}] * 2
+
+    def test_is_made_once_for_each_tally(
+        self, running: Running, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        running.upload(sent([1, 2, 3]))
+        path, headers = f"{running.base}/check", running.headers("analyst")
+        first = running.http.get(path, headers=headers).json()
+
+        def again(*_: object, **__: object) -> None:
+            raise AssertionError("it was made before")
+
+        monkeypatch.setattr(running.collector.answering._worker, "run", again)
+        second = running.http.get(path, headers=headers).json()
+        assert second["answer"] == first["answer"]
+        assert second["entry"] == first["entry"] + 1

@@ -45,6 +45,7 @@ UPLOADER: frozenset[Role] = frozenset({"admin", "uploader"})
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/health", "health", "Whether the process runs.", limited=False),
     Endpoint("GET", "/ready", "ready", "Whether uploads can be stored.", limited=False),
+    Endpoint("GET", "/v1/openapi.json", "openapi", "This document.", origin="read"),
     Endpoint("GET", "/metrics", "metrics", "Figures for Prometheus.", ANALYST),
     Endpoint("GET", "/client/sfumato.js", "client", "The client for browsers.", origin="read"),
     Endpoint("GET", "/", "page", "A page that links to the others."),
@@ -67,6 +68,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("POST", f"{_STUDY}/reports", "upload", "Take one batch.", origin="upload"),
     Endpoint("GET", f"{_STUDY}/counts", "counts", "How many reports came.", ANALYST),
     Endpoint("POST", f"{_STUDY}/ask", "ask", "Answer a question.", ANALYST),
+    Endpoint("GET", f"{_STUDY}/check", "check", "Whether any population explains it.", ANALYST),
     Endpoint("GET", _JOB, "job", "An answer that takes long, or how far it is.", ANALYST),
     Endpoint("DELETE", _JOB, "cancel", "End a question that takes long.", ANALYST),
     Endpoint("GET", "/v1/status", "status", "How the collector is.", ADMIN),
