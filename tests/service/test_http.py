@@ -110,6 +110,8 @@ def test_a_queue_that_is_full_says_when_to_try_again(tmp_path: Path) -> None:
             assert (found.status_code, found.json()["code"]) == (429, "busy")
             assert found.headers["Retry-After"] == "1"
             assert running.http.get("/health").status_code == 200
+        while made.writer.waiting_bytes:
+            time.sleep(0.001)
         assert running.upload(sent([4])).status_code == 202
     assert [one.status for one in done] == [202, 202]
 
