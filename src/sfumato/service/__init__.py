@@ -27,7 +27,8 @@ batch expires and the day on which a damaged batch came.
 
 **Modules.** `refusals` (errors with a status and a stable code), `stores` (the tables and both
 databases), `published` (a study as the collector serves it), `receiving`, `writer`, `tallying`,
-`answering`, `tokens`, `limits` (requests per address), `rates`, `backups`, `collector` (all of these
-together, without HTTP), `status` (what administrators see of it), `app` (the routes), `server` (uvicorn). Only `app` and `server` need the
-extra `server`, and only PostgreSQL needs psycopg.
+`answering`, `tokens`, `limits` (requests per address), `rates`, `backups`, `collector` (all of
+these together, without HTTP), `status` (what administrators see of it), `app` (the routes),
+`server` (uvicorn). Only `app` and `server` need the extra `server`, and only PostgreSQL needs
+psycopg.
 """
