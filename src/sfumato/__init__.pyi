@@ -35,6 +35,7 @@ from .device.client import Sent as Sent
 from .device.program import Program as Program
 from .device.verify import verify as verify
 from .device.wire import WireError as WireError
+from .errors import CollectorError as CollectorError
 from .errors import DataError as DataError
 from .errors import EngineError as EngineError
 from .errors import FormatError as FormatError
@@ -80,6 +81,8 @@ from .planning.total_variation import expected_tv as expected_tv
 from .planning.total_variation import people_for_tv as people_for_tv
 from .randomness.bits import SecureBits as SecureBits
 from .randomness.bits import SeededBits as SeededBits
+from .service.connecting import Connection as Connection
+from .service.connecting import connect as connect
 from .study.axis import Axis as Axis
 from .study.axis import categories as categories
 from .study.axis import dates as dates

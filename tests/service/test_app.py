@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers_openapi import ConformingClient
 from helpers_service import (
     QUICK,
     TODAY,
-    TestClient,
     ages,
     batch,
     bits,
@@ -50,7 +50,7 @@ class Running:
         self.tokens["revoked"] = tokens.create(self.store, "Bob", "admin", TODAY)
         tokens.revoke(self.store, "Bob", TODAY)
         self.tokens["wrong"] = "sfumato_" + "A" * 43
-        self.http = TestClient(Service(self.collector).app(), client=("198.51.100.7", 50_000))
+        self.http = ConformingClient(Service(self.collector), client=("198.51.100.7", 50_000))
         self.base = f"/v1/studies/{self.study.fingerprint}"
 
     def headers(self, role: str | None) -> dict[str, str]:
@@ -369,7 +369,17 @@ def test_the_routes_are_those_that_are_meant_to_be_open() -> None:
     allowed = {one.name: one.roles for one in ENDPOINTS}
     public = {name for name, roles in allowed.items() if roles is None}
     assert public == {
-        *("health", "ready", "client", "study", "file", "program", "explanation", "audit"),
+        *(
+            "openapi",
+            "health",
+            "ready",
+            "client",
+            "study",
+            "file",
+            "program",
+            "explanation",
+            "audit",
+        ),
         "upload",
     }
     assert {name for name, roles in allowed.items() if roles == {"admin"}} == {

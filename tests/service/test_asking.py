@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_service import fresh_ids
+from helpers_service import TODAY, fresh_ids
 from test_app import Running
 
 import sfumato as sf
@@ -44,6 +44,14 @@ def reports() -> sf.Reports:
     return trips().encode(table, bits=sf.SeededBits(3))
 
 
+def sent_reports() -> bytes:
+    """All of them as one batch."""
+    size, packed = trips().device_program().report_size, reports().to_bytes()
+    first = len(packed) - size * len(reports())
+    rows = tuple(packed[place : place + size] for place in range(first, len(packed), size))
+    return Batch(trips().fingerprint, TODAY + 30, fresh_ids(len(rows)), rows).to_bytes()
+
+
 @cache
 def estimate(method: str) -> sf.Estimate:
     return trips().tally(reports()).estimate(method)
@@ -54,12 +62,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     made = Running(tmp_path_factory.mktemp("asking"))
     made.study, _ = made.collector.publish(trips().to_toml(), minimum=3)
     made.base = f"/v1/studies/{made.study.fingerprint}"
-    packed = reports().to_bytes()
-    size = trips().device_program().report_size
-    rows = [packed[-(place + 1) * size :][:size] for place in range(len(reports()))]
     with made.http:
-        batch = Batch(trips().fingerprint, 20_030, fresh_ids(len(rows)), tuple(rows))
-        assert made.upload(batch.to_bytes()).json()["accepted"] == len(rows)
+        assert made.upload(sent_reports()).json()["accepted"] == len(reports())
         yield made
 
 

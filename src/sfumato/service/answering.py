@@ -14,10 +14,11 @@ from typing import Any
 
 from sfumato.central.chain import chained, seal, start
 from sfumato.errors import FormatError, SfumatoError
-from sfumato.service.asking import Form, answered, read_question
+from sfumato.service.asking import read_question
 from sfumato.service.jobs import Answered, Job, Jobs
 from sfumato.service.published import Published
 from sfumato.service.refusals import RefusedError, place_of, refusal
+from sfumato.service.rendering import Form, answered
 from sfumato.service.stores.base import Store
 from sfumato.service.tallying import Parts, read_parts, tally_what_fits
 from sfumato.service.tokens import Token

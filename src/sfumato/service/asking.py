@@ -1,4 +1,4 @@
-"""Questions to a collector, as JSON: read strictly, asked of an estimate, and answers written.
+"""Questions to a collector, as JSON: read strictly, and asked of an estimate.
 
 HTTP and the Python client (`connecting`) share it. A question is an object with exactly one kind:
 
@@ -16,11 +16,9 @@ each of its two questions.
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from sfumato.checks import is_number, one_of, whole
 from sfumato.errors import QuestionError, TooLargeError, near, shown
@@ -28,7 +26,6 @@ from sfumato.estimation.answers import Answer, Answers
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.groups import groups
 from sfumato.estimation.source import Ask
-from sfumato.service.worker import Holding, Written
 
 #: Kinds whose answer is one number, and what they are given.
 SCALARS = {"count": "question", "fraction": "question", "mean": "axis", "total": "axis"}
@@ -49,9 +46,6 @@ MOST_SECONDS = 3_600.0
 MOST_SHARES = 1_000
 #: The most numbers of one answer.
 MOST_NUMBERS = 1 << 18
-#: How an answer is written: JSON, or a table with one row per number.
-Form = Literal["json", "csv", "arrow"]
-FORMS = ("json", "csv", "arrow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,45 +285,3 @@ def _refuse_many(estimate: Estimate, names: list[str], bins: Any) -> None:
             f"the answer would have {total:,} numbers, and may have {MOST_NUMBERS:,}; ask for "
             "groups of cells with bins"
         )
-
-
-# Writing
-
-
-def answered(held: Holding, asked: Asked, form: Form) -> Written:
-    """Answer a question from a tally: the work of the worker.
-
-    Args:
-        held: The tally.
-        asked: The question.
-        form: How to write the answer.
-    """
-    found = asked.put(held.estimate(asked.method, asked.seconds))
-    if form == "json":
-        return Written(json.dumps(found.to_dict()).encode(), found.method)
-    import pyarrow as pa
-    from pyarrow import csv
-
-    if isinstance(found, Answers):
-        table = found.to_arrow()
-    else:
-        row = {name: value for name, value in found.to_dict().items() if name != "notes"}
-        table = pa.Table.from_pylist([row])
-    if form == "csv":
-        out = io.BytesIO()
-        csv.write_csv(table, out)
-        return Written(out.getvalue(), found.method)
-    said = {
-        "study": held.study.fingerprint,
-        "tally": held.version,
-        "reports": held.tally.n,
-        "method": found.method,
-        "level": found.level,
-        "notes": list(found.notes),
-        "question": asked.given,
-    }
-    table = table.replace_schema_metadata({"sfumato": json.dumps(said)})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return Written(sink.getvalue().to_pybytes(), found.method)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import json
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -13,7 +14,9 @@ from starlette.responses import JSONResponse, Response
 from sfumato import __version__
 from sfumato.service.collector import Collector
 from sfumato.service.figures import figures
+from sfumato.service.openapi import document
 from sfumato.service.refusals import RefusedError
+from sfumato.service.routes import endpoints
 from sfumato.service.status import status
 from sfumato.service.tokens import Token
 
@@ -49,6 +52,15 @@ class Operations:
         """Say how the collector is, to administrators."""
         found = await run_in_threadpool(status, self._collector, dict(self._answered))
         return JSONResponse(found)
+
+    @cached_property
+    def _document(self) -> bytes:
+        """The OpenAPI document."""
+        return json.dumps(document(endpoints(self._collector.settings.upload_token))).encode()
+
+    async def openapi(self, request: Request, who: Token | None) -> Response:
+        """Give the OpenAPI document."""
+        return Response(self._document, media_type="application/json")
 
     @cached_property
     def _script(self) -> bytes:

@@ -14,11 +14,12 @@ from sfumato.checks import one_of
 from sfumato.errors import QuestionError
 from sfumato.files import read_json
 from sfumato.service.answering import log
-from sfumato.service.asking import FORMS, answered, read_question
+from sfumato.service.asking import read_question
 from sfumato.service.collector import Collector
 from sfumato.service.http import find_study, number_of, read_body
 from sfumato.service.jobs import Answered, Job
 from sfumato.service.refusals import RefusedError
+from sfumato.service.rendering import FORMS, answered
 from sfumato.service.tokens import Token
 
 _MOST_QUESTION = 1 << 16  # bytes of a question

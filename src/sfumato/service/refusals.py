@@ -46,6 +46,48 @@ class RefusedError(SfumatoError):
         return {"code": self.code, **self.more, "message": str(self)}
 
 
+#: Every status and code with which the collector refuses, and what it means.
+CODES: dict[tuple[int, str], str] = {
+    (400, "magic"): "These bytes are no batch.",
+    (400, "version"): "The batch has a version that is not known.",
+    (400, "study"): "The batch or study file belongs to, or describes, no study that this can be.",
+    (400, "length"): "The batch is cut, or has more bytes than it says.",
+    (400, "count"): "The batch has no reports, or more than a batch can have.",
+    (400, "symbol"): "A report holds a symbol that its study does not have.",
+    (400, "padding"): "A report has bits where there must be zeros.",
+    (400, "id"): "An id occurs twice in the batch.",
+    (400, "clock"): "The batch expires too far ahead.",
+    (400, "json"): "The body is not JSON.",
+    (400, "question"): "The study cannot be asked this.",
+    (400, "large"): "This is more than can be done at once.",
+    (400, "file"): "What was read is damaged, or no file of this kind.",
+    (400, "audit"): "The guarantee of the study does not hold.",
+    (400, "wait"): "The time to wait is no number of seconds that can be waited.",
+    (400, "format"): "Answers are not written in this form.",
+    (400, "after"): "This is not the number of an entry.",
+    (401, "token"): "No token came, or one that is not valid.",
+    (403, "role"): "The token does not allow this.",
+    (404, "unknown"): "No study of this fingerprint is published here.",
+    (404, "job"): "There is no such question of yours.",
+    (404, "route"): "There is nothing at this address.",
+    (405, "method"): "This address does not take this method.",
+    (409, "published"): "The study is published with other contents.",
+    (409, "few"): "The study has too few reports for an answer.",
+    (410, "expired"): "The batch has expired and can no longer count.",
+    (413, "size"): "The body is too long.",
+    (415, "media"): "The body has another media type.",
+    (429, "rate"): "This address asks too often.",
+    (429, "busy"): "Too much waits.",
+    (500, "internal"): "Something failed here.",
+    (500, "store"): "The store cannot be used.",
+    (503, "slow"): "The body took too long to come.",
+    (503, "stopping"): "The collector stops.",
+    (503, "worker"): "The process that answers ended over this question.",
+    (503, "long"): "The answer takes longer than the collector allows.",
+    (504, "unknown"): "It is not known whether this was stored.",
+    (507, "full"): "The disk is full.",
+}
+
 #: What refusals by other parts of the package are called.
 _CODES = {"Format": "file", "Study": "study", "Question": "question", "TooLarge": "large"}
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from types import FrameType
 
 import uvicorn
@@ -82,6 +84,28 @@ def serve(
     if ready is not None:
         ready(address(listening))
     _Server(config, collector).run(sockets=[listening])
+
+
+@contextmanager
+def running(collector: Collector) -> Iterator[str]:
+    """A collector that serves from a thread of this process, on a free port: to try things out.
+
+    Args:
+        collector: The collector, which is stopped in the end.
+
+    Yields:
+        Its address.
+    """
+    with closing(listen("127.0.0.1", 0)) as listening:
+        config = uvicorn.Config(Service(collector).app(), access_log=False, log_level="warning")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        try:
+            yield address(listening)
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 class _Server(uvicorn.Server):
