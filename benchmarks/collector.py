@@ -216,12 +216,27 @@ def whole(answer: bytes) -> bool:
 
 
 def processor_seconds(pid: int) -> float:
-    """How much processor time a process has used, where the system tells it."""
-    facts = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(facts[11]) + int(facts[12])) / os.sysconf("SC_CLK_TCK")
+    """How much processor time a process and those it has started have used."""
+    found = 0
+    for one in family(pid):
+        facts = Path(f"/proc/{one}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        found += int(facts[11]) + int(facts[12])
+    return found / os.sysconf("SC_CLK_TCK")
 
 
 def resident_bytes(pid: int) -> int:
-    """How much memory a process holds."""
-    facts = Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()
-    return int(facts[1]) * os.sysconf("SC_PAGE_SIZE")
+    """How much memory a process and those it has started hold."""
+    pages = 0
+    for one in family(pid):
+        pages += int(Path(f"/proc/{one}/statm").read_text(encoding="utf-8").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that it has started."""
+    started = [
+        int(one)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for one in (task / "children").read_text(encoding="utf-8").split()
+    ]
+    return [pid, *(held for one in started for held in family(one))]

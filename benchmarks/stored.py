@@ -9,6 +9,7 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from benchmarks.collector import (
     server,
     serving,
 )
+from benchmarks.pages import digits, markdown
 from benchmarks.recording import Measurement, progress
+from benchmarks.sizing import BYTES, amount
 from sfumato.device.wire import MEDIA_TYPE
 from sfumato.service import tokens
 from sfumato.service.collector import Collector, Settings, open_store
@@ -31,28 +34,21 @@ NEW = 10_000
 REPEATS = 20
 TIMES = 5
 _AT_ONCE = 100  # batches of NEW reports
-_ASKED = {"count": "x=100..150"}
+_PEAK = 10  # times the mean rate
+_DAYS = 30  # until a batch expires, as clients set it
+_ASKED = {"histogram": "x"}
 
 
 def measure() -> Measurement:
     """Fill a store, restart its collector, and ask it again and again."""
     study = load_study()
-    rows: list[dict[str, Any]] = []
-
-    def row(what: str, taken: list[tuple[float, float]]) -> None:
-        wall, spent = zip(*taken, strict=True)
-        median, processor = statistics.median(wall), statistics.median(spent)
-        rows.append(
-            {"what": what, "times": len(taken), "seconds": median, "longest": max(wall)}
-            | {"processor seconds of the server": processor}
-        )
-
+    restarts, first, again, later, resident = [], [], [], [], []
     with tempfile.TemporaryDirectory() as folder:
         filled = _filled(folder, study)
+        size = sum(file.stat().st_size for file in Path(folder).iterdir())
         with Collector(open_store(folder)) as collector:
             token = tokens.create(collector.store, "load", "analyst", collector.today())
         made = requests(study, NEW)
-        restarts, first, again, later = [], [], [], []
         for place in range(TIMES):
             progress(f"restart {place + 1} of {TIMES}")
             start = time.perf_counter()
@@ -66,23 +62,87 @@ def measure() -> Measurement:
                     asking.upload(made())
                     later.append(asking.ask())
                     again.append(asking.ask())
-                resident = resident_bytes(process.pid)
-        row("from the command until it is ready", restarts)
-        row("the first answer after that", first)
-        row("an answer that was given before", again)
-        row(f"the first answer after {NEW:,} new reports", later)
-        size = sum(file.stat().st_size for file in Path(folder).iterdir())
+                resident.append(resident_bytes(process.pid))
+    phases = {
+        "storing and tallying all": [filled],
+        "from the command until it is ready": restarts,
+        "the first answer after that": first,
+        "an answer that was given before": again,
+        f"the first answer after {NEW:,} new reports": later,
+    }
+    rows = [
+        {
+            "what": what,
+            "times": len(taken),
+            "seconds": statistics.median(wall for wall, _ in taken),
+            "longest": max(wall for wall, _ in taken),
+            "processor seconds": statistics.median(spent for _, spent in taken),
+            "reports": REPORTS,
+            "bytes per report": size / REPORTS,
+            "resident, MB": max(resident) / 1e6,
+        }
+        for what, taken in phases.items()
+    ]
     return Measurement(
         f"A collector that holds {REPORTS:,} reports of one axis of {study.shape[0]} cells",
         rows,
         [
-            f"Filled in {filled[0]:,.0f} seconds, of which {filled[1]:,.0f} were processor time: "
-            f"{REPORTS / filled[1]:,.0f} reports per processor second, stored and tallied. The "
-            f"server holds {resident / 1e6:,.0f} MB of memory; the file has "
-            f"{size / REPORTS:.1f} bytes per report while ids are kept. "
-            f"{os.cpu_count()} processors; times are on the wall's clock.",
+            f"{os.cpu_count()} processors; seconds are the median on the wall's clock. The "
+            "question is the histogram of all cells. Bytes are those of the SQLite file while all "
+            "ids are kept; memory is that of the server and its worker at most.",
         ],
     )
+
+
+def page_tables(
+    load: Sequence[Mapping[str, Any]], stored: Sequence[Mapping[str, Any]]
+) -> dict[str, str]:
+    """Recorded figures as the tables of the page on deployment.
+
+    Args:
+        load: Those of the load on a collector.
+        stored: Those of a collector with many reports.
+    """
+    spent = {
+        (row["server"], row["reports per request"]): row["processor, µs per request"]
+        for row in load
+    }
+    filled = stored[0]
+    each = filled["processor seconds"] / filled["reports"]
+    costs = [
+        ["take one report", f"{digits(spent['collector', 1])} µs of processor time"],
+        ["the same, a bare handler", f"{digits(spent['bare', 1])} µs"],
+        ["take a batch of 1,000", f"{digits(spent['collector', 1_000] / 1e3)} ms"],
+        ["tally one report", f"at most {digits(each * 1e6)} µs"],
+        ["keep one id", f"{digits(filled['bytes per report'])} bytes, until its batch expires"],
+        *([row["what"], f"{digits(row['seconds'])} s"] for row in stored[1:]),
+        ["memory", f"{digits(filled['resident, MB'])} MB"],
+    ]
+    sizes = []
+    for people in (10**4, 10**5, 10**6, 10**7, 10**8):
+        seconds = people * (spent["collector", 1] / 1e6 + each)
+        peak = _PEAK * seconds / 86_400
+        disk = people * _DAYS * filled["bytes per report"]
+        sizes.append(
+            [
+                f"{people:,}",
+                f"{digits(_PEAK * people / 86_400)}",
+                f"{digits(100 * peak)} %",
+                amount(disk, BYTES),
+            ]
+        )
+    return {
+        "collector costs": markdown(["to", "it takes"], costs),
+        "collector sizes": markdown(
+            [
+                "reports per day",
+                "requests/s at the peak",
+                "of one processor at the peak",
+                f"disk, ids kept for {_DAYS} days",
+            ],
+            sizes,
+        ),
+    }
 
 
 def _filled(folder: str, study: Any) -> tuple[float, float]:

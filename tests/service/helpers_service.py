@@ -133,8 +133,12 @@ class Serving:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def tell(self) -> None:
+        """Tell it to stop."""
         while not self._servers:
             time.sleep(0.001)
         self._servers[0].should_exit = True
+
+    def __exit__(self, *_: object) -> None:
+        self.tell()
         self._thread.join()

@@ -240,4 +240,4 @@ class TestStates(States.TestCase):  # type: ignore[name-defined,misc]
 
 @pytest.mark.soak
 class TestMoreStates(States.TestCase):  # type: ignore[name-defined,misc]
-    settings = settings(max_examples=1_000, stateful_step_count=60, deadline=None)
+    settings = settings(max_examples=300, stateful_step_count=60, deadline=None)

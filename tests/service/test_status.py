@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers_service import TODAY, Clock, ages, batch, collector, fresh_ids, pairs
+from helpers_service import QUICK, TODAY, Clock, ages, batch, collector, fresh_ids, pairs
 from test_app import Running, sent
 
 from sfumato.errors import FormatError
@@ -115,3 +117,27 @@ def test_a_backup_is_there_also_where_the_store_is_full(
             back_up(store, tmp_path / "monday.sqlite")
         assert (tmp_path / "monday.sqlite").exists()
         assert status(made, {})["last_backup"] is None
+
+
+def test_the_keeper_takes_a_sample_by_itself_and_says_once_what_fails(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with collector(store, settings=replace(QUICK, tally_seconds=0.001)) as made:
+        study, _ = made.publish(pairs().to_toml())
+        made.upload(study.fingerprint, batch([1]))
+        while made.rates.due or not made.counts(study)["reports"]:
+            time.sleep(0.001)
+        tried = []
+
+        def broken() -> int:
+            tried.append(1)
+            raise FullError("there is no room" if len(tried) % 9 else "there is none at all")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(made, "tally", broken)
+            while len(tried) < 16:
+                time.sleep(0.001)
+        while len(caplog.records) < 3:
+            time.sleep(0.001)
+    said = [record.getMessage().removeprefix("cannot tally: ") for record in caplog.records[:3]]
+    assert said == ["there is no room", "there is none at all", "there is no room"]

@@ -154,7 +154,6 @@ def _described(study: Study, place: int) -> dict[str, Any]:
         "unit": axis.unit,
         "guarantee": first,
         "words": more,
-        "most": None if (largest := group.metric.largest()) is None else float(largest),
         "channel": block.choice.title or described(block.choice),
         "reason": study.reasons[place],
         "sends": f"one of {layout.count:,} symbols"

@@ -24,6 +24,7 @@ from sfumato.service.asking import (
     SCALARS,
     SECONDS,
 )
+from sfumato.service.designing import MOST_AXES, MOST_LETTERS, MOST_PEOPLE
 from sfumato.service.refusals import CODES
 from sfumato.service.rendering import FORMS
 from sfumato.service.routes import Endpoint
@@ -234,11 +235,92 @@ _OUTCOME = record(
         "refused": several(record({"place": _WHOLE, "code": _TEXT})),
     }
 )
-_COUNTS = record(
+_LINES = several(_TEXT)
+_NUMBERS = several(_NUMBER)
+_DESIGN = record(
     {
-        "tally": _WHOLE,
-        "reports": _WHOLE,
-        "counters": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "name": {"type": "string", "minLength": 1, "maxLength": MOST_LETTERS},
+        "people": {"type": "integer", "minimum": 1, "maximum": MOST_PEOPLE},
+        "axes": several(
+            {"type": "object", "description": "As a study file has them, without a channel."},
+            minItems=1,
+            maxItems=MOST_AXES,
+        ),
+    }
+)
+_DESIGNED_AXIS = record(
+    {
+        **dict.fromkeys(("name", "unit", "guarantee", "channel", "reason", "sends"), _TEXT),
+        "cells": _WHOLE,
+        "words": _LINES,
+        "example": record(
+            {
+                "labels": _LINES,
+                **dict.fromkeys(("people", "low", "high"), _NUMBERS),
+                **dict.fromkeys(("level", "reach"), _NUMBER),
+                "method": _TEXT,
+            }
+        ),
+    }
+)
+_DESIGNED = record(
+    {
+        **dict.fromkeys(
+            ("name", "fingerprint", "explanation", "study", "python", "command"), _TEXT
+        ),
+        "people": _WHOLE,
+        "axes": several(_DESIGNED_AXIS),
+    }
+)
+_BY_REASON: Schema = {"type": "object", "additionalProperties": {"type": "integer"}}
+_COUNTS_ENTRIES = {"tally": _WHOLE, "reports": _WHOLE, "counters": _BY_REASON}
+_COUNTS = record(_COUNTS_ENTRIES)
+_DAY: Schema = {"type": "integer", "description": "A day, counted from 1970-01-01."}
+_STATUS = record(
+    {
+        "version": _TEXT,
+        "seconds": {"type": "integer", "description": "How long it has run."},
+        "ready": _FLAG,
+        "studies": several(
+            record(
+                {
+                    **_STUDY["properties"],
+                    **_COUNTS_ENTRIES,
+                    "waiting": {"type": "integer", "description": "Reports yet to be tallied."},
+                    "rates": {
+                        **record({"minute": _MAYBE, "hour": _MAYBE}),
+                        "description": "Reports per second over the last minute and hour.",
+                    },
+                }
+            )
+        ),
+        "queue": record({"bytes": _WHOLE, "most_bytes": _WHOLE}),
+        "disk": record(
+            {
+                "store_bytes": _WHOLE,
+                "free_bytes": {"type": ["integer", "null"]},
+                "reserve_bytes": _WHOLE,
+            }
+        ),
+        "quarantine": record(
+            {"batches": _WHOLE, "bytes": _WHOLE, "reasons": _BY_REASON, "days": _WHOLE}
+        ),
+        "tokens": several(
+            record(
+                {
+                    "name": _TEXT,
+                    "role": {"enum": list(ROLES)},
+                    "created": _DAY,
+                    "revoked": {"oneOf": [_DAY, {"type": "null"}]},
+                }
+            )
+        ),
+        "questions": _WHOLE,
+        "last_backup": {
+            "type": ["integer", "null"],
+            "description": "In seconds since 1970-01-01.",
+        },
+        "requests": {"type": "object", "additionalProperties": _BY_REASON},
     }
 )
 
@@ -260,6 +342,9 @@ SCHEMAS: dict[str, Schema] = {
     "Study": _STUDY,
     "Studies": record({"studies": several(ref("Study"))}),
     "Counts": _COUNTS,
+    "Status": _STATUS,
+    "Design": _DESIGN,
+    "Designed": _DESIGNED,
     "Outcome": _OUTCOME,
 }
 
@@ -308,6 +393,12 @@ OPERATIONS: dict[str, Operation] = {
             507: ("full",),
         },
     ),
+    "design": Operation(
+        {200: {_JSON: ref("Designed")}},
+        {_JSON: ref("Design")},
+        refuses={400: ("json", "design", "study", "file", "question", "large"), 429: ("busy",)},
+    ),
+    "status": Operation({200: {_JSON: ref("Status")}}),
     "counts": Operation({200: {_JSON: ref("Counts")}}),
     "ask": Operation(
         {200: _ANSWERED_CONTENT, 202: _WAITING},
@@ -403,7 +494,7 @@ def _described(endpoint: Endpoint) -> dict[str, Any]:
     found: dict[str, Any] = {"operationId": endpoint.name, "summary": endpoint.summary}
     if endpoint.roles is not None:
         roles = [role for role in ROLES if role in endpoint.roles]
-        found["security"] = [{"token": []}]
+        found["security"] = [*([{}] if endpoint.open else []), {"token": []}]
         found["description"] = f"Takes tokens of {' and '.join(roles)}."
     places = [("path", name) for name in re.findall(r"{(\w+)}", endpoint.path)]
     parameters = [

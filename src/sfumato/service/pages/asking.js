@@ -8,12 +8,10 @@ const KINDS = ["count", "mean", "total", "histogram", "cdf", "heatmap", "quantil
 const kindOf = (question) => KINDS.find((kind) => kind in question && typeof question[kind] !== "boolean");
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
-/** Asks; `progress` is told the share of the work that is done, where it takes long. */
-export async function ask(fingerprint, question, { signal, progress = () => {} } = {}) {
-  const body = JSON.stringify(question);
-  let found = await call("POST", `/v1/studies/${fingerprint}/ask?wait=2`, { body, signal });
+/** An answer once there is one; `progress` is told the share of the work done, where it takes long. */
+async function settled(found, { signal, progress }) {
   while (found.job) {
-    progress(found.progress);
+    progress?.(found.progress);
     await pause(LOOK);
     if (signal?.aborted) {
       call("DELETE", `/v1/jobs/${found.job}`).catch((error) => error instanceof Refused);
@@ -23,6 +21,15 @@ export async function ask(fingerprint, question, { signal, progress = () => {} }
   }
   return found;
 }
+
+/** Asks a question. */
+export async function ask(fingerprint, question, options) {
+  const body = JSON.stringify(question);
+  return settled(await call("POST", `/v1/studies/${fingerprint}/ask?wait=2`, { body, signal: options.signal }), options);
+}
+
+/** The check of the reports. */
+export const checked = async (fingerprint, options = {}) => settled(await call("GET", `/v1/studies/${fingerprint}/check?wait=2`), options);
 
 /** A word in the language of questions, in quotes where it needs them. */
 export const quoted = (text) => (/[,=|.'"]|^\s|\s$|^$/.test(text) ? `'${text.replaceAll("'", "''")}'` : text);

@@ -1,6 +1,6 @@
 // The page of analysts: what may be asked of a study, each answer with its picture, its numbers, and
 // the same question for elsewhere.
-import { ask, asCommand, asCsv, asCurl, asPython, between, entries, quoted } from "./asking.js";
+import { ask, checked, asCommand, asCsv, asCurl, asPython, between, entries, quoted } from "./asking.js";
 import { chart, curve, heatmap, histogram, picture, rows, shown } from "./charts.js";
 import { Refused, access, at, call, copier, day, download, facts, guarded, make, notice, scrolled, table, token } from "./page.js";
 
@@ -267,7 +267,7 @@ async function showCounters() {
 async function showCheck() {
   let found;
   try {
-    found = await call("GET", `/v1/studies/${study.fingerprint}/check`);
+    found = await checked(study.fingerprint);
   } catch (error) {
     at("check").hidden = error.status === 404;
     at("checked").replaceChildren(make("p", {}, error.message));
@@ -275,7 +275,7 @@ async function showCheck() {
     return;
   }
   at("check").hidden = false;
-  const { alarm, p_value: chance, significance, tests, left_out: left, unseen } = found.check;
+  const { alarm, p_value: chance, significance, tests, left_out: left, unseen } = found.answer;
   const cells = tests.map(({ axes, words, p_value: each }) => [axes.join(", "), words, each.toPrecision(2)]);
   at("checked").replaceChildren(
     make("p", { class: "big" }, alarm ? "No population explains these reports: somebody may have made them up." : "Nothing speaks against it."),
