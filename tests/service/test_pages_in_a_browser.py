@@ -5,10 +5,12 @@ With SFUMATO_PICTURES=FOLDER pictures of all pages are left there.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import secrets
+import shlex
 import threading
 import time
 from collections.abc import Iterator
@@ -19,8 +21,10 @@ import numpy as np
 import pytest
 import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+from typer.testing import CliRunner
 
 import sfumato as sf
+from sfumato.cli import app
 from sfumato.collect.packing import pack
 from sfumato.device.program import Program
 from sfumato.device.wire import Batch
@@ -299,6 +303,7 @@ def explored(visit: Visit, running: Running, held: Published) -> None:
     expect(page.locator("#counters")).to_contain_text(f"{PEOPLE + 1:,} reports are counted")
     bars = page.locator("#histogram rect.bar")
     expect(bars).to_have_count(25)
+    expect(page.locator("#checked")).to_contain_text("Nothing speaks against it")
     # A range is dragged over the bars; its last bar is then moved by keyboard.
     box = page.locator("#histogram .chart").bounding_box()
     assert box is not None
@@ -320,7 +325,8 @@ def explored(visit: Visit, running: Running, held: Published) -> None:
     page.locator("#own").get_by_role("button").click()
     expect(page.locator("#count .figure")).to_contain_text("people")
     visit.good("explore")
-    taken_along(page, held, answers)
+    if visit.width == max(WIDTHS):
+        taken_along(visit, running, held, answers)
     page.get_by_label("Only people with").fill("mood=1")
     page.locator("#spread").get_by_role("button").click()
     expect(page.locator("#histogram figcaption")).to_contain_text("the study has no axis 'mood'")
@@ -340,6 +346,68 @@ def explored(visit: Visit, running: Running, held: Published) -> None:
     visit.wrong.clear()
 
 
+def taken_along(
+    visit: Visit, running: Running, held: Published, answers: list[tuple[Any, Any]]
+) -> None:
+    """The histogram as a table, as a picture, and as a question for elsewhere."""
+    page, panel = visit.page, visit.page.locator("#histogram")
+
+    def button(name: str) -> Locator:
+        return panel.get_by_role("button", name=name)
+
+    answer = next(found["answer"] for asked, found in answers if "histogram" in asked)
+    lines = saved(page, button("CSV")).decode().splitlines()
+    assert lines[0] == "age,value,stderr,low,high"
+    values = [float(line.split(",")[1]) for line in lines[1:]]
+    assert values == answer["values"]
+    assert saved(page, button("PNG"))[:8] == b"\x89PNG\r\n\x1a\n"
+    curl = shlex.split(copied(page, button("curl")))
+    assert json.loads(curl[curl.index("-d") + 1]) == {"histogram": "age", "bins": 25}
+    assert curl[-1] == f"{running.url}/v1/studies/{held.fingerprint}/ask"
+    folder = running.folder / held.fingerprint
+    folder.mkdir(exist_ok=True)
+    (folder / "study.toml").write_text(held.file, encoding="utf-8")
+    for kind in ("histogram", "cdf", "quantile", "heatmap", "groups"):
+        panel = page.locator(f"#{kind}")
+        value = next(found["answer"] for asked, found in answers if kind in asked)
+        assert (
+            in_python(copied(page, button("Python")), running).to_dict()["values"]
+            == value["values"]
+        )
+        with contextlib.chdir(folder):
+            outcomes = in_commands(copied(page, button("command")), running, held)
+        if kind in ("histogram", "heatmap"):
+            assert outcomes[-1]["values"] == value["values"]
+        elif kind == "groups":
+            means = [one["answers"][0]["value"] for one in outcomes]
+            assert means == pytest.approx(value["values"])
+        else:
+            said = [one["value"] for one in outcomes[-1]["answers"]]
+            assert said == pytest.approx(value["values"])
+
+
+def in_python(text: str, running: Running) -> Any:
+    """What Python that was copied finds."""
+    token = f'"{running.tokens["analyst"]}"'
+    held: dict[str, Any] = {}
+    text = text.replace('os.environ["SFUMATO_TOKEN"]', token)
+    exec(text.replace("print(", "found = ("), held)
+    return held["found"]
+
+
+def in_commands(text: str, running: Running, held: Published) -> list[Any]:
+    """What commands that were copied say about the tally."""
+    fetch, export, *asks = text.splitlines()
+    assert f"{running.url}/v1/studies/{held.fingerprint}/study" in fetch
+    said = []
+    for line in (export.replace("--store collector", f"--store '{running.folder}'"), *asks):
+        words = shlex.split(line)
+        outcome = CliRunner().invoke(app, [*words[1:], "--json"], catch_exceptions=False)
+        assert outcome.exit_code == 0, outcome.output
+        said.append(json.loads(outcome.stdout))
+    return said[1:]
+
+
 def deleted(visit: Visit, running: Running, held: Published) -> None:
     """Delete the study; its name is asked for."""
     page = visit.page
@@ -354,24 +422,6 @@ def deleted(visit: Visit, running: Running, held: Published) -> None:
     sure.click()
     expect(row).to_have_count(0)
     assert held.fingerprint not in [one.fingerprint for one in every(running.collector.store)]
-
-
-def taken_along(page: Page, held: Published, answers: list[tuple[Any, Any]]) -> None:
-    """The histogram as a table, as a picture, and as a question for elsewhere."""
-    panel = page.locator("#histogram")
-    answer = next(found["answer"] for asked, found in answers if "histogram" in asked)
-    lines = saved(page, panel.get_by_role("button", name="CSV")).decode().splitlines()
-    assert lines[0] == "age,value,stderr,low,high"
-    values = [float(line.split(",")[1]) for line in lines[1:]]
-    assert values == answer["values"]
-    assert saved(page, panel.get_by_role("button", name="PNG"))[:8] == b"\x89PNG\r\n\x1a\n"
-    python = copied(page, panel.get_by_role("button", name="Python"))
-    assert held.fingerprint in python
-    assert 'est.histogram("age", bins=25)' in python
-    command = copied(page, panel.get_by_role("button", name="command"))
-    assert "sfumato histogram study.toml tally.parquet age --bins 25" in command
-    curl = copied(page, panel.get_by_role("button", name="curl"))
-    assert '{"histogram":"age","bins":25}' in curl
 
 
 def kinds() -> sf.Study:
