@@ -54,7 +54,7 @@ class Running:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         store = open_store(folder)
-        self.collector = Collector(store, Settings(reserve=0, tally_seconds=0.2))
+        self.collector = Collector(store, Settings(tally_seconds=0.2))
         self.tokens = {
             role: tokens.create(store, f"the {role}", role, self.collector.today())
             for role in ("admin", "analyst")
@@ -509,6 +509,22 @@ def test_too_few_reports_are_said_where_an_answer_would_be(
     visit.enter(running.tokens["analyst"])
     expect(page.locator("#histogram figcaption")).to_contain_text("once it has 2 reports")
     expect(page.locator("#counters")).to_contain_text("None has come yet")
+
+
+def test_reports_that_nobody_can_have_sent_are_said(
+    kept: tuple[Visit, Published], running: Running
+) -> None:
+    visit, held = kept
+    test = {"axes": ["town"], "kind": "frequency", "p_value": 1e-12, "words": "report 3 came often"}
+    check = {"alarm": True, "p_value": 1e-12, "significance": 0.01, "tests": [test]}
+    found = {"answer": check | {"left_out": ["ill"], "unseen": "Some cannot be found."}}
+    page = visit.page
+    page.route("**/check?*", lambda route: route.fulfill(json=found))
+    page.goto(f"/explore?study={held.fingerprint}")
+    visit.enter(running.tokens["analyst"])
+    shown = page.get_by_role("region", name="Do they look honest?")
+    for words in ("No population explains", "town: report 3 came often", "Not checked: ill"):
+        expect(shown).to_contain_text(words)
 
 
 def test_the_first_page_links_to_the_others(kept: tuple[Visit, Published]) -> None:

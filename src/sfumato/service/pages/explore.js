@@ -5,6 +5,12 @@ import { chart, curve, heatmap, histogram, picture, rows, shown } from "./charts
 import { Refused, access, at, call, copier, day, download, facts, guarded, make, notice, scrolled, table, token } from "./page.js";
 
 const WAIT = 250; // milliseconds after the last move of a range
+const LOOKED_AT = {
+  frequency: "how often each report came",
+  bits: "how often each bit is set",
+  identical: "how often the same report came",
+  mixture: "how far all are from the nearest population",
+};
 const QUARTILES = [0.1, 0.25, 0.5, 0.75, 0.9];
 const ENTRIES = 50;
 
@@ -276,9 +282,11 @@ async function showCheck() {
   }
   at("check").hidden = false;
   const { alarm, p_value: chance, significance, tests, left_out: left, unseen } = found.answer;
-  const cells = tests.map(({ axes, words, p_value: each }) => [axes.join(", "), words, each.toPrecision(2)]);
+  const cells = tests.map(({ axes, kind, p_value: each }) => [axes.join(", "), LOOKED_AT[kind] ?? kind, each.toPrecision(2)]);
+  const odd = tests.filter(({ p_value: each }) => each <= significance);
   at("checked").replaceChildren(
     make("p", { class: "big" }, alarm ? "No population explains these reports: somebody may have made them up." : "Nothing speaks against it."),
+    odd.length ? make("ul", {}, ...odd.map(({ axes, words }) => make("li", {}, `${axes.join(", ")}: ${words}.`))) : "",
     make("p", { class: "hint" }, `The smallest p-value is ${chance.toPrecision(2)}; below ${significance} is an alarm.`),
     scrolled("Table of tests", table(`${tests.length} tests, each for any population`, ["about", "what is looked at", "p-value"], cells, [2])),
     make("p", { class: "quiet" }, unseen),
