@@ -40,7 +40,7 @@ class Model:
     def __init__(self) -> None:
         self.counted: Counter[int] = Counter()
         self.kept: dict[bytes, int] = {}
-        self.first_day = TODAY
+        self.first_day = 0  # nothing has been deleted
         self.published = False
 
     def copy(self) -> Model:
