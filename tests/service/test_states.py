@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from helpers_service import DAY, QUICK, TODAY, Clock, batch, counted, fresh_ids, pairs
+from helpers_service import DAY, QUICK, Clock, batch, counted, fresh_ids, pairs
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
