@@ -57,6 +57,7 @@ def test_people_report_over_http_and_the_collector_is_asked_and_stopped(tmp_path
     assert "[[" not in re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
 
 
+@pytest.mark.slow
 def test_where_the_server_is_not_installed_the_demo_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

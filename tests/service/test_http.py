@@ -26,6 +26,7 @@ def paths(running: Running) -> list[tuple[str, str, str]]:
     return [(one.method, one.path.format(**names), one.origin) for one in ENDPOINTS]
 
 
+@pytest.mark.slow
 def test_only_uploads_and_what_is_public_of_a_study_are_open_to_other_origins(
     tmp_path: Path,
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -173,7 +172,7 @@ def _document(collected: Collected | str | None) -> dict[str, Any]:
         "reports": collected.people,
         "seconds": collected.seconds,
         "rows": [
-            {"asked": json.loads(row.ask), "truth": row.truth, "answer": row.answer.to_dict()}
+            {"asked": row.ask, "truth": row.truth, "answer": row.answer.to_dict()}
             for row in collected.rows
         ],
     }

@@ -8,22 +8,19 @@ import re
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from sfumato.demo.page import Collected, Row
 from sfumato.demo.town import QUESTIONS, People
 from sfumato.device.client import Client
 from sfumato.errors import StoreError
-from sfumato.estimation.answers import Answer
 from sfumato.service import tokens
 from sfumato.service.collector import open_store
+from sfumato.service.connecting import Connection, connect
 from sfumato.service.refusals import need_server
 from sfumato.service.tallying import DAY
 from sfumato.study.study import Study
@@ -32,14 +29,14 @@ from sfumato.study.study import Study
 PEOPLE = 20_000
 _SERVE = "from sfumato.cli import main; main()"
 _STOP_SECONDS = 30.0
-#: Which of the town's questions are asked, and how: as JSON.
-_ASKED: dict[int, dict[str, str]] = {
-    0: {"count": "age=25..40"},
-    2: {"count": "minutes=20..40"},
-    5: {"count": "age=50.., minutes=60.."},
-    7: {"fraction": "minutes=..30"},
-    9: {"mean": "age"},
-}
+#: Which of the town's questions are asked, and how: the method, and what it is given.
+_ASKED = (
+    (0, "count", "age=25..40"),
+    (2, "count", "minutes=20..40"),
+    (5, "count", "age=50.., minutes=60.."),
+    (7, "fraction", "minutes=..30"),
+    (9, "mean", "age"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +89,8 @@ def collect(
             seconds = time.perf_counter() - start
         if sent.accepted + sent.repeated < people:
             raise StoreError(f"the demo's collector did not take every report: {sent.reason}")
-        url = f"{running.url}/v1/studies/{study.fingerprint}/ask"
-        rows = tuple(
-            _row(place, asked, _answer(url, running.token, asked), town)
-            for place, asked in _ASKED.items()
-        )
+        est = connect(running.url, running.token, study.fingerprint, method="unbiased")
+        rows = tuple(_row(place, kind, asked, est, town) for place, kind, asked in _ASKED)
         if visit is not None:
             visit(running)
     return Collected(url=running.url, people=people, seconds=seconds, rows=rows)
@@ -139,36 +133,13 @@ def _address(process: subprocess.Popen[str]) -> str:
     raise StoreError(f"the demo's collector does not start: {process.stderr.read().strip()}")
 
 
-def _answer(url: str, token: str, asked: dict[str, str]) -> Answer:
-    """The answer to a question, over HTTP."""
-    request = urllib.request.Request(  # noqa: S310 - on this computer
-        url,
-        json.dumps({**asked, "method": "unbiased"}).encode(),
-        {"Authorization": f"Bearer {token}"},
-    )
-    try:
-        with urllib.request.urlopen(request) as answer:  # noqa: S310 - on this computer
-            held: dict[str, Any] = json.load(answer)["answer"]
-    except urllib.error.HTTPError as error:
-        raise StoreError(f"the demo's collector does not answer: {error.read().decode()}") from None
-    return Answer(
-        value=held["value"],
-        stderr=held["stderr"],
-        n=held["n"],
-        level=held["level"],
-        method=held["method"],
-        question=held["question"],
-        bounds=(held["low"], held["high"]),
-    )
-
-
-def _row(place: int, asked: dict[str, str], answer: Answer, town: People) -> Row:
+def _row(place: int, kind: str, asked: str, est: Connection, town: People) -> Row:
     """One question, with the truth about those who have reported."""
     question = QUESTIONS[place]
     return Row(
         question=question.words,
-        ask=json.dumps(asked),
+        ask=f"est.{kind}({json.dumps(asked)})",
         unit=question.unit,
         truth=question.count(town),
-        answer=answer,
+        answer=getattr(est, kind)(asked),
     )

@@ -25,7 +25,7 @@ class Row:
 
     Args:
         question: In plain words.
-        ask: How it is asked: in Python of an estimate `est`, or as JSON of a collector.
+        ask: How it is asked in Python, of an estimate `est` or of a collector.
         unit: "people", "share", "years" or "minutes".
         truth: Counted directly from the invented people.
         answer: Found from reports alone.
@@ -295,7 +295,8 @@ _COLLECTED = """<section>
   <p>[[reported]] of these people also had a device each. Their reports went through the client that
   an app would use to a collector on this computer, in [[seconds]] seconds, each on the disk before
   it was acknowledged. The collector then answered these questions, and entered each in its log. The
-  truth is that of the [[reported]].</p>
+  truth is that of the [[reported]], and <code>est</code> is
+  <code>sf.connect(url, token)</code>.</p>
   <table class="numbers">
     <thead><tr><th>Question</th><th>Truth</th><th>Answer</th><th>[[level]] interval</th>
     <th>Holds the truth</th></tr></thead>

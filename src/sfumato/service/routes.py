@@ -45,7 +45,7 @@ UPLOADER: frozenset[Role] = frozenset({"admin", "uploader"})
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/health", "health", "Whether the process runs.", limited=False),
     Endpoint("GET", "/ready", "ready", "Whether uploads can be stored.", limited=False),
-    Endpoint("GET", "/v1/openapi.json", "openapi", "This document.", origin="read"),
+    Endpoint("GET", "/v1/openapi.json", "openapi", "This document."),
     Endpoint("GET", "/metrics", "metrics", "Figures for Prometheus.", ANALYST),
     Endpoint("GET", "/client/sfumato.js", "client", "The client for browsers.", origin="read"),
     Endpoint("GET", "/", "page", "A page that links to the others."),
