@@ -208,6 +208,16 @@ def p_of_mixture(law: Any, sent: Any) -> float:
     return reach.evidence(np.rint(sent * 1e6).astype(np.int64), 500).p_value
 
 
+@pytest.mark.parametrize(
+    "name", [name for name in TRIALS if case(name)[0].layouts[0].kind == "bits"]
+)
+def test_rates_of_bits_are_those_of_the_law(name: str) -> None:
+    study, law = case(name)
+    (channel,) = study.channels
+    ones = np.arange(law.shape[1])[:, None] >> np.arange(channel.width) & 1
+    assert channel.bit_rates() == pytest.approx(law @ ones, rel=1e-12)
+
+
 # Attacks on the levels, the columns and the pairs
 
 
