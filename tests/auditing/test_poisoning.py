@@ -152,6 +152,10 @@ def case(name: str) -> tuple[sf.Study, Any]:
     return Case.of(subject).study, subject.cell_law
 
 
+def sends_bits(name: str) -> bool:
+    return case(name)[0].layouts[0].kind == "bits"
+
+
 @pytest.mark.parametrize("name", TRIALS)
 def test_honest_reports_of_every_channel_pass(name: str) -> None:
     study, law = case(name)
