@@ -152,6 +152,10 @@ def case(name: str) -> tuple[sf.Study, Any]:
     return Case.of(subject).study, subject.cell_law
 
 
+def sends_bits(name: str) -> bool:
+    return case(name)[0].layouts[0].kind == "bits"
+
+
 @pytest.mark.parametrize("name", TRIALS)
 def test_honest_reports_of_every_channel_pass(name: str) -> None:
     study, law = case(name)
@@ -206,6 +210,16 @@ def p_of_mixture(law: Any, sent: Any) -> float:
     """The p-value of counts that are exactly as expected of a law, for a million reports."""
     reach = Reach((law,), (len(law),))
     return reach.evidence(np.rint(sent * 1e6).astype(np.int64), 500).p_value
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in TRIALS if case(name)[0].layouts[0].kind == "bits"]
+)
+def test_rates_of_bits_are_those_of_the_law(name: str) -> None:
+    study, law = case(name)
+    (channel,) = study.channels
+    ones = np.arange(law.shape[1])[:, None] >> np.arange(channel.width) & 1
+    assert channel.bit_rates() == pytest.approx(law @ ones, rel=1e-12)
 
 
 # Attacks on the levels, the columns and the pairs
