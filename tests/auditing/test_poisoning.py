@@ -50,7 +50,7 @@ HONEST = {
 }
 #: Levels at which p-values are compared with the share of runs that fall below.
 LEVELS = (0.2, 0.05, 0.01)
-RUNS = 5  # of each population and number of people
+RUNS = 3  # of each population and number of people
 
 
 def least_p(study: sf.Study, people: int, seed: int) -> list[float]:
@@ -120,7 +120,7 @@ def test_one_report_from_5_percent_is_found(cell: int, population: str) -> None:
     assert mixture.p_value < 1e-6
     # At an end the reports beside it are missing even more than those at the end are too many.
     beside = {0: 1, CELLS - 1: CELLS - 2}.get(cell, cell)
-    assert any(f"report {one} came" in mixture.words for one in (cell, beside))
+    assert any(f"report {one} is the least like" in mixture.words for one in (cell, beside))
 
 
 def test_one_report_hides_where_both_neighbours_have_many_people() -> None:
@@ -199,7 +199,7 @@ def test_more_than_hides_is_found_on_every_channel(name: str) -> None:
         return  # nearly all people may send it, for all that is known of them
     if law.max() > 1 - 1e-4:
         return  # people of some cell nearly always send the same: it takes more reports than here
-    for y in range(min(outputs, 4)):
+    for y in range(min(outputs, 2)):
         if law[:, y].max() <= 0:
             continue
         sent = (1 - share) * even + share * np.eye(outputs)[y]

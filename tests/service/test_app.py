@@ -503,7 +503,7 @@ class TestTheCheck:
         running.upload(sent([31] * 400))
         found = check("admin").json()
         assert (found["answer"]["alarm"], found["reports"]) == (True, 3_402)
-        assert "report 31 came" in found["answer"]["tests"][1]["words"]
+        assert "report 31 is the least like" in found["answer"]["tests"][1]["words"]
         entries = [entry["asked"] for entry in answering.log(running.store)]
         assert entries == [{"check": True}] * 2
 

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.arrays import LANES, BitColumns, Floats
+from sfumato.arrays import DENSE_CELLS, LANES, BitColumns, Floats
 from sfumato.auditing import tails
 from sfumato.auditing.reachable import LUMPS, Counts, Reach, alike_share, hidden_weight
 from sfumato.auditing.tails import Tail
@@ -122,16 +122,16 @@ class _Part:
     @classmethod
     def of(cls, axes: tuple[str, ...], block: Block, counts: Counts, column: Any) -> _Part:
         """The block, with whole patterns in place of few bits where reports are kept."""
-        channel = block.channel
-        layout = channel.layout
-        if isinstance(channel, BitChannel):
-            if isinstance(column, BitColumns) and layout.count <= _SHORT:
-                patterns = _patterns(column)
-                return cls(axes, channel, patterns, law=channel.likelihood())
-            rates = channel.bit_rates() if channel.size * layout.count <= _MOST_ENTRIES else None
-            return cls(axes, channel, counts, rates=rates)
-        small = channel.size * layout.count <= _MOST_ENTRIES
-        return cls(axes, channel, counts, law=channel.likelihood() if small else None)
+        channel, count = block.channel, block.channel.layout.count
+
+        def fits(entries: int) -> bool:
+            return channel.size <= DENSE_CELLS and channel.size * entries <= _MOST_ENTRIES
+
+        if not isinstance(channel, BitChannel):
+            return cls(axes, channel, counts, law=channel.likelihood() if fits(count) else None)
+        if isinstance(column, BitColumns) and count <= _SHORT and fits(1 << count):
+            return cls(axes, channel, _patterns(column), law=channel.likelihood())
+        return cls(axes, channel, counts, rates=channel.bit_rates() if fits(count) else None)
 
     @property
     def factor(self) -> Floats | SymbolChannel | None:
@@ -281,9 +281,8 @@ class _Checking:
         axes = tuple(name for place in places for name in self.parts[place].axes)
         report = " with ".join(_report(place) for place in evidence.place)
         words = (
-            "the counts are far from those of any population; most of all "
-            f"{report} came {evidence.came:,} times, and {evidence.expected:,.4g} times from the "
-            "population that is nearest"
+            f"{report} is the least like the nearest population: it came {evidence.came:,} times "
+            f"in {self.total:,} reports, and {evidence.expected:,.6g} times on average there"
         )
         return axes, "mixture", evidence.p_value, words
 

@@ -37,7 +37,7 @@ from sfumato.estimation.decoding.mixture import SymbolMixture
 
 _SEED = 18  # of the coins that halve the reports: the same tally is always answered the same
 _TINY = 1e-300
-_ROUNDING = 1e-12  # of a probability, and of M
+_ROUNDING = 1e-11  # of a probability, and of M
 _FEW = 1e-6  # of all people
 _STILL = 1e-6  # a step of EM that moves less than this share of all people is the last one
 LUMPS = 3  # reports of one block, by themselves, that a share of clients may all send
@@ -91,6 +91,12 @@ class Reach:
             left = left / cells * many
         return 2 * total
 
+    @property
+    def _error(self) -> float:
+        """How far a mean by transforms may be off, as a share of the largest value."""
+        dense = all(isinstance(factor, np.ndarray) for factor in self.factors)
+        return 0.0 if dense else 2.0**-46
+
     def evidence(self, counts: Counts, steps: int) -> Evidence:
         """How far counts of reports are from those of any population.
 
@@ -140,7 +146,7 @@ class Reach:
             near = self._mixture(np.where(other > _ROUNDING, other, 0.0) * learn.sum())
             held = self._everywhere(decode(near, start=law, most_steps=steps).law)
             h = np.maximum(other, _TINY) / np.maximum(near.forward(held), _TINY)
-            most = float(near.backward(h).max()) * (1 + _ROUNDING)
+            most = float(near.backward(h).max()) * (1 + _ROUNDING) + self._error * float(h.max())
             yield float(np.sum(test * np.log(h))) - float(test.sum()) * math.log(most)
 
     def _lumps(self, counts: Counts, mixed: Floats, law: Floats, steps: int) -> Iterator[Floats]:

@@ -141,13 +141,12 @@ def columns(ones: Counts, total: int, rates: Floats, code: NDArray[np.bool_] | N
         rates: P(bit is one | cell), one row per cell.
         code: What each bit is before noise, one row per cell, if pairs are to be compared.
     """
-    found = [
-        (_chernoff(sign * float(ones.sum()), total, sign, rates), words)
-        for sign, words in ((1, "too many"), (-1, "too few"))
-    ]
-    least, said = min(found)
-    count = len(found)
-    words = f"the reports have {int(ones.sum()):,} bits set, {said} for any population"
+    least = min(_chernoff(sign * float(ones.sum()), total, sign, rates) for sign in (1, -1))
+    count, means = 2, total * rates.sum(axis=1)
+    words = (
+        f"the reports have {int(ones.sum()):,} bits set; any population makes it "
+        f"{means.min():,.6g} to {means.max():,.6g} on average"
+    )
     pairs = np.zeros((0, 2), dtype=np.intp) if code is None else _implied(code)
     count += len(pairs)
     apart = ones[pairs[:, 0]] - ones[pairs[:, 1]]
@@ -157,8 +156,8 @@ def columns(ones: Counts, total: int, rates: Floats, code: NDArray[np.bool_] | N
         if chance < least:
             least = chance
             words = (
-                f"bit {a} is set in {int(ones[a]):,} reports and bit {b} in {int(ones[b]):,}, more "
-                "than in any population, where whoever should set the first should set the second"
+                f"bit {a} is set in {int(ones[a]):,} reports and bit {b} in {int(ones[b]):,}; in "
+                "any population whoever should set the first should set the second too"
             )
     return Tail(min(1.0, count * least), words)
 
