@@ -17,7 +17,7 @@ from sfumato.cli import app, trying
 from sfumato.demo import collecting
 from sfumato.demo import run as demo
 from sfumato.demo.collecting import Running
-from sfumato.demo.page import Collected
+from sfumato.demo.results import Collected
 from sfumato.demo.town import make_town
 from sfumato.errors import StoreError
 from sfumato.service import refusals

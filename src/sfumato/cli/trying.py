@@ -19,7 +19,7 @@ from sfumato.cli.people import read_counts
 from sfumato.collect.tally import Tally
 from sfumato.demo import run as demo_run
 from sfumato.demo.collecting import PEOPLE, Running
-from sfumato.demo.page import Collected, DemoRow
+from sfumato.demo.results import Collected, DemoRow
 from sfumato.randomness.bits import SeededBits
 from sfumato.study.study import Study
 from sfumato.text import format_to

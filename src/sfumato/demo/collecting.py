@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sfumato.demo.page import Collected, Row
+from sfumato.demo.results import Collected, Row
 from sfumato.demo.town import QUESTIONS, People
 from sfumato.device.client import Client
 from sfumato.errors import StoreError

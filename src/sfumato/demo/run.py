@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from sfumato.channels.choice import Choice
 from sfumato.channels.thermometer import Thermometer
 from sfumato.demo.collecting import Running, collect
-from sfumato.demo.page import Collected, DemoResult, DemoRow, Sample, render
+from sfumato.demo.page import render
+from sfumato.demo.results import Collected, DemoResult, DemoRow, Sample
 from sfumato.demo.town import QUESTIONS, People, make_town
 from sfumato.errors import StudyError
 from sfumato.estimation.answers import Answers
