@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import math
@@ -45,6 +46,7 @@ SHARES = {
 }
 _ROLES = ("admin", "analyst", "uploader", "revoked", None)
 
+_LISTENING = re.compile(r"^Listening on (http://\S+:\d+).*\n", re.MULTILINE)
 _DAY = int(time.time() // DAY) + 30
 _BATCHES = [batch([1, 2, 3], study=ages(), expires=_DAY) for _ in range(5)]
 _STUDIES = [study.to_toml().encode() for study in (ages(), bits())]
@@ -87,22 +89,19 @@ class Served:
         self.url, self.pid = "", 0
 
     @contextmanager
-    def running(self) -> Iterator[None]:
-        """Serve; what the server writes goes into a file."""
+    def running(self, *more: str) -> Iterator[None]:
+        """Serve with some options; what the server writes goes into a file."""
+        command = "from sfumato.cli import main; main()"
+        options = ["serve", str(self.folder), "--port", "0", "--rate", "0", *more]
         with open(self.folder / "log", "wb") as log:
-            command = "from sfumato.cli import main; main()"
-            options = ["serve", str(self.folder), "--port", "0", "--rate", "0"]
             server = subprocess.Popen(
-                [sys.executable, "-c", command, *options], stdout=subprocess.PIPE, stderr=log
+                [sys.executable, "-c", command, *options], stdout=log, stderr=subprocess.STDOUT
             )
         with server:
-            assert server.stdout is not None
-            found = None
-            while found is None:
-                line = server.stdout.readline().decode()
-                assert line, self.log
-                found = re.search(r"http://\S+:\d+", line)
-            self.url, self.pid = found[0], server.pid
+            while (found := _LISTENING.search(self._written)) is None:
+                assert server.poll() is None, self._written
+                time.sleep(0.02)
+            self.url, self.pid = found[1], server.pid
             try:
                 yield
             finally:
@@ -110,20 +109,26 @@ class Served:
 
     @property
     def log(self) -> str:
-        """What the server wrote."""
+        """What the server wrote, except for its address."""
+        return _LISTENING.sub("", self._written)
+
+    @property
+    def _written(self) -> str:
+        """All that the server wrote."""
         return (self.folder / "log").read_text()
 
+    def family(self) -> list[int]:
+        """The numbers of the server's process and of those that it started; the worker is last."""
+        found = [self.pid]
+        for entry in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+            with contextlib.suppress(OSError):  # it has ended
+                words = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+                found += [entry] if int(words[1]) == self.pid else []
+        return found
+
     def resident(self) -> int:
-        """How many bytes of memory the server and its worker have."""
-        pids = [self.pid]
-        for entry in os.listdir("/proc"):
-            if entry.isdigit():
-                try:
-                    words = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-                except OSError:
-                    continue
-                pids += [int(entry)] if int(words[1]) == self.pid else []
-        pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids]
+        """How many bytes of memory all of them have."""
+        pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.family()]
         return sum(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def fuzz(self, requests: int, seed: int) -> None:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from helpers_service import TODAY, fresh_ids
+from pyarrow import csv
 from test_app import Running
 
 import sfumato as sf
 from sfumato.device.wire import Batch
+from sfumato.errors import QuestionError, TooLargeError
+from sfumato.estimation import groups as grouping
 from sfumato.estimation.answers import Answer, Answers
 from sfumato.estimation.groups import groups
-from sfumato.service.asking import KINDS
+from sfumato.service import asking
+from sfumato.service.asking import KINDS, read_question
 
 
 @cache
@@ -138,6 +145,97 @@ def test_every_kind_gives_what_the_library_gives(
             )
         else:
             assert value == expected[name], name
+
+
+def table_of(found: Any) -> pa.Table:
+    """The table in an answer."""
+    if found.headers["Content-Type"].startswith("text/csv"):
+        return csv.read_csv(io.BytesIO(found.content))
+    return pa.ipc.open_stream(found.content).read_all()
+
+
+@pytest.mark.parametrize("form", ["csv", "arrow"])
+@pytest.mark.parametrize("by", ["format", "Accept"])
+def test_answers_are_tables_too(running: Running, form: str, by: str) -> None:
+    kind = {"csv": "text/csv", "arrow": "application/vnd.apache.arrow.stream"}[form]
+    headers = running.headers("analyst")
+    for asked, _ in CASES:
+        found = running.http.post(
+            f"{running.base}/ask" + (f"?format={form}" if by == "format" else ""),
+            json=asked,
+            headers=headers | ({"Accept": f"text/html, {kind};q=0.9"} if by == "Accept" else {}),
+        )
+        assert (found.status_code, found.headers["Content-Type"].partition(";")[0]) == (200, kind)
+        held, table = running.ask(**asked).json()["answer"], table_of(found)
+        values = np.array(held["value"] if "value" in held else held["values"], dtype=float)
+        column = table.column("value").to_numpy()
+        np.testing.assert_allclose(column, values.ravel(), rtol=1e-9, atol=1e-7)
+        assert {"stderr", "low", "high"} < set(table.column_names)
+        if "labels" in held:
+            names = list(itertools.product(*held["labels"]))
+            assert table.column(held["axes"][0]).to_pylist() == [
+                name[0] if form == "arrow" or not name[0].isdigit() else int(name[0])
+                for name in names
+            ] or held["axes"] == ["day"]
+        if "written" in held:
+            assert str(table.column("low_written")[0]) == held["written"][1]
+        assert found.headers["Sfumato-Tally"] == "1"
+        assert found.headers["Sfumato-Reports"] == "600"
+        assert found.headers["Sfumato-Method"] == held["method"]
+        assert int(found.headers["Sfumato-Entry"]) > 0
+        if form == "arrow":
+            said = json.loads(table.schema.metadata[b"sfumato"])
+            assert (said["tally"], said["reports"], said["question"]) == (1, 600, asked)
+            assert (said["notes"], said["study"]) == (held["notes"], trips().fingerprint)
+
+
+def test_a_form_must_be_known(running: Running) -> None:
+    for form in ("xml", "", "CSV"):
+        found = running.http.post(
+            f"{running.base}/ask?format={form}",
+            json={"count": "age=1"},
+            headers=running.headers("analyst"),
+        )
+        assert (found.status_code, found.json()["code"]) == (400, "format")
+
+
+class TestRefusals:
+    def test_an_answer_has_only_so_many_numbers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(asking, "MOST_NUMBERS", 60)
+        est = estimate("unbiased")
+        read_question({"heatmap": ["age", "mode"], "bins": [19, None]}).put(est)
+        for asked in (
+            {"heatmap": ["age", "mode"]},
+            {"heatmap": ["age", "day"], "bins": 10},
+            {"heatmap": ["age", "day"], "bins": [None, 2]},
+        ):
+            with pytest.raises(TooLargeError, match="bins"):
+                read_question(asked).put(est)
+        with pytest.raises(QuestionError, match="no axis"):
+            read_question({"histogram": "agee"}).put(est)
+
+    def test_there_are_only_so_many_groups(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(grouping, "MOST_GROUPS", 4)
+        est = estimate("unbiased")
+        assert len(read_question({"groups": "age", "of": {"mean": "age"}, "bins": 4}).put(est)) == 4
+        with pytest.raises(TooLargeError, match="bins=4"):
+            read_question({"groups": "age", "of": {"mean": "age"}}).put(est)
+
+    def test_a_difference_of_ratios_has_no_error_that_is_known(self, running: Running) -> None:
+        pair = [{"mean": "age", "where": "mode=bike"}, {"mean": "age", "where": "mode=bus"}]
+        found = running.ask(difference=pair)
+        assert (found.status_code, found.json()["code"]) == (400, "question")
+        assert "ratio" in found.json()["message"]
+
+
+def test_groups_leave_out_what_where_leaves_out() -> None:
+    est = estimate("unbiased")
+    asked = {"groups": "age", "of": {"count": "mode=bike"}, "where": "age=5..7"}
+    found = read_question(asked).put(est)
+    assert found.labels == ["5", "6", "7"]
+    expected = est.histogram("age", where="age=5..7, mode=bike")
+    np.testing.assert_allclose(found.values, expected.values, atol=1e-8)
+    np.testing.assert_allclose(found.stderr, expected.stderr, rtol=1e-8)
 
 
 def test_every_kind_is_among_the_cases() -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
+import httpx
 import pytest
 from helpers_fuzz_openapi import Served
 
@@ -34,6 +40,47 @@ def checked(served: Served, requests: int) -> None:
 def test_whatever_the_document_allows_is_answered_as_it_says(served: Served) -> None:
     served.fuzz(REQUESTS, seed=1)
     checked(served, REQUESTS)
+
+
+@pytest.mark.slow
+def test_no_secret_is_in_what_the_server_writes_or_keeps(tmp_path: Path) -> None:
+    made = Served(tmp_path)
+    secrets = [token.removeprefix("sfumato_") for token in made.tokens.values()]
+    with made.running("--access-log"), httpx.Client(base_url=made.url, timeout=60) as http:
+        ask, asked = f"/v1/studies/{made.fingerprint}/ask", {"count": "age=1"}
+        for token in (*made.tokens.values(), "sfumato_" + "A" * 43, secrets[0][:-1]):
+            for kind in ("Bearer", "Basic", "bearer  "):
+                headers = {"Authorization": f"{kind} {token}"}
+                for body in (json.dumps(asked), "{", '{"count": "nonsense"}'):
+                    http.post(ask, content=body, headers=headers)
+                http.get("/metrics", headers=headers)
+        worker = made.family()[-1]
+        os.kill(worker, signal.SIGKILL)
+        headers = {"Authorization": f"Bearer {made.tokens['analyst']}"}
+        assert http.post(ask, json={"count": "age=2"}, headers=headers).status_code == 200
+    assert "POST /v1/studies/" in made.log  # which --access-log is for
+    held = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    for secret in secrets:
+        assert secret not in made.log
+        assert secret.encode() not in held
+
+
+@pytest.mark.slow
+def test_a_server_that_is_told_to_stop_gives_up_long_answers(served: Served) -> None:
+    route = f"{served.url}/v1/studies/{served.fingerprint}/ask?wait=60"
+    headers = {"Authorization": f"Bearer {served.tokens['analyst']}"}
+    with httpx.Client(timeout=60) as http:
+        assert http.post(route, json={"count": "age=1"}, headers=headers).status_code == 200
+        worker = served.family()[-1]
+        os.kill(worker, signal.SIGSTOP)  # from now on answers take for ever
+        body = b'{"count": "age=2"}'
+        with closing(HTTPConnection(served.url.removeprefix("http://"), timeout=60)) as waiting:
+            waiting.request("POST", route.removeprefix(served.url), body, headers)
+            for _ in range(20):  # by then it has been read
+                assert http.get(f"{served.url}/health").status_code == 200
+            os.kill(served.pid, signal.SIGTERM)
+            answer = waiting.getresponse()
+            assert (answer.status, json.loads(answer.read())["code"]) == (503, "stopping")
 
 
 @pytest.mark.soak

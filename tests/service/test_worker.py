@@ -255,16 +255,7 @@ class TestWork:
 
     @pytest.mark.slow
     def test_does_not_outlive_a_collector_that_is_killed(self, tmp_path: Path) -> None:
-        script = (
-            "import sys, time\n"
-            "from sfumato.service.worker import Worker\n"
-            "if __name__ == '__main__':\n"
-            "    worker = Worker()\n"
-            "    worker._started()\n"
-            "    print(worker.pid, flush=True)\n"
-            "    time.sleep(60)\n"
-        )
-        (tmp_path / "run.py").write_text(script)
+        (tmp_path / "run.py").write_text(BUSY)
         with subprocess.Popen(
             [sys.executable, str(tmp_path / "run.py")], stdout=subprocess.PIPE, text=True
         ) as running:
@@ -272,9 +263,25 @@ class TestWork:
             pid = int(running.stdout.readline())
             running.kill()
         ends = time.monotonic() + 30
-        while os.path.exists(f"/proc/{pid}") and time.monotonic() < ends:
+        while _runs(pid) and time.monotonic() < ends:
             time.sleep(0.02)
         assert not _runs(pid)
+
+
+#: A collector whose worker is busy for long.
+BUSY = """
+import os, time
+from sfumato.service.tallying import Parts
+from sfumato.service.worker import Worker
+
+def busy(held):
+    os.write(1, f"{os.getpid()}\\n".encode())
+    time.sleep(600)
+
+if __name__ == "__main__":
+    read = lambda held: Parts(-1, 0, [], {})
+    Worker().run(1, ("", "reports"), read, (busy, ()), progress=print, wanted=lambda: True)
+"""
 
 
 def _runs(pid: int) -> bool:
@@ -296,6 +303,7 @@ class TestAnswers:
         made.upload(study.fingerprint, batch([4], study=ages(), expires=made.today() + 3))
         third = asked(made, study, facts)
         assert (third.version, third.reports, third.entry) == (2, 4, 3)
+        assert json.loads(third.written.data)[1:3] == [2, 4]
 
     def test_that_were_not_asked_for_lately_make_room(
         self, made: Collector, monkeypatch: pytest.MonkeyPatch

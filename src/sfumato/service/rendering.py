@@ -13,6 +13,7 @@ from sfumato.service.worker import Holding, Written
 #: How an answer is written: JSON, or a table with one row per number.
 Form = Literal["json", "csv", "arrow"]
 FORMS = ("json", "csv", "arrow")
+_ENDS = ("value", "low", "high")
 
 
 def answered(held: Holding, asked: Asked, form: Form) -> Written:
@@ -33,6 +34,8 @@ def answered(held: Holding, asked: Asked, form: Form) -> Written:
         table = found.to_arrow()
     else:
         row = {name: value for name, value in found.to_dict().items() if name != "notes"}
+        words = row.pop("written", ())  # of dates and times
+        row |= {f"{name}_written": word for name, word in zip(_ENDS, words, strict=False)}
         table = pa.Table.from_pylist([row])
     if form == "csv":
         out = io.BytesIO()
