@@ -5,6 +5,9 @@ from .auditing.audit import Audit as Audit
 from .auditing.audit import AxisAudit as AxisAudit
 from .auditing.audit import audit as audit
 from .auditing.sampling import SampleAudit as SampleAudit
+from .auditing.verdict import BlindSpot as BlindSpot
+from .auditing.verdict import Check as Check
+from .auditing.verdict import Tested as Tested
 from .channels.comb import Comb as Comb
 from .channels.exponential import Exponential as Exponential
 from .channels.extended import Extended as Extended

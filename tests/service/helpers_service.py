@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import socket
+import threading
+import time
 import warnings
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
+import pytest
+import uvicorn
 
 import sfumato as sf
 from sfumato.device.wire import Batch
+from sfumato.service import server
 from sfumato.service.collector import Collector, Settings
 from sfumato.service.published import Published
 from sfumato.service.stores.base import Store
@@ -102,3 +109,36 @@ def counted(made: Collector, study: Published) -> dict[int, int]:
     return {
         first * 64 + second: many for first, second, many in zip(high, low, people, strict=True)
     }
+
+
+class Serving:
+    """A collector that is served in a thread of this process."""
+
+    def __init__(self, made: Collector, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
+        self._servers: list[uvicorn.Server] = []
+
+        def run(held: uvicorn.Server, sockets: list[socket.socket]) -> None:
+            self._servers.append(held)
+            real(held, sockets)
+
+        real = uvicorn.Server.run
+        monkeypatch.setattr(uvicorn.Server, "run", run)
+        self.listening = server.listen("127.0.0.1", 0)
+        self.url = server.address(self.listening)
+        self._thread = threading.Thread(
+            target=server.serve, args=(made, self.listening), kwargs=more
+        )
+
+    def __enter__(self) -> Serving:
+        self._thread.start()
+        return self
+
+    def tell(self) -> None:
+        """Tell it to stop."""
+        while not self._servers:
+            time.sleep(0.001)
+        self._servers[0].should_exit = True
+
+    def __exit__(self, *_: object) -> None:
+        self.tell()
+        self._thread.join()

@@ -359,7 +359,7 @@ def test_every_route_takes_its_own_roles_only(
     with running.http:
         for holder in (None, "wrong", "revoked", *ROLES):
             status = called(running, endpoint, running.headers(holder))
-            if roles is None or holder in roles:
+            if roles is None or holder in roles or (endpoint.open and holder is None):
                 assert status not in (401, 403), holder
             else:
                 assert status == (403 if holder in ROLES else 401), holder
@@ -372,21 +372,12 @@ def test_the_routes_are_those_that_are_meant_to_be_open() -> None:
     allowed = {one.name: one.roles for one in ENDPOINTS}
     public = {name for name, roles in allowed.items() if roles is None}
     assert public == {
-        *(
-            "openapi",
-            "health",
-            "ready",
-            "client",
-            "study",
-            "file",
-            "program",
-            "explanation",
-            "audit",
-        ),
-        "upload",
+        *("health", "ready", "client", "study", "file", "program", "explanation", "audit"),
+        *("openapi", "upload", "page", "answer", "asset"),
     }
+    assert {one.name for one in ENDPOINTS if one.open} == {"design"}
     assert {name for name, roles in allowed.items() if roles == {"admin"}} == {
-        *("publish", "delete", "questions"),
+        *("publish", "delete", "questions", "status"),
     }
     assert {one.name for one in ENDPOINTS if one.origin == "upload"} == {"upload"}
     assert {one.name for one in ENDPOINTS if one.roles and one.origin != "same"} == set()
@@ -501,3 +492,38 @@ def test_it_stays_up_when_something_fails_and_does_not_say_what(
     assert "counts failed: ZeroDivisionError at broken" in caplog.text
     again = running.http.get(f"{running.base}/counts", headers=running.headers("analyst"))
     assert again.json()["reports"] == 0
+
+
+class TestTheCheck:
+    def test_finds_reports_that_no_population_explains(self, running: Running) -> None:
+        def check(holder: str = "analyst") -> Any:
+            return running.http.get(f"{running.base}/check", headers=running.headers(holder))
+
+        running.upload(sent([1, 2]))
+        assert (check().status_code, check().json()["code"]) == (409, "few")
+        honest = list(ages().encode({"age": list(range(100)) * 30}).to_bytes()[45:])
+        running.upload(sent(honest))
+        first = check()
+        assert first.status_code == 200
+        assert (first.json()["answer"]["alarm"], first.json()["tally"]) == (False, 2)
+        running.upload(sent([31] * 400))
+        found = check("admin").json()
+        assert (found["answer"]["alarm"], found["reports"]) == (True, 3_402)
+        assert "report 31 is the least like" in found["answer"]["tests"][1]["words"]
+        entries = [entry["asked"] for entry in answering.log(running.store)]
+        assert entries == [{"check": True}] * 2
+
+    def test_is_made_once_for_each_tally(
+        self, running: Running, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        running.upload(sent([1, 2, 3]))
+        path, headers = f"{running.base}/check", running.headers("analyst")
+        first = running.http.get(path, headers=headers).json()
+
+        def again(*_: object, **__: object) -> None:
+            raise AssertionError("it was made before")
+
+        monkeypatch.setattr(running.collector.answering._worker, "run", again)
+        second = running.http.get(path, headers=headers).json()
+        assert second["answer"] == first["answer"]
+        assert second["entry"] == first["entry"] + 1

@@ -10,7 +10,8 @@ the tally, and enters every question in the log before its answer leaves.
 
 **What is stored.** Tables, the same in SQLite and PostgreSQL (`stores/tables.py`):
 
-- `facts`: the version of the tables, and the day before which ids have been deleted;
+- `facts`: the version of the tables, the day before which ids have been deleted, and when the
+  last backup was made;
 - `studies`: each study's file, device program, explanation and audit, which never change, and the
   version of its tally;
 - `segments`: reports that wait to be tallied, with their ids, shuffled;
@@ -31,8 +32,9 @@ process of its own, which `rendering` has write the answer. `jobs` are questions
 
 **Modules.** `refusals` (errors with a status and a stable code), `stores` (the tables and both
 databases), `published` (a study as the collector serves it), `receiving`, `writer`, `tallying`,
-`answering`, `tokens`, `limits` (requests per address), `backups`, `collector` (all of these
-together, without HTTP), `routes` (a table of them), `app` (what all routes do), `studies`,
-`questions` and `operations` (what each does), `http` (what these share), `server` (uvicorn). Only
-those from `app` on need the extra `server`, and only PostgreSQL needs psycopg.
+`answering`, `tokens`, `limits` (requests per address), `rates`, `backups`, `collector` (all of
+these together, without HTTP), `status` (what administrators see of it), `routes` (a table of them),
+`app` (what all routes do), `studies`, `questions` and `operations` (what each does), `http` (what
+these share), `pages` and `designing` (pages for people, and what one of them asks), `server`
+(uvicorn). Only those from `app` on need the extra `server`, and only PostgreSQL needs psycopg.
 """

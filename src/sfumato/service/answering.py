@@ -20,7 +20,7 @@ from sfumato.service.published import Published
 from sfumato.service.refusals import RefusedError, place_of, refusal
 from sfumato.service.rendering import Form, answered
 from sfumato.service.stores.base import Store
-from sfumato.service.tallying import Parts, read_parts, tally_pending
+from sfumato.service.tallying import Parts, read_parts, tally_what_fits
 from sfumato.service.tokens import Token
 from sfumato.service.worker import CancelledError, Work, Worker, WorkError, Written
 from sfumato.service.writer import LOG
@@ -82,7 +82,7 @@ class Answering:
         Raises:
             RefusedError: If there are too few reports, or too many questions wait.
         """
-        tally_pending(self._store, study)
+        tally_what_fits(self._store, study)
         version, reports = newest(self._store, study)
         refuse_few(study, reports)
         job = Job(study, who, dict(asked), work, form)

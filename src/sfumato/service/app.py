@@ -23,6 +23,7 @@ from sfumato.service.collector import Collector
 from sfumato.service.http import refused
 from sfumato.service.limits import Limits
 from sfumato.service.operations import Operations
+from sfumato.service.pages import Pages
 from sfumato.service.questions import Questions
 from sfumato.service.refusals import RefusedError, place_of
 from sfumato.service.routes import Endpoint, endpoints
@@ -30,6 +31,7 @@ from sfumato.service.studies import Studies
 from sfumato.service.tokens import Holders, Token
 from sfumato.service.writer import LOG
 
+_STRANGERS_RATE, _STRANGERS_BURST = 0.5, 30.0  # of requests that need a token or patience
 _TOKEN_SECONDS = 1.0  # until a token that was revoked elsewhere is refused
 _DOCUMENT = {"Content-Security-Policy": "default-src 'none'", "X-Content-Type-Options": "nosniff"}
 _READ = {"Access-Control-Allow-Origin": "*"}
@@ -56,6 +58,7 @@ class Service:
         settings = collector.settings
         self.endpoints = endpoints(settings.upload_token)
         self._limits = Limits(settings.rate, settings.burst)
+        self._strangers = Limits(min(settings.rate, _STRANGERS_RATE), _STRANGERS_BURST)
         self._holders = Holders(())
         self._holders_until = 0.0
         self.answered: Counter[tuple[str, int]] = Counter()
@@ -63,14 +66,16 @@ class Service:
             Operations(collector, self.answered),
             Studies(collector),
             Questions(collector),
+            Pages(collector),
         )
 
     def app(self) -> Starlette:
         """The application, which stops the collector when it ends."""
         return Starlette(
             routes=[
+                # Routes are tried in this order, and uploads come most often.
                 Route(endpoint.path, self._route(endpoint), methods=[endpoint.method])
-                for endpoint in self.endpoints
+                for endpoint in sorted(self.endpoints, key=lambda one: one.name != "upload")
             ]
             + [
                 Route(endpoint.path, _preflight, methods=["OPTIONS"])
@@ -104,7 +109,7 @@ class Service:
         async def answer(request: Request) -> Response:
             try:
                 if endpoint.limited:
-                    self._limit(request)
+                    _limit(request, self._limits)
                 response = await handler(request, await self._holder(request, endpoint))
             except SfumatoError as error:
                 response = refused(error)
@@ -115,26 +120,19 @@ class Service:
                 response = refused(
                     RefusedError(500, "internal", "this request failed; try again later")
                 )
-            response.headers.update(headers)
+            for name, value in headers.items():
+                response.headers.setdefault(name, value)
             self.answered[endpoint.name, response.status_code] += 1
             return response
 
         return answer
 
-    def _limit(self, request: Request) -> None:
-        """Refuse an address that asks too often."""
-        wait = self._limits.wait("" if request.client is None else request.client.host)
-        if wait:
-            raise RefusedError(
-                429,
-                "rate",
-                f"too many requests from this address; wait {wait} seconds",
-                retry_after=wait,
-            )
-
     async def _holder(self, request: Request, endpoint: Endpoint) -> Token | None:
         """Whose token came with a request; refused if the route takes others."""
         if endpoint.roles is None:
+            return None
+        if endpoint.open and "authorization" not in request.headers:
+            _limit(request, self._strangers)
             return None
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not token:
@@ -152,6 +150,18 @@ class Service:
                 403, "role", f"a token of {found.role} does not allow this; use another one"
             )
         return found
+
+
+def _limit(request: Request, limits: Limits) -> None:
+    """Refuse an address that asks too often."""
+    wait = limits.wait("" if request.client is None else request.client.host)
+    if wait:
+        raise RefusedError(
+            429,
+            "rate",
+            f"too many requests from this address; wait {wait} seconds",
+            retry_after=wait,
+        )
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

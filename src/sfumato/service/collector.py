@@ -19,6 +19,7 @@ from sfumato.errors import SfumatoError, StudyError, shown
 from sfumato.service import published, tokens
 from sfumato.service.answering import Answering
 from sfumato.service.published import Published
+from sfumato.service.rates import Rates
 from sfumato.service.receiving import Outcome, Upload, first_day, longest, read_upload
 from sfumato.service.refusals import RefusedError
 from sfumato.service.stores.base import Store
@@ -118,6 +119,8 @@ class Collector:
         self._clock = clock
         self._studies: dict[str, Published] = {}
         self._first_day = (0, 0)  # as of which day it was read, and what it is
+        self._started = time.monotonic()
+        self.rates = Rates()
         self.answering = Answering(
             store,
             clock,
@@ -166,6 +169,11 @@ class Collector:
             with self.store.look() as run:
                 self._first_day = (today, first_day(run, today))
         return self._first_day[1]
+
+    @property
+    def seconds(self) -> int:
+        """How long it has run."""
+        return int(time.monotonic() - self._started)
 
     # Studies
 
@@ -303,18 +311,29 @@ class Collector:
         purge(self.store, published.every(self.store), self._clock())
         self._first_day = (0, 0)
 
+    def sample(self) -> None:
+        """Note how many reports have been accepted, for the rates."""
+        with self.store.look() as run:
+            rows = run("SELECT study, count FROM counters WHERE reason = 'accepted'")
+        self.rates.note(dict(rows))
+
     def _keep(self) -> None:
         """Tally and delete, until the collector stops."""
-        purged = -1
+        purged, said = -1, ""
         while not self._stopping.wait(self.settings.tally_seconds):
             try:
                 self.tally()
+                if self.rates.due:
+                    self.sample()
                 hour = int(self._clock() // 3_600)
                 if hour != purged:
                     self.purge()
                     purged = hour
+                said = ""
             except SfumatoError as error:
-                LOG.error("cannot tally: %s", error)
+                if said != str(error):  # once, however often it is tried
+                    said = str(error)
+                    LOG.error("cannot tally: %s", said)
 
     # Tokens
 

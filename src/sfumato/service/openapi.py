@@ -24,6 +24,7 @@ from sfumato.service.asking import (
     SCALARS,
     SECONDS,
 )
+from sfumato.service.designing import MOST_AXES, MOST_LETTERS, MOST_PEOPLE
 from sfumato.service.refusals import CODES
 from sfumato.service.rendering import FORMS
 from sfumato.service.routes import Endpoint
@@ -96,8 +97,8 @@ _CONDITION: Schema = {
     "type": "string",
     "description": "Conditions on axes, such as `age=18..30, region=north|south`.",
 }
-_BINS: Schema = {"type": ["integer", "null"], "minimum": 1}
 _SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
+_BINS: Schema = {"type": ["integer", "null"], "minimum": 1}
 _COMMON: dict[str, Schema] = {
     "where": _CONDITION,
     "level": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": 0.95},
@@ -163,6 +164,31 @@ _ANSWERS = record(
         **_INTERVAL,
     }
 )
+_CHECK = record(
+    {
+        "study": _TEXT,
+        "fingerprint": _TEXT,
+        "reports": _WHOLE,
+        "significance": _SHARE,
+        "alarm": {"type": "boolean", "description": "Whether no population explains the reports."},
+        "p_value": _SHARE,
+        "tests": several(
+            record(
+                {
+                    "axes": several(_AXIS),
+                    "kind": {"enum": ["frequency", "bits", "identical", "mixture"]},
+                    "p_value": _SHARE,
+                    "words": _TEXT,
+                }
+            )
+        ),
+        "blind": several(
+            record({"axes": several(_AXIS), "channel": _TEXT, "alike": _MAYBE, "weight": _MAYBE})
+        ),
+        "left_out": several(_TEXT),
+        "unseen": _TEXT,
+    }
+)
 _SOURCE = {
     "tally": {"type": "integer", "description": "The version of the tally."},
     "reports": _WHOLE,
@@ -209,11 +235,92 @@ _OUTCOME = record(
         "refused": several(record({"place": _WHOLE, "code": _TEXT})),
     }
 )
-_COUNTS = record(
+_LINES = several(_TEXT)
+_NUMBERS = several(_NUMBER)
+_DESIGN = record(
     {
-        "tally": _WHOLE,
-        "reports": _WHOLE,
-        "counters": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "name": {"type": "string", "minLength": 1, "maxLength": MOST_LETTERS},
+        "people": {"type": "integer", "minimum": 1, "maximum": MOST_PEOPLE},
+        "axes": several(
+            {"type": "object", "description": "As a study file has them, without a channel."},
+            minItems=1,
+            maxItems=MOST_AXES,
+        ),
+    }
+)
+_DESIGNED_AXIS = record(
+    {
+        **dict.fromkeys(("name", "unit", "guarantee", "channel", "reason", "sends"), _TEXT),
+        "cells": _WHOLE,
+        "words": _LINES,
+        "example": record(
+            {
+                "labels": _LINES,
+                **dict.fromkeys(("people", "low", "high"), _NUMBERS),
+                **dict.fromkeys(("level", "reach"), _NUMBER),
+                "method": _TEXT,
+            }
+        ),
+    }
+)
+_DESIGNED = record(
+    {
+        **dict.fromkeys(
+            ("name", "fingerprint", "explanation", "study", "python", "command"), _TEXT
+        ),
+        "people": _WHOLE,
+        "axes": several(_DESIGNED_AXIS),
+    }
+)
+_BY_REASON: Schema = {"type": "object", "additionalProperties": {"type": "integer"}}
+_COUNTS_ENTRIES = {"tally": _WHOLE, "reports": _WHOLE, "counters": _BY_REASON}
+_COUNTS = record(_COUNTS_ENTRIES)
+_DAY: Schema = {"type": "integer", "description": "A day, counted from 1970-01-01."}
+_STATUS = record(
+    {
+        "version": _TEXT,
+        "seconds": {"type": "integer", "description": "How long it has run."},
+        "ready": _FLAG,
+        "studies": several(
+            record(
+                {
+                    **_STUDY["properties"],
+                    **_COUNTS_ENTRIES,
+                    "waiting": {"type": "integer", "description": "Reports yet to be tallied."},
+                    "rates": {
+                        **record({"minute": _MAYBE, "hour": _MAYBE}),
+                        "description": "Reports per second over the last minute and hour.",
+                    },
+                }
+            )
+        ),
+        "queue": record({"bytes": _WHOLE, "most_bytes": _WHOLE}),
+        "disk": record(
+            {
+                "store_bytes": _WHOLE,
+                "free_bytes": {"type": ["integer", "null"]},
+                "reserve_bytes": _WHOLE,
+            }
+        ),
+        "quarantine": record(
+            {"batches": _WHOLE, "bytes": _WHOLE, "reasons": _BY_REASON, "days": _WHOLE}
+        ),
+        "tokens": several(
+            record(
+                {
+                    "name": _TEXT,
+                    "role": {"enum": list(ROLES)},
+                    "created": _DAY,
+                    "revoked": {"oneOf": [_DAY, {"type": "null"}]},
+                }
+            )
+        ),
+        "questions": _WHOLE,
+        "last_backup": {
+            "type": ["integer", "null"],
+            "description": "In seconds since 1970-01-01.",
+        },
+        "requests": {"type": "object", "additionalProperties": _BY_REASON},
     }
 )
 
@@ -228,11 +335,16 @@ SCHEMAS: dict[str, Schema] = {
     "Answer": _ANSWER,
     "Answers": _ANSWERS,
     "Answered": record({"answer": {"oneOf": [ref("Answer"), ref("Answers")]}, **_SOURCE}),
+    "Check": _CHECK,
+    "Checked": record({"answer": ref("Check"), **_SOURCE}),
     "Waiting": record({"job": _TEXT, "progress": _SHARE}),
     "Axis": _STUDY_AXIS,
     "Study": _STUDY,
     "Studies": record({"studies": several(ref("Study"))}),
     "Counts": _COUNTS,
+    "Status": _STATUS,
+    "Design": _DESIGN,
+    "Designed": _DESIGNED,
     "Outcome": _OUTCOME,
 }
 
@@ -281,6 +393,12 @@ OPERATIONS: dict[str, Operation] = {
             507: ("full",),
         },
     ),
+    "design": Operation(
+        {200: {_JSON: ref("Designed")}},
+        {_JSON: ref("Design")},
+        refuses={400: ("json", "design", "study", "file", "question", "large"), 429: ("busy",)},
+    ),
+    "status": Operation({200: {_JSON: ref("Status")}}),
     "counts": Operation({200: {_JSON: ref("Counts")}}),
     "ask": Operation(
         {200: _ANSWERED_CONTENT, 202: _WAITING},
@@ -288,8 +406,12 @@ OPERATIONS: dict[str, Operation] = {
         ("wait", "format"),
         {**_ASK_REFUSES, 400: ("json", "format", *_ASK_REFUSES[400])},
     ),
+    "check": Operation({200: {_JSON: ref("Checked")}, 202: _WAITING}, {}, ("wait",), _ASK_REFUSES),
     "job": Operation(
-        {200: _ANSWERED_CONTENT, 202: _WAITING},
+        {
+            200: {**_ANSWERED_CONTENT, _JSON: {"oneOf": [ref("Answered"), ref("Checked")]}},
+            202: _WAITING,
+        },
         query=("wait",),
         refuses={**_ASK_REFUSES, 404: ("job",), 500: ("internal",)},
     ),
@@ -372,7 +494,7 @@ def _described(endpoint: Endpoint) -> dict[str, Any]:
     found: dict[str, Any] = {"operationId": endpoint.name, "summary": endpoint.summary}
     if endpoint.roles is not None:
         roles = [role for role in ROLES if role in endpoint.roles]
-        found["security"] = [{"token": []}]
+        found["security"] = [*([{}] if endpoint.open else []), {"token": []}]
         found["description"] = f"Takes tokens of {' and '.join(roles)}."
     places = [("path", name) for name in re.findall(r"{(\w+)}", endpoint.path)]
     parameters = [

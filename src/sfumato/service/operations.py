@@ -17,6 +17,7 @@ from sfumato.service.figures import figures
 from sfumato.service.openapi import document
 from sfumato.service.refusals import RefusedError
 from sfumato.service.routes import endpoints
+from sfumato.service.status import status
 from sfumato.service.tokens import Token
 
 
@@ -46,6 +47,11 @@ class Operations:
         """Give the figures for Prometheus."""
         text, kind = await run_in_threadpool(figures, self._collector, dict(self._answered))
         return Response(text, media_type=kind)
+
+    async def status(self, request: Request, who: Token | None) -> Response:
+        """Say how the collector is, to administrators."""
+        found = await run_in_threadpool(status, self._collector, dict(self._answered))
+        return JSONResponse(found)
 
     @cached_property
     def _document(self) -> bytes:

@@ -15,6 +15,7 @@ from sfumato.errors import QuestionError
 from sfumato.files import read_json
 from sfumato.service.answering import log
 from sfumato.service.asking import read_question
+from sfumato.service.checking import ASKED, checked
 from sfumato.service.collector import Collector
 from sfumato.service.http import find_study, number_of, read_body
 from sfumato.service.jobs import Answered, Job
@@ -57,6 +58,14 @@ class Questions:
         put = partial(self._collector.answering.put, study, who, asked.given)
         job = await run_in_threadpool(put, (answered, (asked, form)), form)
         return await self.outcome(job, wait)
+
+    async def check(self, request: Request, who: Token | None) -> Response:
+        """Say whether any population explains the reports, or where that will be."""
+        study = await find_study(self._collector, request)
+        wait = number_of(request, "wait", _WAIT, _MOST_WAIT)
+        assert who is not None  # noqa: S101 - the route takes tokens only
+        put = partial(self._collector.answering.put, study, who, ASKED)
+        return await self.outcome(await run_in_threadpool(put, (checked, ())), wait)
 
     async def outcome(self, job: Job, wait: float) -> Response:
         """What became of a question, or where its answer will be.

@@ -60,6 +60,7 @@ CODES: dict[tuple[int, str], str] = {
     (400, "json"): "The body is not JSON.",
     (400, "question"): "The study cannot be asked this.",
     (400, "large"): "This is more than can be done at once.",
+    (400, "design"): "This is no design, or one of too much work.",
     (400, "file"): "What was read is damaged, or no file of this kind.",
     (400, "audit"): "The guarantee of the study does not hold.",
     (400, "wait"): "The time to wait is no number of seconds that can be waited.",
@@ -112,6 +113,16 @@ def place_of(error: BaseException) -> str:
     last = frames[-1] if frames else None
     at = f" at {last.name}, line {last.lineno}" if last else ""
     return f"{type(error).__name__}{at}"
+
+
+#: What serving over HTTP needs of the extra `server`.
+_SERVING = ("starlette", "uvicorn", "prometheus_client")
+
+
+def need_server() -> None:
+    """Say how to get what serving over HTTP needs, unless it is installed."""
+    for library in _SERVING:
+        need(library)
 
 
 def need(module: str) -> Any:

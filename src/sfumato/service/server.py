@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from types import FrameType
 
@@ -58,6 +58,7 @@ def serve(
     listening: socket.socket,
     *,
     access_log: bool = False,
+    proxies: Sequence[str] = ("127.0.0.1",),
     ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until the process is told to stop; then answer what came, and stop the collector.
@@ -66,12 +67,14 @@ def serve(
         collector: The collector.
         listening: The socket.
         access_log: Whether to log each request, with the address it came from.
+        proxies: The addresses and networks that are believed to say for whom they ask.
         ready: Told the address, once connections are taken.
     """
     config = uvicorn.Config(
         Service(collector).app(),
         access_log=access_log,
         log_level="info" if access_log else "warning",
+        forwarded_allow_ips=list(proxies),
         server_header=False,
         date_header=False,
         timeout_keep_alive=_IDLE_SECONDS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from functools import partial
 from typing import Any
 
@@ -31,6 +32,7 @@ class Studies:
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
+        self._settled = _Settled()
 
     async def studies(self, request: Request, who: Token | None) -> Response:
         """List all studies."""
@@ -103,12 +105,8 @@ class Studies:
             raise RefusedError(415, "media", f"a batch must have Content-Type: {MEDIA_TYPE}")
         longer = too_long(collector.settings.most_reports)
         data = await read_body(collector, request, collector.longest(study), longer)
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Done] = loop.create_future()
-        collector.put(
-            collector.read(study, data),
-            lambda done: loop.call_soon_threadsafe(_settle, future, done),
-        )
+        future: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
+        collector.put(collector.read(study, data), partial(self._settled.put, future))
         try:
             async with asyncio.timeout(collector.settings.store_seconds):
                 found = await future
@@ -123,7 +121,25 @@ class Studies:
         raise found
 
 
-def _settle(future: asyncio.Future[Done], done: Done) -> None:
-    """Tell an upload what became of it, unless it has given up."""
-    if not future.done():
-        future.set_result(done)
+class _Settled:
+    """Tells uploads what became of them: one call of the event loop for all of a commit."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: list[tuple[asyncio.Future[Done], Done]] = []
+
+    def put(self, future: asyncio.Future[Done], done: Done) -> None:
+        """Take what became of one upload; called from the writer's thread."""
+        with self._lock:
+            self._held.append((future, done))
+            if len(self._held) > 1:  # the loop has been called
+                return
+        future.get_loop().call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        """Tell all that have not given up."""
+        with self._lock:
+            held, self._held = self._held, []
+        for future, done in held:
+            if not future.done():
+                future.set_result(done)

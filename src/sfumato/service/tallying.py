@@ -7,6 +7,7 @@ either all of it or nothing.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from sfumato.collect.packing import Bytes, unpack
 from sfumato.collect.tally import Tally
 from sfumato.device.wire import ID_BYTES
 from sfumato.service.published import Published
-from sfumato.service.stores.base import Run, Store
+from sfumato.service.stores.base import FullError, Run, Store
 
 _AT_ONCE = 50_000  # reports of one transaction, unless one segment has more
 _MOST_SEGMENTS = 10_000
@@ -59,6 +60,17 @@ def _waits(store: Store, study: Published) -> bool:
     """Whether any report of a study waits to be tallied; no writer is waited for."""
     with store.look() as run:
         return bool(run("SELECT 1 FROM segments WHERE study = ? LIMIT 1", (study.number,)))
+
+
+def tally_what_fits(store: Store, study: Published) -> None:
+    """Tally the reports that wait, as far as the disk has room; the others wait for more.
+
+    Args:
+        store: Where they are.
+        study: The study.
+    """
+    with contextlib.suppress(FullError):
+        tally_pending(store, study)
 
 
 def _tally_some(run: Run, study: Published) -> int | None:
@@ -220,9 +232,9 @@ def purge(store: Store, studies: Iterable[Published], now: float) -> None:
     """
     day = int((now - GRACE) // DAY)
     with store.change() as run:
-        if _fact(run, "cleared") >= day:
+        if run.fact("cleared") >= day:
             return
-        _set_fact(run, "purged", max(day, _fact(run, "purged")))
+        run.set_fact("purged", max(day, run.fact("purged")))
         run("DELETE FROM quarantine WHERE day < ?", (day - QUARANTINE_DAYS,))
     for study in studies:
         tally_pending(store, study)
@@ -238,19 +250,4 @@ def purge(store: Store, studies: Iterable[Published], now: float) -> None:
                     (study.number, bytes([first]), bytes([last]) + b"\xff" * ID_BYTES, day),
                 )
     with store.change() as run:
-        _set_fact(run, "cleared", day)
-
-
-def _fact(run: Run, name: str) -> int:
-    """A number that the store keeps; 0 if it was never set."""
-    row = run.one("SELECT value FROM facts WHERE name = ?", (name,))
-    return 0 if row is None else int(row[0])
-
-
-def _set_fact(run: Run, name: str, value: int) -> None:
-    """Keep a number."""
-    run(
-        "INSERT INTO facts (name, value) VALUES (?, ?) "
-        "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        (name, value),
-    )
+        run.set_fact("cleared", day)
