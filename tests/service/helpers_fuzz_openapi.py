@@ -33,17 +33,17 @@ from sfumato.service.collector import Collector, Settings, open_store
 
 PEOPLE = 500
 QUESTION = json.dumps(openapi.ref("Question"))
-#: How many requests of 1,000 each route gets; those that take nothing need few.
+#: How many requests of 1,000 each route gets; those that take nothing need few, new ones get some.
 SHARES = {
-    "ask": 500,
+    "ask": 450,
     "upload": 150,
     "publish": 60,
     "job": 40,
     "cancel": 30,
     "questions": 20,
-    **dict.fromkeys(("study", "file", "program", "explanation", "audit", "counts", "delete"), 20),
-    **dict.fromkeys(("studies", "openapi", "health", "ready", "metrics", "client"), 10),
+    **dict.fromkeys(("studies", "openapi", "health", "ready", "metrics", "client", "status"), 10),
 }
+_OTHERS = 20
 _ROLES = ("admin", "analyst", "uploader", "revoked", None)
 
 _LISTENING = re.compile(r"^Listening on (http://\S+:\d+).*\n", re.MULTILINE)
@@ -150,7 +150,9 @@ class Served:
                     name = operation.definition.raw["operationId"]
                     takes = operation.body or operation.query or operation.path_parameters
                     modes = [GenerationMode.POSITIVE, *([GenerationMode.NEGATIVE] if takes else [])]
-                    many = math.ceil(requests * share * SHARES[name] / 1_000 / len(modes))
+                    many = math.ceil(
+                        requests * share * SHARES.get(name, _OTHERS) / 1_000 / len(modes)
+                    )
                     for mode in modes:
                         strategy = operation.as_strategy(generation_mode=mode)
                         self._each(http, name, strategy, many, seed)
@@ -199,7 +201,13 @@ class Served:
 def _likely(fingerprint: str, *, axes: bool = True) -> dict[str, Any]:
     """The document, with the study and perhaps the axes that there are, and no others."""
     found: dict[str, Any] = copy.deepcopy(json.loads(json.dumps(DOCUMENT)))
-    likely = {
+    axis = {
+        "name": "age",
+        "domain": {"kind": "integers", "low": 0, "high": 99},
+        "protect": {"kind": "distance", "epsilon": 0.2},
+    }
+    likely: dict[str, list[Any]] = {
+        "As a study file has them, without a channel.": [axis],
         openapi._AXIS["description"]: ["age"],
         openapi._CONDITION["description"]: ["age=18..30", "age=..9|70..", "", "age=30"],
     }
@@ -209,7 +217,7 @@ def _likely(fingerprint: str, *, axes: bool = True) -> dict[str, Any]:
             return [change(one) for one in held]
         if not isinstance(held, dict):
             return held
-        if axes and held.get("description") in likely and held.get("type") == "string":
+        if axes and held.get("description") in likely:
             return {"enum": likely[held["description"]]}
         return {name: change(one) for name, one in held.items()}
 
