@@ -6,7 +6,7 @@ import json
 import re
 from functools import cache
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import jsonschema_rs
 from helpers_service import TestClient
@@ -38,7 +38,7 @@ class ConformingClient(TestClient):
 def check(found: Any, held: dict[str, Any] = DOCUMENT) -> None:
     """Refuse an answer that the document does not have."""
     request = found.request
-    method, path = request.method.lower(), urlsplit(str(request.url)).path
+    method, path = request.method.lower(), unquote(urlsplit(str(request.url)).path)
     operation = _operation(held, method, path)
     kind = found.headers.get("content-type", "").partition(";")[0]
     where = f"{request.method} {path}: {found.status_code} {kind}"
