@@ -28,7 +28,7 @@ from sfumato.service.writer import LOG
 _HEAD = {"kind": "sfumato questions", "format": 1}
 _PAGE = 1_000
 
-_MOST_CACHED = 1 << 26  # bytes of answers
+_MOST_CACHED = 1 << 24  # bytes of answers
 _EACH_CACHED = 1 << 10  # bytes that an answer takes beside its own
 _STOPPING = "the collector stops; ask again once it is back"
 
