@@ -19,7 +19,7 @@ from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 
 #: Rows of weights that stand for all questions, and entries of them all: few cells get more rows.
 _MOST_ROWS, _FEW_ROWS, _FEWEST_ROWS = 513, 33, 3
-_ENTRIES, _MOST_ENTRIES = 1 << 17, 1 << 22
+_ENTRIES, _MOST_ENTRIES = 1 << 16, 1 << 22
 _UNEVEN = 0.7548776662466927  # one over the plastic number: multiples of it fill (0, 1) evenly
 
 
@@ -79,7 +79,7 @@ class Asked:
         There are K = values + 1 places a where a range may end. Cells that lie apart, as those of a
         block, do not tell all of them apart, so that a prefix of them counts several times.
         """
-        held = np.unique(self.places[self.places < self.values])
+        held = np.sort(self.places[self.places < self.values])
         times = np.diff(np.append(held, self.values))  # places between a cell and the next
         if len(held) > most:
             edges = np.arange(most + 1) * len(held) // most

@@ -93,6 +93,16 @@ def best_channel(
     """
     if metric.size == 2:
         return Chosen(Binary(), "for two cells no channel with this guarantee is better")
+    # Neither is needed on a device with a study file. Only threads of what is loaded are limited.
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):  # threads would mostly wait for each other's small matrices
+        return _compared(metric, asked, held, search)
+
+
+def _compared(metric: CellMetric, asked: Asked, held: Choice | None, search: bool) -> Chosen:
+    """The candidate with the smallest error, on one thread."""
     rows, shares = asked.rows(metric)
     tried: list[tuple[float, Choice]] = []
     best: Chosen | None = None
