@@ -10,8 +10,8 @@ Guarantee:
 
 Estimator:
     For any split of the weights into w = v₁ + v₂, reading v₁/p₁ from fine reports and v₂/p₂ from
-    coarse ones is unbiased, p₁ and p₂ the shares of both. Under noise k, people spread evenly have
-    the mean square v'A_k v, where A_k has five diagonals. The least sum is at v₂ = (A₁+A₂)⁻¹A₁w,
+    coarse ones is unbiased, p₁ and p₂ the shares of both. For people spread evenly, the mean square
+    under noise k is ‖B_k v_k‖², where B_k has three diagonals. The split with the least sum is
     found in time linear in the cells.
 """
 
@@ -41,7 +41,8 @@ from sfumato.randomness.bits import BitSource
 from sfumato.randomness.draws import Pick, Steps
 from sfumato.randomness.tables import RowTable
 
-_LEAST_STEP = Fraction(1, 1 << 11)  # of the coarse noise: A₁ + A₂ is inverted in doubles
+_LEAST_STEP = Fraction(1, 1 << 20)  # of the coarse noise, which is inverted in doubles
+_REACH = 5  # diagonals on each side of a system of three unknowns per cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,10 @@ class TwoScales(Choice):
             return problem or "it needs protect=Distance(...)"
         step = metric.equal_step
         if step is not None and step * self.coarse < _LEAST_STEP:
-            return f"its coarse steps must be 2^-11 or more, got {float(step * self.coarse):.2g}"
+            return (
+                "noise with coarse steps below 2^-20 cannot be inverted, got steps of "
+                f"{float(step * self.coarse):.2g}; use a larger epsilon"
+            )
         return None
 
     def bind(
@@ -249,30 +253,14 @@ class TwoScalesChannel(SymbolChannel):
         return np.hstack([share * noise.likelihood() for share, noise in both])
 
     @cached_property
-    def _forms(self) -> tuple[Floats, Any]:
-        """A₁ by its diagonals, and a factor of A₁ + A₂."""
-        from scipy.linalg import cholesky_banded
-
-        fine, rough = (
-            _form(noise) / share
-            for noise, share in zip((self.fine, self.rough), self.shares, strict=True)
-        )
-        return fine, cholesky_banded(fine + rough, lower=True)
-
-    def _smooth(self, weights: Floats, *, back: bool = False) -> Floats:
-        """v₂ of weights, (A₁+A₂)⁻¹A₁w; or the transpose of that."""
-        from scipy.linalg import cho_solve_banded
-
-        fine, factor = self._forms
-        flat = weights.reshape(-1, self.size)
-        given = flat if back else _times(fine, flat)
-        solved: Floats = cho_solve_banded((factor, True), given.T).T
-        found: Floats = _times(fine, solved) if back else solved
-        return found.reshape(weights.shape)
+    def _splitting(self) -> Splitting:
+        """How weights are split."""
+        noises = zip((self.fine, self.rough), self.shares, strict=True)
+        return Splitting(*(_scaled_reading(noise, share) for noise, share in noises))
 
     def coefficients(self, weights: Floats) -> Floats:
         """The rough part of the weights read from coarse reports, the rest from fine ones."""
-        smooth = self._smooth(weights)
+        smooth = self._splitting.rough(weights)
         fine = self.fine.coefficients(weights - smooth) / self.shares[0]
         rough = self.rough.coefficients(smooth) / self.shares[1]
         return np.concatenate([fine, rough], axis=-1)
@@ -281,7 +269,7 @@ class TwoScalesChannel(SymbolChannel):
         """The transpose of `coefficients`."""
         fine = self.fine.gather(profile[..., : self.size]) / self.shares[0]
         rough = self.rough.gather(profile[..., self.size :]) / self.shares[1]
-        return fine + self._smooth(rough - fine, back=True)
+        return fine + self._splitting.back(rough - fine)
 
     def expect(self, table: Floats) -> Floats:
         """The means of both, by their shares."""
@@ -311,32 +299,69 @@ class TwoScalesChannel(SymbolChannel):
         found.by_structure(found.pairs)
 
 
-def _form(noise: Noise) -> Floats:
-    """A: the mean square of the reading of weights is vᵀAv, for people spread evenly.
+class Splitting:
+    """The part v of weights w with the least ‖B₁(w − v)‖² + ‖B₂v‖², in time linear in the cells.
 
-    With T the reading, which has three diagonals, and D the law of the output, it is TᵀDT. The
-    fixed law of a cap moves readings by a constant, which is left out.
+    With the residuals r as further unknowns it is one symmetric system with few diagonals, which is
+    solved as it stands: squares of B would lose half of all digits where steps are short.
 
-    Returns:
-        The diagonal, and the two below it.
+    Args:
+        fine: B₁, which has three diagonals, as `NoiseLine.inverse_bands` writes them.
+        rough: B₂.
     """
-    size, line = noise.size, noise.noise_line()
-    law = noise.mix(np.full(size, 1 / size)) / line.share**2
+
+    def __init__(self, fine: Floats, rough: Floats) -> None:
+        from scipy.linalg.lapack import dgbtrf
+
+        self._fine, self._size = fine, fine.shape[1]
+        # Unknowns of a cell side by side: r₁, r₂, v. The first row of bands is the fifth above the
+        # diagonal; five more rows above are for the factor.
+        bands = np.zeros((3 * _REACH + 1, 3 * self._size))
+        entries = bands[_REACH:]
+        entries[_REACH, 0::3] = entries[_REACH, 1::3] = 1 / math.sqrt(self._size)
+        for first, (below, own, above) in enumerate((fine, rough)):
+            for step, diagonal in ((1, below), (0, own), (-1, above)):
+                rows = np.arange(self._size - abs(step)) + max(step, 0)
+                held = 3 * rows + first, 3 * (rows - step) + 2
+                for row, column in (held, held[::-1]):
+                    entries[_REACH + row - column, column] = diagonal[: len(rows)]
+        self._factor, self._pivots, _ = dgbtrf(bands, _REACH, _REACH)
+
+    def rough(self, weights: Floats) -> Floats:
+        """The part v of weights."""
+        below, own, above = self._fine
+        read = own * weights
+        read[..., 1:] += below[:-1] * weights[..., :-1]
+        read[..., :-1] += above[:-1] * weights[..., 1:]
+        return self._solved(0, read, 2)
+
+    def back(self, weights: Floats) -> Floats:
+        """The transpose of `rough`."""
+        below, own, above = self._fine
+        left = self._solved(2, weights, 0)
+        found: Floats = own * left
+        found[..., :-1] += below[:-1] * left[..., 1:]
+        found[..., 1:] += above[:-1] * left[..., :-1]
+        return found
+
+    def _solved(self, given: int, rows: Floats, asked: int) -> Floats:
+        """One unknown of every cell, from the right side of one."""
+        from scipy.linalg.lapack import dgbtrs
+
+        right = np.zeros((rows.size // self._size, 3 * self._size))
+        right[:, given::3] = rows.reshape(-1, self._size)
+        found, _ = dgbtrs(self._factor, _REACH, _REACH, right.T, self._pivots)
+        result: Floats = found.T[:, asked::3].reshape(rows.shape)
+        return result
+
+
+def _scaled_reading(noise: Noise, share: float) -> Floats:
+    """B: the mean square of the reading of weights is ‖Bv‖², for people spread evenly.
+
+    The fixed law of a cap moves readings by a constant, which is left out.
+    """
+    line = noise.noise_line()
+    size = noise.size
+    weight = np.sqrt(noise.mix(np.full(size, 1 / size)) / share) / line.share
     below, own, above = line.inverse_bands(size)
-    found = np.zeros((3, size))
-    found[0] = law * own**2
-    found[0, 1:] += law[:-1] * above[:-1] ** 2
-    found[0, :-1] += law[1:] * below[:-1] ** 2
-    found[1, :-1] = law[:-1] * own[:-1] * above[:-1] + law[1:] * below[:-1] * own[1:]
-    found[2, :-2] = law[1:-1] * below[:-2] * above[1:-1]
-    return found
-
-
-def _times(form: Floats, rows: Floats) -> Floats:
-    """A·v of every row v, by the diagonals of A."""
-    found: Floats = form[0] * rows
-    for away in (1, 2):
-        entries = form[away, :-away]
-        found[:, away:] += entries * rows[:, :-away]
-        found[:, :-away] += entries * rows[:, away:]
-    return found
+    return np.array([below * np.roll(weight, -1), own * weight, above * weight])

@@ -19,7 +19,7 @@ from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 
 #: Rows of weights that stand for all questions, and entries of them all: few cells get more rows.
 _MOST_ROWS, _FEW_ROWS, _FEWEST_ROWS = 513, 33, 3
-_ENTRIES, _MOST_ENTRIES = 1 << 16, 1 << 22
+_ENTRIES, _MOST_ENTRIES = 1 << 16, 1 << 21
 _UNEVEN = 0.7548776662466927  # one over the plastic number: multiples of it fill (0, 1) evenly
 
 

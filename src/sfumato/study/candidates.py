@@ -181,10 +181,7 @@ def _candidates(metric: CellMetric, asked: Asked, search: bool) -> Iterator[Choi
     if isinstance(metric, HighLowMetric):
         yield from _sensitive(metric, asked)
     if isinstance(metric, AsideMetric):
-        yield Extended(Geometric())
-        mixed = at_two_scales(metric)
-        if mixed is not None:
-            yield mixed
+        yield at_two_scales(metric) or Extended(Geometric())
     blocks = list(blocks_of(metric))
     if len(blocks) > 1:
         yield from _per_block(blocks, asked, search)

@@ -19,8 +19,9 @@ from sfumato.channels.extended import TOLD, Extended, widest_core
 from sfumato.channels.two_scales import TwoScales
 from sfumato.metrics.distance import AsideMetric, CappedLineMetric
 
-_COARSE = tuple(Fraction(1, 1 << k) for k in range(1, 9))
+_COARSE = tuple(Fraction(1, 1 << k) for k in range(1, 13))
 _SHARES = 1 << 12  # of this many parts
+_WORTH = 0.99  # the last bits of machines differ, and must not decide between coarse steps
 _MOST_E = 300.0  # beyond, nothing is told too well
 
 
@@ -54,7 +55,7 @@ def at_two_scales(metric: AsideMetric) -> Extended | None:
         if made is None or made.misfit(core):
             continue
         error = float(np.sum(1 / (share * clear + (1 - share) * seen) / np.sin(waves / 2) ** 2))
-        if best is None or error < best[0]:
+        if best is None or error < _WORTH * best[0]:
             best = error, made
     return None if best is None else Extended(best[1])
 
