@@ -1,8 +1,8 @@
 """Typical questions about an axis, by which channels are compared: all ranges, or all single cells.
 
 Where there are many, some stand for all. Ends of ranges are spread over the axis at uneven steps,
-so that they do not fall on the nodes of a tree; single cells are taken from every kind of cell that
-the metric knows, and count as many times as there are cells of the kind.
+so that they do not fall on the nodes of a tree. Ends and single cells are taken from every kind of
+cell that the metric knows, and count as many times as there are cells of the kind.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 #: Rows of weights that stand for all questions, and entries of them all: few cells get more rows.
 _MOST_ROWS, _FEW_ROWS, _FEWEST_ROWS = 513, 33, 3
 _ENTRIES, _MOST_ENTRIES = 1 << 16, 1 << 21
+Cells = NDArray[np.intp]
 _UNEVEN = 0.7548776662466927  # one over the plastic number: multiples of it fill (0, 1) evenly
 
 
@@ -33,7 +34,7 @@ class Asked:
         ordered: Whether ranges are asked for.
     """
 
-    places: NDArray[np.intp]
+    places: Cells
     values: int
     ordered: bool
 
@@ -58,7 +59,7 @@ class Asked:
         """What searched channels call them."""
         return "ranges" if self.ordered else "cells"
 
-    def at(self, cells: NDArray[np.intp]) -> Asked:
+    def at(self, cells: Cells) -> Asked:
         """The same questions about some of the cells."""
         return Asked(self.places[cells], self.values, self.ordered)
 
@@ -71,42 +72,51 @@ class Asked:
         size = len(self.places)
         many, few = min(_MOST_ROWS, _ENTRIES // size), min(_FEW_ROWS, _MOST_ENTRIES // size)
         most = max(many, few, _FEWEST_ROWS)
-        return self._ranges(most) if self.ordered else self._cells(metric, most)
+        asked = np.flatnonzero(self.places < self.values)
+        asked = asked[np.argsort(self.places[asked])]
+        kinds = np.unique(_kinds(metric)[asked], return_inverse=True)[1]
+        return self._ranges(asked, kinds, most) if self.ordered else self._cells(asked, kinds, most)
 
-    def _ranges(self, most: int) -> tuple[Floats, Floats]:
+    def _ranges(self, cells: Cells, kinds: Cells, most: int) -> tuple[Floats, Floats]:
         """All differences of prefixes: K·Σ_a F_aᵀF_a − (Σ_a F_a)ᵀ(Σ_a F_a), F_a the cells below a.
 
         There are K = values + 1 places a where a range may end. Cells that lie apart, as those of a
         block, do not tell all of them apart, so that a prefix of them counts several times.
         """
-        held = np.sort(self.places[self.places < self.values])
-        times = np.diff(np.append(held, self.values))  # places between a cell and the next
-        if len(held) > most:
-            edges = np.arange(most + 1) * len(held) // most
-            inside = np.arange(most) * _UNEVEN % 1 * np.diff(edges)
-            held = held[edges[:-1] + inside.astype(np.intp)]
-            times = np.add.reduceat(times, edges[:-1])
-        below = (self.places <= held[:, None]).astype(np.float64)
+        held = self.places[cells]
+        chosen, times = _standing(np.diff(np.append(held, self.values)), kinds, most)
+        below = (self.places <= held[chosen, None]).astype(np.float64)
         ends = self.values + 1
         shares = np.append(2.0 * times, -2.0 * ends) / (ends - 1)
         return np.vstack([below, times @ below / ends]), shares
 
-    def _cells(self, metric: CellMetric, most: int) -> tuple[Floats, Floats]:
-        """Single cells of every kind."""
-        asked = np.flatnonzero(self.places < self.values)
-        kinds = np.unique(_kinds(metric)[asked], return_inverse=True)[1]
-        if kinds.max(initial=0) >= most // 2:  # nearly every cell is of a kind of its own
-            kinds = np.zeros_like(kinds)
-        chosen, shares = [], []
-        each = most // (kinds.max(initial=0) + 1)
-        for kind in range(kinds.max(initial=-1) + 1):
-            alike = asked[kinds == kind]
-            some = np.unique(np.linspace(0, len(alike) - 1, each).round().astype(np.intp))
-            chosen.append(alike[some])
-            shares.append(np.full(len(some), len(alike) / len(some) / len(asked)))
-        cells = np.concatenate([np.zeros(0, dtype=np.intp), *chosen])
-        rows = (np.arange(len(self.places)) == cells[:, None]).astype(np.float64)
-        return rows, np.concatenate([np.zeros(0), *shares])
+    def _cells(self, cells: Cells, kinds: Cells, most: int) -> tuple[Floats, Floats]:
+        """Single cells."""
+        chosen, times = _standing(np.ones(len(cells), dtype=np.int64), kinds, most)
+        rows = (np.arange(len(self.places)) == cells[chosen, None]).astype(np.float64)
+        return rows, times / max(1, len(cells))
+
+
+def _standing(times: Cells, kinds: Cells, most: int) -> tuple[Cells, Cells]:
+    """Some of many things that stand for all of their kind, and how many each stands for.
+
+    Args:
+        times: How often each thing counts.
+        kinds: The kind of each, from 0 on.
+        most: How many are wanted at most, but for one of every kind.
+    """
+    several = int(kinds.max(initial=0)) + 1
+    if 2 * several > most:  # nearly every one is of a kind of its own
+        several, kinds = 1, np.zeros_like(kinds)
+    chosen, counted = [], []
+    for kind in range(several):
+        alike = np.flatnonzero(kinds == kind)
+        few = min(len(alike), most // several)
+        edges = np.arange(few + 1) * len(alike) // max(few, 1)
+        inside = np.arange(few) * _UNEVEN % 1 * np.diff(edges)
+        chosen.append(alike[edges[:-1] + inside.astype(np.intp)])
+        counted.append(np.add.reduceat(times[alike], edges[:-1]) if few else times[alike])
+    return np.concatenate(chosen), np.concatenate(counted)
 
 
 def variance(channel: Channel, rows: Floats, shares: Floats) -> float:

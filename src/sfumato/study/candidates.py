@@ -34,6 +34,7 @@ from sfumato.channels.searched.extremal import Extremal
 from sfumato.channels.searched.matrix_response import MatrixResponse
 from sfumato.channels.stricter import Stricter
 from sfumato.channels.thermometer import Thermometer
+from sfumato.channels.trees.hierarchy import Hierarchical
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import AsideMetric, CappedLineMetric, LineMetric
@@ -53,6 +54,8 @@ _WORTH, _WORTH_A_TABLE = 0.98, 0.85
 _MOST_EXPONENTIAL, _MOST_CODED, _MOST_SEARCHED = 1024, 256, 128
 #: Kinds of blocks up to which each gets a channel of its own by comparison.
 _MOST_KINDS = 64
+#: Sensitive cells from which combs on a line may be too large to be extended.
+_FEW_COMBED = 128
 _TYPICAL_PEOPLE = 10_000
 #: Bytes of the tables that a device program of a searched channel may have, to be a default.
 MOST_PROGRAM_BYTES = 1 << 20
@@ -133,7 +136,7 @@ def _reason(best: Choice, least: float, tried: list[tuple[float, Choice]], asked
     if not others:
         return "no other channel that is tried can serve this metric"
     near, name = others[0]
-    if near < least:
+    if near < _WORTH * least:
         share = 1 - near / least
         return (
             f"no other is clearly better: {name} has a variance {share:.0%} smaller, which is not "
@@ -217,6 +220,9 @@ def _sensitive(metric: HighLowMetric, asked: Asked) -> Iterator[Extended]:
         return
     for choice in _uniform(UniformMetric(metric.epsilon, count), asked.ordered):
         yield Extended(choice)
+    if asked.ordered and count >= _FEW_COMBED:  # combs have too many kinds of reports
+        for oracle in ("best", "hrr"):
+            yield Extended(Hierarchical(2, oracle, "optimised"))
 
 
 def _per_block(blocks: Blocks, asked: Asked, search: bool) -> Iterator[PerBlock]:
