@@ -66,6 +66,7 @@ MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "plain": plain.measure,
     "shapes": shapes.measure,
     "channels": channels.measure,
+    "people": channels.measure_people,
     "answers": answers.measure,
     "growth": growth.measure,
     "large": large.measure,
