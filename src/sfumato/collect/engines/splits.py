@@ -114,7 +114,8 @@ def plan(empty: Accumulator, paths: Sequence[str], *, skip_damaged: bool = False
 
     Raises:
         MismatchError: If a file belongs to another study, or is a tally that cannot be added.
-        FormatError: If a file is damaged or holds something else; it is named.
+        DamagedError: If a file is damaged or holds something else; it is named.
+        FormatError: If a file is not there.
     """
     files: list[list[Split]] = []
     batches: list[Split] = []
@@ -122,7 +123,7 @@ def plan(empty: Accumulator, paths: Sequence[str], *, skip_damaged: bool = False
     for path, splits in zip(paths, _looked_at(empty, paths), strict=True):
         if isinstance(splits, FormatError):
             if not skip_damaged:
-                raise splits
+                raise DamagedError(path, str(splits))
             damaged[path] = str(splits)
         elif splits[0].kind == "batches":
             batches += splits
