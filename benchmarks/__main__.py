@@ -36,6 +36,7 @@ from benchmarks import (
     sizing,
     streams,
     structure,
+    sweeps,
     tables,
     window,
     wire,
@@ -70,6 +71,7 @@ MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "optional": optional.measure,
     "searched": searched.measure,
     "scale": scale.measure,
+    "sweeps": sweeps.measure,
     "sizing": sizing.measure,
     "peers": peers.measure,  # last, as they fetch the others and so can fail
     "context": context.measure,
