@@ -6,7 +6,6 @@ take turns, and the best round of each counts. All tallies must be the same.
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
@@ -23,13 +22,12 @@ import pyarrow.parquet as pq
 
 import sfumato as sf
 from benchmarks.files import GROUP, one_axis
-from benchmarks.pages import digits, markdown, refilled
-from benchmarks.recording import FOLDER, Measurement, progress
+from benchmarks.pages import digits, markdown
+from benchmarks.recording import Measurement, progress
 from sfumato.collect.parquet import WRITING
 from sfumato.randomness.bits import SeededBits
 from tests.helpers_java import java_home
 
-PAGE = Path("docs/speed.md")
 REPORTS = 10_000_000
 CELLS = 256
 FILES = 16
@@ -210,10 +208,12 @@ def _summed(rows: list[Any]) -> Any:
 def page_tables(figures: Sequence[dict[str, Any]]) -> dict[str, str]:
     """The table for the page."""
     head = ["way", "seconds", "million reports per second", "bare read / this"]
-    rows = [[row["way"], *(digits(float(row[name])) for name in head[1:])] for row in figures]
-    return {"engines": markdown(head, rows)}
-
-
-if __name__ == "__main__":
-    held = json.loads((FOLDER / "engines.json").read_text(encoding="utf-8"))["figures"]
-    PAGE.write_text(refilled(PAGE.read_text(encoding="utf-8"), page_tables(held)), encoding="utf-8")
+    rows = [
+        [
+            row["way"],
+            *(digits(float(row[name])) for name in head[1:]),
+            (row["SHA-256 of the tally"] or "")[:12],
+        ]
+        for row in figures
+    ]
+    return {"engines": markdown([*head, "SHA-256 of the tally"], rows)}

@@ -27,7 +27,6 @@ from benchmarks.recording import Measurement, progress
 from sfumato.collect.parquet import WRITING
 from sfumato.randomness.bits import SeededBits
 
-PAGE = Path("docs/speed.md")
 PICTURE = Path("docs/images/files.png")
 #: $SFUMATO_BENCH_MOST=100000000 measures up to 10^8 reports.
 MOST = int(os.environ.get("SFUMATO_BENCH_MOST", 10_000_000))

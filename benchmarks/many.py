@@ -17,7 +17,6 @@ from sfumato.arrays import popcount
 from sfumato.collect.engines.tallying import tally_files
 from sfumato.collect.statistics import BitReports
 
-PAGE = Path("docs/speed.md")
 SIZE = 64
 SMALL = 8
 QUESTIONS = 200

@@ -22,7 +22,6 @@ CHANNELS: dict[str, tuple[Callable[[str], Any], Callable[[], Any]]] = {
     "thermometer": (sf.Distance, sf.Thermometer),
     "oue": (sf.Uniform, sf.OUE),
     "hadamard": (sf.Uniform, sf.Hadamard),
-    "comb": (sf.Uniform, sf.Comb),
 }
 #: What is swept: cells of one axis, axes of 16 cells, and ε on one axis of 256 cells.
 SWEEPS: dict[str, tuple[tuple[int, int, str], ...]] = {
@@ -153,6 +152,6 @@ def draw(figures: Sequence[Mapping[str, Any]], path: Path) -> None:
             axis.grid(alpha=0.3)
     for axis, label in zip(axes[-1], ("cells m", "axes D of 16 cells", "ε"), strict=True):
         axis.set_xlabel(label)
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.savefig(path, dpi=90)
     plt.close(figure)

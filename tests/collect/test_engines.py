@@ -24,7 +24,6 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import sfumato as sf
-from benchmarks import engines, pages
 from sfumato.cli import app
 from sfumato.collect import people as chunks
 from sfumato.collect.engines import choose, encoding, on_spark, parts, splits, tallying
@@ -434,17 +433,6 @@ class TestRefusedPeople:
         assert os.listdir(tmp_path / "out") == []
         monkeypatch.setattr(encoding, "reports_writer", write)
         assert LOCAL.encode(AGES, paths, tmp_path / "out") == 500
-
-
-# What was measured
-
-
-def test_the_page_shows_the_measured_figures() -> None:
-    root = Path(__file__).parents[2]
-    held = json.loads((root / "results/bench/engines.json").read_text(encoding="utf-8"))
-    text = (root / engines.PAGE).read_text(encoding="utf-8")
-    shown = pages.refilled(text, engines.page_tables(held["figures"]))
-    assert text == shown, "run: python -m benchmarks.engines"
 
 
 # What may be missing
