@@ -1,8 +1,7 @@
 """Files of reports tallied, against a bare read of the same columns: time and memory by size.
 
-Every work runs in processes of its own, whose processor time and peak memory the system tells.
-Slopes are those of least squares on logarithmic axes: 1 is in proportion, 0 means that size does
-not matter.
+The system tells processor time and peak memory. Slopes are those of least squares on logarithmic
+axes: 1 is in proportion, 0 means that size does not matter.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -32,39 +30,41 @@ PICTURE = Path("docs/images/files.png")
 MOST = int(os.environ.get("SFUMATO_BENCH_MOST", 10_000_000))
 CELLS = 256
 GROUP = 1 << 20
-ROUNDS = 2
+REPEAT = 15
 PLAIN: dict[str, Any] = {"compression": "zstd"}  # without checksums
 
-# What a process of its own does: its work, several times, then the best clocks and peak memory.
+# What a process of its own does: works with so many threads in turns, or one for its peak memory.
 _RUN = """
 import json, sys, time
 import pyarrow as pa, pyarrow.parquet as pq
 import sfumato as sf
 from sfumato.collect.engines.tallying import tally_files
-study, work, threads, *paths = sys.argv[1:]
-pa.set_cpu_count(int(threads))
+study, works, repeat, *paths = sys.argv[1:]
 empty = sf.Study.load(study).accumulator()
 columns = list(empty.columns)
-def run(paths):
+def run(work, threads, paths):
+    pa.set_cpu_count(threads)
+    if work == "tally":
+        tally_files(sf.engines.local(threads), empty, paths)
     for path in paths:
         if work == "parts":
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 for part in file.iter_batches(1 << 19, columns=columns, use_threads=False):
                     pass
-        elif work != "nothing":
+        elif work in ("checked", "plain"):
             pq.read_table(path, columns=columns, page_checksum_verification=work == "checked")
-def tally(paths):
-    tally_files(sf.engines.local(int(threads)), empty, paths)
-run = tally if work == "tally" else run
-run(paths[:1])  # the smallest file: what is loaded once is not counted
-found = []
-for _ in range(4):
-    start, used = time.perf_counter(), time.process_time()
-    run(paths[1:])
-    found.append((time.perf_counter() - start, time.process_time() - used))
+found = {}
+for number in range(int(repeat) + 1):
+    for work, threads in json.loads(works):
+        start, used = time.perf_counter(), time.process_time()
+        # The smallest file first: what is loaded once is not counted.
+        run(work, threads, paths[1:] if number else paths[:1])
+        clocks = time.perf_counter() - start, time.process_time() - used
+        if number:
+            found.setdefault((work, threads), []).append(clocks)
 status = open("/proc/self/status").read()  # what the parent held before does not count here
 peak = int(status.partition("VmHWM:")[2].split()[0]) * 1024
-print(json.dumps([*map(min, zip(*found)), peak]))
+print(json.dumps([[list(map(min, zip(*clocks))) for clocks in found.values()], peak]))
 """
 
 
@@ -86,8 +86,10 @@ def measure() -> Measurement:
         "last row. A read that checks them is pq.read_table of the same columns of the same files "
         "with page_checksum_verification=True, file by file; a plain read is pq.read_table as it "
         "comes. The tally checks them always.",
-        f"Every work runs in processes of its own, four times in each, in {ROUNDS} rounds in which "
-        "all take turns; the best counts. Files are in the system's cache.",
+        f"All works take {REPEAT} turns in one process, and the best turn of each counts; memory "
+        "is that of processes of their own. Files are in the system's cache.",
+        "The machine was busy with other work, which lengthens all times and those of the tally "
+        "most, as it shares the caches: of several runs the one with the least load is kept.",
         "Processor seconds are those of one thread. Wall clocks are those of both processors, and "
         "are longer where other work runs on them.",
     ]
@@ -121,12 +123,15 @@ def _tallied(
     paths = _write(folder, study, reports, writing)
     size = sum(path.stat().st_size for path in paths)
     (first,) = _write(folder / "first", study, 1_000, writing)
-    works = [("nothing", 2), ("parts", 1)]
+    works = [("parts", 1)]
     works += [(work, threads) for work in ("checked", "plain", "tally") for threads in (1, 2)]
-    runs = _best(folder, works, [first, *paths])
+    given = [first, *paths]
+    best, _ = _run(folder, works, REPEAT, given)
+    clocks = dict(zip(works, best, strict=True))
+    idle, peak = (_run(folder, [(work, 2)], 1, given)[1] for work in ("nothing", "tally"))
     for path in paths:
         path.unlink()
-    one, two = runs["tally", 1], runs["tally", 2]
+    one, two = clocks["tally", 1], clocks["tally", 2]
     return {
         "swept": swept,
         "reports": reports,
@@ -138,14 +143,14 @@ def _tallied(
         "speed-up of 2 threads": one[0] / two[0],
         "processor seconds": one[1],
         "million reports per processor second": reports / one[1] / 1e6,
-        "read that checks, processor seconds": runs["checked", 1][1],
-        "MB above an idle process": (two[2] - runs["nothing", 2][2]) / 1e6,
-        "peak MB": two[2] / 1e6,
-        "read that checks / tally": runs["checked", 1][1] / one[1],
-        "plain read / tally": runs["plain", 1][1] / one[1],
-        "read in parts / tally": runs["parts", 1][1] / one[1],
-        "read that checks / tally, wall, 2 threads": runs["checked", 2][0] / two[0],
-        "plain read / tally, wall, 2 threads": runs["plain", 2][0] / two[0],
+        "read that checks, processor seconds": clocks["checked", 1][1],
+        "MB above an idle process": (peak - idle) / 1e6,
+        "peak MB": peak / 1e6,
+        "read that checks / tally": clocks["checked", 1][1] / one[1],
+        "plain read / tally": clocks["plain", 1][1] / one[1],
+        "read in parts / tally": clocks["parts", 1][1] / one[1],
+        "read that checks / tally, wall, 2 threads": clocks["checked", 2][0] / two[0],
+        "plain read / tally, wall, 2 threads": clocks["plain", 2][0] / two[0],
     }
 
 
@@ -165,23 +170,16 @@ def _write(folder: Path, study: sf.Study, reports: int, writing: dict[str, Any])
     return paths
 
 
-def _best(
-    folder: Path, works: Sequence[tuple[str, int]], paths: list[Path]
-) -> dict[tuple[str, int], tuple[float, float, int]]:
-    """For each work and number of threads, the least wall clock, processor time and peak memory."""
-    found: dict[tuple[str, int], list[Any]] = {work: [] for work in works}
-    for _ in range(ROUNDS):
-        for (work, threads), seen in found.items():
-            command = [sys.executable, "-c", _RUN, str(folder / "study.toml"), work, str(threads)]
-            done = subprocess.run(
-                [*command, *map(str, paths)], capture_output=True, check=True, text=True
-            )
-            seen.append(json.loads(done.stdout))
-            time.sleep(0.05)
-    return {
-        work: tuple(min(column) for column in zip(*seen, strict=True))
-        for work, seen in found.items()
-    }
+def _run(
+    folder: Path, works: Sequence[tuple[str, int]], repeat: int, paths: list[Path]
+) -> tuple[list[tuple[float, float]], int]:
+    """The best wall clock and processor time of each work and its threads, and the peak memory."""
+    command = [sys.executable, "-c", _RUN, str(folder / "study.toml"), json.dumps(works)]
+    done = subprocess.run(
+        [*command, str(repeat), *map(str, paths)], capture_output=True, check=True, text=True
+    )
+    best, peak = json.loads(done.stdout)
+    return best, peak
 
 
 # Slopes and the page

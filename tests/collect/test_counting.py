@@ -35,6 +35,7 @@ def test_counts_are_those_of_every_report(
     shape: tuple[int, ...], kinds: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(counting, "_AT_ONCE", 1_000)
+    monkeypatch.setattr(counting, "_MOST_PAIRS", 100_000)  # so that pairs run out of room
     rng = np.random.default_rng(1)
     found, seen = Table(shape), np.zeros(math.prod(shape), dtype=np.int64)
     for rows in (0, 1, 7, 65_535, 65_536, 70_001):  # from 65,536 bytes on, two at once

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 _AT_ONCE = 1 << 16  # so that indices stay in the cache
 _PAIRS = 1 << 16  # of two symbols of a byte each
+_MOST_PAIRS = 1 << 32
 
 Symbols = NDArray[np.integer[Any]]
 
@@ -25,7 +26,9 @@ class Table:
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
         self._people = np.zeros(math.prod(shape), dtype=np.int64)
-        self._pairs: NDArray[np.int64] | None = None  # of neighbours, where symbols are bytes
+        # Of neighbours, where symbols are bytes: half as large as in 64 bits, for the cache.
+        self._pairs: NDArray[np.uint32] | None = None
+        self._room = 0  # reports until an entry of the pairs could overflow
 
     def add(self, columns: Sequence[Symbols]) -> None:
         """Count more reports.
@@ -35,8 +38,10 @@ class Table:
         """
         (first, *others), start = columns, 0
         if not others and first.itemsize == 1 and len(first) >= _PAIRS and first.flags.c_contiguous:
-            if self._pairs is None:
-                self._pairs = np.zeros(_PAIRS, dtype=np.int64)
+            if self._pairs is None or len(first) > self._room:
+                self._unpair()
+                self._pairs, self._room = np.zeros(_PAIRS, dtype=np.uint32), _MOST_PAIRS
+            self._room -= len(first)
             start = len(first) // 2 * 2
             # Two neighbours at once, as one number of 16 bits: half as many to count.
             _count(self._pairs, first[:start].view(np.uint16))
@@ -52,17 +57,23 @@ class Table:
 
     def people(self) -> NDArray[np.int64]:
         """How many reports sent each combination, in C order."""
-        if self._pairs is None:
-            return self._people
-        pairs = self._pairs.reshape(256, 256)
-        found: NDArray[np.int64] = self._people + (pairs.sum(0) + pairs.sum(1))[: len(self._people)]
-        return found
+        self._unpair()
+        return self._people
+
+    def _unpair(self) -> None:
+        """Count the symbols of all pairs so far."""
+        if self._pairs is not None:
+            pairs = self._pairs.reshape(256, 256)
+            both = pairs.sum(axis=0, dtype=np.int64) + pairs.sum(axis=1, dtype=np.int64)
+            self._people += both[: len(self._people)]
+            self._pairs = None
 
 
-def _count(people: NDArray[np.int64], numbers: Symbols) -> None:
+def _count(people: NDArray[np.int64] | NDArray[np.uint32], numbers: Symbols) -> None:
     """Add one to an entry for every number: quicker than np.bincount, which reads them twice."""
+    one = people.dtype.type(1)
     for at in range(0, len(numbers), _AT_ONCE):
-        np.add.at(people, numbers[at : at + _AT_ONCE].astype(np.intp), 1)
+        np.add.at(people, numbers[at : at + _AT_ONCE].astype(np.intp), one)
 
 
 def histogram(columns: Sequence[Symbols], shape: tuple[int, ...]) -> NDArray[np.int64]:
