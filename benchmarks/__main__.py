@@ -38,6 +38,7 @@ from benchmarks import (
     stored,
     streams,
     structure,
+    sweeps,
     tables,
     window,
     wire,
@@ -66,6 +67,7 @@ MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "plain": plain.measure,
     "shapes": shapes.measure,
     "channels": channels.measure,
+    "people": channels.measure_people,
     "answers": answers.measure,
     "growth": growth.measure,
     "large": large.measure,
@@ -74,6 +76,7 @@ MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "optional": optional.measure,
     "searched": searched.measure,
     "scale": scale.measure,
+    "sweeps": sweeps.measure,
     "sizing": sizing.measure,
     "peers": peers.measure,  # last, as they fetch the others and so can fail
     "context": context.measure,

@@ -17,7 +17,6 @@ from benchmarks.devices import studies
 from benchmarks.pages import digits, markdown, refilled
 from benchmarks.recording import FOLDER, Measurement, peak_memory, progress
 from sfumato.arrays import DENSE_CELLS
-from sfumato.channels.flips import BitChannel
 from sfumato.cli.benching import STEPS, made_up, measured, warm_up
 from sfumato.collect.packing import layout_of
 from sfumato.collect.tally import sends_bits
@@ -98,27 +97,6 @@ def hump(shape: Sequence[int], number: int) -> NDArray[np.int64]:
     return counts
 
 
-def column_sums(
-    channel: BitChannel, counts: NDArray[np.int64], rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """How many people send a one in each bit, drawn from its exact distribution.
-
-    The bits of a report are independent given the cell, so the ones of the people in a cell are
-    binomial, independently for every bit. Unbiased answers on one axis need nothing else.
-
-    Args:
-        channel: A channel of independent bits.
-        counts: People in every cell.
-        rng: Where they are drawn from.
-    """
-    total = np.zeros(channel.width, dtype=np.int64)
-    for cell in np.flatnonzero(counts):
-        chances = channel.bit_chances(int(cell))
-        assert chances is not None, f"the bits of {channel.id} depend on each other"
-        total += rng.binomial(counts[cell], chances)
-    return total
-
-
 def simulated_count(study: sf.Study, counts: NDArray[np.int64], question: str, seed: int) -> float:
     """The unbiased answer to a question from a simulated tally of these people.
 
@@ -128,13 +106,10 @@ def simulated_count(study: sf.Study, counts: NDArray[np.int64], question: str, s
         question: What is asked, about one axis if reports are bits.
         seed: Any integer.
     """
-    channel = study.channels[0]
-    if not isinstance(channel, BitChannel):
-        return study.simulate_counts(counts, seed=seed).estimate("unbiased").count(question).value
-    sums = column_sums(channel, counts, np.random.default_rng(seed))
-    profile = np.concatenate([[counts.sum()], 2 * sums - counts.sum()])
-    (asked,) = weights(study.axes, question).weights
-    return float(profile @ channel.coefficients(asked))
+    tally = study.simulate_counts(
+        counts, seed=seed, keep="sums" if sends_bits(study) else "reports"
+    )
+    return tally.estimate("unbiased").count(question).value
 
 
 def question_of(study: sf.Study) -> str:

@@ -27,6 +27,7 @@ from .channels.stricter import Stricter as Stricter
 from .channels.thermometer import Thermometer as Thermometer
 from .channels.trees.haar import HaarHRR as HaarHRR
 from .channels.trees.hierarchy import Hierarchical as Hierarchical
+from .channels.two_scales import TwoScales as TwoScales
 from .channels.unary import OUE as OUE
 from .collect import engines as engines
 from .collect.accumulator import Accumulator as Accumulator

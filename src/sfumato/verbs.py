@@ -180,16 +180,28 @@ class StudyVerbs:
 
         return self.tally(cast("Study", self).encode(table, bits=SeededBits(seed)))
 
-    def simulate_counts(self, counts: ArrayLike, *, seed: int) -> Tally:
+    def simulate_counts(
+        self, counts: ArrayLike, *, seed: int, keep: Literal["reports", "sums"] = "reports"
+    ) -> Tally:
         """Draw a tally directly from a true histogram, from its exact distribution.
 
         Args:
             counts: People in each cell, shaped like the axes or flat in C order.
             seed: Any integer.
+            keep: What the tally keeps, as in `accumulator`. Where reports are independent bits,
+                "sums" takes a time that does not depend on the number of people.
+
+        Example:
+            >>> import sfumato as sf
+            >>> axis = sf.integers("age", 0, 99, protect=sf.Distance(0.5), channel=sf.Thermometer())
+            >>> study = sf.Study("ages", [axis])
+            >>> tally = study.simulate_counts([10**8] * 100, seed=1, keep="sums")
+            >>> f"{tally.n:,} people, {len(tally.to_bytes()):,} bytes"
+            '10,000,000,000 people, ... bytes'
         """
         from sfumato.collect.simulation import simulated_tally
 
-        return simulated_tally(cast("Study", self), counts, seed)
+        return simulated_tally(cast("Study", self), counts, seed, keep)
 
     def expected_error(
         self,

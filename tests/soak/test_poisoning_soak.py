@@ -1,7 +1,7 @@
 """The poisoning check with fresh seeds: false alarms of the worst populations, and what is found.
 
-With 1,000 runs the share of alarms among honest reports may be 1 % and four standard errors more,
-2.3 %. Of runs in which 5 % of the clients all send one report at least 90 % must be found, without
+With 300 runs the share of alarms among honest reports may be 1 % and four standard errors more,
+3.3 %. Of runs in which 5 % of the clients all send one report at least 90 % must be found, without
 slack, in every population in which no cell's two neighbours both have a fifth of all people.
 """
 
@@ -18,7 +18,7 @@ import sfumato as sf
 
 pytestmark = pytest.mark.soak
 
-RUNS = 1_000
+HONEST, POISONED = 300, 334  # runs of each population
 CHANNELS: dict[str, sf.Study] = {
     "geometric": study_of(sf.Distance(0.5), sf.Geometric(), 32),
     "k-ary": study_of(sf.Uniform(1), sf.KaryResponse(), 8),
@@ -38,7 +38,7 @@ def test_honest_reports_give_few_alarms(
 ) -> None:
     study, rng = CHANNELS[name], np.random.default_rng(seed)
     found = []
-    for _ in range(RUNS):
+    for _ in range(HONEST):
         people = int(10 ** rng.uniform(2, 5))
         shares = EXTREMES[population](int(np.prod(study.shape)))
         counts = np.floor(people * shares / shares.sum()).astype(np.int64)
@@ -47,7 +47,7 @@ def test_honest_reports_give_few_alarms(
     levels = {level: int(np.sum(np.array(found) <= level)) for level in (0.2, 0.05, 0.01)}
     record_property("p-values at most", levels)
     for level, alarms in levels.items():
-        assert alarms <= most_alarms(RUNS, level), level
+        assert alarms <= most_alarms(HONEST, level), level
 
 
 @pytest.mark.parametrize("population", SMOOTH)
@@ -55,8 +55,8 @@ def test_one_report_from_5_percent_is_found(
     population: str, seed: int, record_property: Callable[[str, Any], None]
 ) -> None:
     rng = np.random.default_rng(seed)
-    cells = [0, 1, CELLS - 2, CELLS - 1, *rng.integers(0, CELLS, RUNS - 4).tolist()]
+    cells = [0, 1, CELLS - 2, CELLS - 1, *rng.integers(0, CELLS, POISONED - 4).tolist()]
     found = [lumped(population, cell, seed=int(rng.integers(2**31))).check() for cell in cells]
-    record_property("found", sum(one.alarm for one in found) / RUNS)
+    record_property("found", sum(one.alarm for one in found) / POISONED)
     record_property("largest p", max(one.p_value for one in found))
-    assert sum(one.alarm for one in found) >= 0.9 * RUNS
+    assert sum(one.alarm for one in found) >= 0.9 * POISONED
