@@ -102,11 +102,19 @@ def test_a_guarantee_is_said_in_the_words_of_the_library() -> None:
     assert (axis["channel"], axis["sends"]) == ("geometric", "one of 100 symbols")
 
 
+@pytest.mark.parametrize("people", [1, 2, 5, 123_457])
+def test_an_example_has_as_many_people_as_there_are(people: int) -> None:
+    for axis in designed(AGE, MODE, people=people)["axes"]:
+        example = axis["example"]
+        assert sum(example["people"]) == people
+        json.dumps(example, allow_nan=False)  # a few people have intervals too
+
+
 def test_an_example_is_people_with_a_band_around_them() -> None:
     (axis,) = designed(MODE)["axes"]
     example = axis["example"]
     assert example["labels"] == [*MODE["domain"]["labels"], "no answer"]
-    assert sum(example["people"]) == pytest.approx(10_000, abs=4)
+    assert sum(example["people"]) == 10_000
     for low, people, high in zip(example["low"], example["people"], example["high"], strict=True):
         assert 0 <= low < people < high <= 10_000
 

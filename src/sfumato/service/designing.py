@@ -172,9 +172,9 @@ def _example(study: Study, place: int) -> dict[str, Any]:
     axis, people = study.axes[place], study.people or 1
     drawn = min(people, MOST_SIMULATED)
     shares = example_shares(axis)
-    truth = np.floor(shares * people)
+    truth = _counts(shares, people)
     alone = Study(study.name, [study.parts[place]], people=study.people)
-    tally = alone.simulate_counts(np.floor(shares * drawn).astype(np.int64), seed=0)
+    tally = alone.simulate_counts(_counts(shares, drawn), seed=0)
     estimate = tally.estimate("auto" if drawn == people else "unbiased", seconds=_SECONDS)
     bins = min(_GROUPS, axis.domain.size)
     found = estimate.histogram(axis.name, bins=bins, level=_LEVEL)
@@ -192,6 +192,12 @@ def _example(study: Study, place: int) -> dict[str, Any]:
         "method": found.method,
         "reach": float(np.sqrt(np.mean(reach**2))),
     }
+
+
+def _counts(shares: Floats, people: int) -> NDArray[np.int64]:
+    """People in each cell, as near to their shares as whole people can be, and none left over."""
+    upto = np.round(np.cumsum(np.append(0.0, shares)) * people)
+    return np.diff(upto).astype(np.int64)
 
 
 def example_shares(axis: Axis) -> Floats:
