@@ -13,6 +13,7 @@ from .channels.hadamard import Hadamard as Hadamard
 from .channels.hashing import OLH as OLH
 from .channels.hrr import HRR as HRR
 from .channels.per_block import PerBlock as PerBlock
+from .channels.planar import Planar as Planar
 from .channels.product import Product as Product
 from .channels.response import Binary as Binary
 from .channels.response import KaryResponse as KaryResponse
