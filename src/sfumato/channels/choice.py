@@ -127,11 +127,10 @@ class Trial:
 
     def bind(self, *, precision: int = 64) -> Channel:
         """The channel proper; a grid is always bound with words of 64 bits."""
-        grid = self.shape is not None and self.ordered is not None
-        if not grid or not isinstance(self.metric, UniformMetric):
-            return self.choice.bind(self.metric, precision=precision, resolution=self.resolution)
-        assert self.shape is not None and self.ordered is not None
-        return self.choice.bind_grid(self.metric, self.shape, self.ordered)
+        metric, shape, ordered = self.metric, self.shape, self.ordered
+        if shape is None or ordered is None or not isinstance(metric, UniformMetric):
+            return self.choice.bind(metric, precision=precision, resolution=self.resolution)
+        return self.choice.bind_grid(metric, shape, ordered)
 
 
 def uniform_trials(

@@ -11,29 +11,30 @@ the nearest cell, axis by axis, which cannot tell more.
 
 Proof for the tables. Let φ be a function on the lattice with |φ(z) − φ(z')| <= E(z − z'), and
 M(z) = A·e^−φ(z). Then M(y − x) <= e^E(x,x')·M(y − x') for all y, and sums over the y that move to
-one cell keep that. Here φ(z) is (1 − η)·‖z‖ up to the table's reach, rounded to the nearest multiple
-of a unit u, and goes on with slopes κ beyond it, so that tails are geometric series:
+one cell keep that. Here φ(z) is (1 − η)·‖z‖ up to the table's reach, rounded to the nearest
+multiple of a unit u; it goes on with slopes κ beyond, so that tails are geometric series:
 
 - Before rounding φ changes by at most (1 − η)·E: within the reach by the triangle inequality;
   beyond it because the slopes are those of the norm at the corner, and the norm's own slopes at an
   edge are no larger along the other axes. (For the norm infinity φ is flat where one axis is beyond
   the others' reach, and the slopes share 1.) Rounding adds at most u, and u + 2^−40 <= η·E for the
   least E, where 2^−40 covers that E itself is rounded down.
-- Words N(z) lie between M(z) − δ and M(z): e^−φ is a product of factors for the digits of φ/u,
-  rounded down, and δ comes from their certified upper bounds, as the largest that any class lacks.
-- An edge gathers at most as many classes as the reach has along that axis. So a cell's words lie
-  between its exact weight P and P − δ', with δ' = δ times these numbers.
-- An event that does not depend on x puts out the cell with k >= δ'/(1 − e^−E) words, E the least
-  one. Then P(y|x) + k <= e^E·(P(y|x') + δ') + k − ... <= e^E·(N(y|x') + k): E holds for all pairs.
-- Under a cap c, k >= (max P − e^c·min N)/(e^c − 1) as well, for all pairs at once: the largest is
-  that of the cell itself, the smallest that of the farthest cell, since φ grows along every axis.
+- Words N(z) are M(z) rounded down: e^−φ is a product of factors for the digits of φ/u, each rounded
+  down. What N lacks is known from bounds of the factors. An output inside stands for one z, one at
+  an edge for a row of them, one in a corner for a quarter of the plane. So an output has between
+  P − δ and P words, where P is its exact weight and δ the sum of what all these may lack.
+- With k words an event that does not depend on x puts out the same output. From k >= δ/(1 − e^−E)
+  for the least E follows (N(y|x) + k) <= e^E·(N(y|x') + δ) + k <= e^E·(N(y|x') + k) for all pairs.
+- Under a cap c also k >= (max P − e^c·min N)/(e^c − 1), which is the cap for all pairs at once. The
+  largest P is that of the output's own cell, the smallest N that of the farthest one, since φ grows
+  along every axis.
 
 Two words decide a report: the first picks a class of noise or a row of the event, the second the
 signs, and with them the cell in that row.
 
 Estimator:
-    The inverse of the law, as a matrix for few cells; for many by conjugate residuals with Fourier
-    transforms, to nearly the last digit.
+    The inverse of the law: a matrix for few cells; for many an iteration with Fourier transforms,
+    which ends where what is left is nothing beside a reading's own spread.
 """
 
 from __future__ import annotations
@@ -123,17 +124,18 @@ class Planar(Choice):
     def trials(cls) -> tuple[Trial, ...]:
         """Grids of two and three axes, all norms, equal and unequal steps, with and without cap."""
         one, half = Fraction(1), Fraction(1, 2)
+        records = NormGridMetric(shape=(2, 3), steps=(one, half))
         metrics = (
-            NormGridMetric(shape=(2, 2), steps=(Fraction(3, 2), Fraction(3, 2))),
             NormGridMetric(shape=(3, 4), steps=(one, half)),
+            NormGridMetric(shape=(2, 2), steps=(2 * one, 2 * one)),
             NormGridMetric(shape=(4, 3), steps=(half, half), order=math.inf),
             NormGridMetric(shape=(3, 3), steps=(one, one), order=Fraction(1)),
             NormGridMetric(shape=(5, 2), steps=(half, one), cap=Fraction(6, 5)),
             NormGridMetric(shape=(2, 2, 3), steps=(one, one, half)),
         )
-        return tuple(
-            Trial(choice=cls(), metric=m, shape=m.shape, ordered=(True,) * len(m.shape))
-            for m in metrics
+        return (
+            *(Trial(choice=cls(), metric=metric, spends=0.9) for metric in metrics),
+            Trial(choice=cls(), metric=records, shape=records.shape, ordered=(True, True)),
         )
 
 

@@ -56,7 +56,7 @@ def _exponent_problems(metric: NormGridMetric, falling: Falling) -> Iterator[str
     unit, share = falling.unit, falling.share
     if falling.metric != metric:
         yield "the noise is made for another metric"
-    if not 0 < share or unit + Fraction(1, GRID) > (1 - share) * min(metric.steps):
+    if share <= 0 or unit + Fraction(1, GRID) > (1 - share) * min(metric.steps):
         yield "rounded exponents may grow faster than E"
     twice = 2 * falling.exponents.astype(object)
     lengths = [
@@ -104,9 +104,7 @@ def _exact_words(falling: Falling, scale: int) -> tuple[NDArray[Any], NDArray[An
     multiples, common = falling.multiples
     flat = falling.exponents.ravel()
     parts = [np.unique(part, return_inverse=True) for part in (flat >> _LOW << _LOW, flat % _FINE)]
-    grown = [
-        [exp_bounds(falling.unit * int(part), _BITS) for part in kinds] for kinds, _ in parts
-    ]
+    grown = [[exp_bounds(falling.unit * int(part), _BITS) for part in kinds] for kinds, _ in parts]
     bounds = []
     for side in (1, 0):  # the larger e^φ gives the smaller weight
         factor: NDArray[Any] = np.full(len(flat), common, dtype=object)

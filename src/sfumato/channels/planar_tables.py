@@ -94,31 +94,24 @@ class Falling:
     @cached_property
     def exponents(self) -> NDArray[np.int64]:
         """Φ of every class in units, the nearest whole number, cut where weights vanish."""
-        rate = self.share / self.unit
+        rate, order = self.share / self.unit, self.metric.order
+        power = 2 if order == 2 else 1
         lengths = [
-            [rate * step * gap for gap in range(side)]
+            [(2 * rate * step * gap) ** power for gap in range(side)]
             for step, side in zip(self.metric.steps, self.sides, strict=True)
         ]
+        common = math.lcm(*(length.denominator for line in lengths for length in line[:2]))
+        whole = [[int(length * common) for length in line] for line in lengths]
+        join = np.maximum if order == math.inf else np.add
+        joined: Whole = np.zeros((), dtype=object)
+        for line in whole:
+            joined = join.outer(joined, np.array(line, dtype=object))
+        if order == math.inf:  # φ is flat beyond the shortest axis of the window
+            joined = np.minimum(joined, min(line[-1] for line in whole))
+        # Of 2t the root, or 2t itself: t is rounded to the nearest whole number.
+        twice = [number // common for number in joined.ravel().tolist()]
+        flat = [(1 + (math.isqrt(t) if power == 2 else t)) // 2 for t in twice]
         top = self.most
-        if self.metric.order == 2:
-            common = math.lcm(*(((2 * own) ** 2).denominator for line in lengths for own in line[:2]))
-            squares: Whole = np.zeros((), dtype=object)
-            for line in lengths:
-                own = np.array([int((2 * length) ** 2 * common) for length in line], dtype=object)
-                squares = np.add.outer(squares, own)
-            flat = [(1 + math.isqrt(square // common)) // 2 for square in squares.ravel().tolist()]
-        else:
-            units = [[length.numerator for length in line] for line in lengths]
-            one = rate.denominator * math.lcm(*(s.denominator for s in self.metric.steps))
-            units = [[int(length * one) for length in line] for line in lengths]
-            joined: Whole = np.zeros((), dtype=object)
-            for line in units:
-                own = np.array(line, dtype=object)
-                outer = np.add if self.metric.order == 1 else np.maximum
-                joined = outer.outer(joined, own)
-            flat = [(2 * number + one) // (2 * one) for number in joined.ravel().tolist()]
-            if self.metric.order == math.inf:  # φ is flat beyond the shortest axis of the window
-                top = min(top, min((2 * line[-1] + one) // (2 * one) for line in units))
         return np.array([min(number, top) for number in flat], dtype=np.int64).reshape(self.sides)
 
     @cached_property
@@ -252,6 +245,8 @@ def planar_tables(metric: NormGridMetric, precision: int) -> PlanarTables:
     kept = total
     for _ in range(_MOST_ROUNDS):
         scale = _scale(falling, kept)
+        if scale < 1:
+            break
         noise, missing = class_words(falling, scale)
         needed = least_fixed(metric, noise, missing)
         across = _across(needed, precision, len(metric.shape))
@@ -327,7 +322,7 @@ def least_fixed(metric: NormGridMetric, noise: Whole, lacking: Whole) -> Whole:
     least = exp_floor(metric.least())
     # k >= δ/(1 − e^−E), with r <= e^E in place of e^E.
     top, bottom = least.numerator, least.numerator - least.denominator
-    needed: Whole = -(-error * top // bottom)
+    needed: Whole = np.maximum(-(-error * top // bottom), 1)
     if metric.cap is None:
         return needed
     cap = exp_floor(metric.cap)

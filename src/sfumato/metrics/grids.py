@@ -120,11 +120,11 @@ def _norm_within(metric: NormGridMetric) -> GridMetric:
     share = share_of_axis(Fraction(1), metric.order, 2)
     if metric.order == 2:
         share *= 1 - Fraction(2, GRID) / min(metric.steps)
-    lines = [
-        LineMetric.equal(share * step, size)
-        for step, size in zip(metric.steps, metric.shape, strict=True)
-    ]
-    return GridMetric(*lines)
+    rows, columns = metric.shape
+    down, across = metric.steps
+    return GridMetric(
+        LineMetric.equal(share * down, rows), LineMetric.equal(share * across, columns)
+    )
 
 
 def sum_within_norm(lines: GridMetric, metric: NormGridMetric) -> bool:
