@@ -90,6 +90,7 @@ from .study.axis import times as times
 from .study.axis import together as together
 from .study.guarantee import ErrorRegion as ErrorRegion
 from .study.guarantee import Guarantee as Guarantee
+from .study.places import places as places
 from .study.reports import Reports as Reports
 from .study.study import Study as Study
 

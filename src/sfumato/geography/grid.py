@@ -23,12 +23,12 @@ from sfumato.domains.tables import columns as columns_of
 from sfumato.errors import DataError, QuestionError, StudyError
 from sfumato.estimation.answers import Answers
 from sfumato.exact import rational, to_plain
-from sfumato.geography.earth import exact_places, metres
+from sfumato.geography.earth import exact_places
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import refuse_large_table
 from sfumato.metrics.labelled import Blocks
 from sfumato.metrics.points import Points
-from sfumato.metrics.words import Number, some
+from sfumato.metrics.words import Number, read_metres, some
 from sfumato.study.axis import Axis, categories
 
 _SIDES = ("south", "west", "north", "east")
@@ -313,7 +313,7 @@ class Grid:
         """
         refuse_large_table(self.size)
         places = exact_places(*self._centres())
-        return Points(epsilon, metres(per), at=zip(self.labels(), places, strict=True))
+        return Points(epsilon, read_metres(per, "per"), at=zip(self.labels(), places, strict=True))
 
     def heatmap(self, answers: Answers) -> Answers:
         """Answers for every cell, laid out on the map: longitude across, latitude up.

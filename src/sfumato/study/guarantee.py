@@ -19,10 +19,12 @@ from sfumato.exact import to_plain
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import AsideMetric, CappedLineMetric, Distance, LineMetric
+from sfumato.metrics.ground import Ground
 from sfumato.metrics.labelled import BlockMetric, Blocks, HighLow, HighLowMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.metrics.words import label_of
 from sfumato.study.axis import Axis
+from sfumato.study.places import explain_places
 from sfumato.text import odds, visible
 from sfumato.verbs import RegionVerbs
 
@@ -274,6 +276,8 @@ def explain_together(axes: Sequence[Axis], statement: Metric, metric: CellMetric
         statement: Their guarantee as stated.
         metric: E between combinations of their cells.
     """
+    if isinstance(statement, Ground):
+        return explain_places(axes, statement, metric)
     lines = [statement.describe()]
     shape = [axis.size for axis in axes]
     labels = [axis.labels() for axis in axes]
