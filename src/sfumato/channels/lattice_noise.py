@@ -17,8 +17,9 @@ import numpy as np
 from sfumato.arrays import Floats
 from sfumato.errors import TooLargeError
 
-#: Cells up to which the inverse is a matrix.
-MOST_DENSE = 2048
+#: Cells up to which the law and its inverse are matrices.
+MOST_DENSE = 1536
+_UNSEEN = 2.0**-50  # of the norm of a law: the rounding of its transforms
 _ENTRIES_AT_ONCE = 1 << 22  # of transforms side by side
 _STEPS, _MOST_ROUNDS, _ROUGH = 60, 8, 1e-6  # of an iteration
 _RESIDUAL = 1e-10  # of the largest value of a reading: what may be left
@@ -59,9 +60,15 @@ class LatticeNoise:
 
     def matrix(self) -> Floats:
         """P(output | cell)."""
-        return self._moved_matrix() + self.fixed
+        return self._moved + self.fixed
 
-    def _moved_matrix(self) -> Floats:
+    @cached_property
+    def _small(self) -> bool:
+        """Whether products with a matrix are as fast as transforms, and more exact."""
+        return math.prod(self.shape) <= MOST_DENSE
+
+    @cached_property
+    def _moved(self) -> Floats:
         """The noise alone, moved and gathered at the edges."""
         kernel = np.pad(
             self.kernel,
@@ -113,6 +120,9 @@ class LatticeNoise:
 
     def _expect_noise(self, table: Floats) -> Floats:
         """The mean of a function of the output under the noise alone."""
+        if self._small:
+            result: Floats = np.asarray(table, dtype=np.float64) @ self._moved.T
+            return result
         return self._each(table, self._averaged)
 
     def _averaged(self, grids: Floats) -> Floats:
@@ -124,6 +134,9 @@ class LatticeNoise:
 
     def _mix_noise(self, law: Floats) -> Floats:
         """The law of the output under the noise alone."""
+        if self._small:
+            result: Floats = np.asarray(law, dtype=np.float64) @ self._moved
+            return result
         return self._each(law, self._spread)
 
     def _spread(self, grids: Floats) -> Floats:
@@ -144,8 +157,12 @@ class LatticeNoise:
     def mix(self, law: Floats) -> Floats:
         """The law of the output for laws of cells, along the last axis."""
         people = np.sum(law, axis=-1, keepdims=True)
-        # A transform leaves tiny negative chances where there are none.
-        result: Floats = np.maximum(self._mix_noise(law), 0.0) + people * self.fixed
+        found = self._mix_noise(law)
+        if not self._small:
+            # Transforms are exact to a part of the largest chances. Below it nothing is known, and
+            # a chance of zero would be information that nobody has.
+            found = np.maximum(found, _UNSEEN * np.linalg.norm(law, axis=-1, keepdims=True))
+        result: Floats = found + people * self.fixed
         return result
 
     # The inverse: the fixed law is the same at every cell, so that it only moves the mean.
@@ -163,7 +180,7 @@ class LatticeNoise:
 
     def _inverted(self, rows: Floats, *, transposed: bool) -> Floats:
         """Rows times the inverse of the noise, or of its transpose."""
-        if math.prod(self.shape) <= MOST_DENSE:
+        if self._small:
             result: Floats = rows @ (self._inverse if transposed else self._inverse.T)
             return result
         flat = np.asarray(rows, dtype=np.float64).reshape(-1, math.prod(self.shape))
@@ -174,7 +191,7 @@ class LatticeNoise:
     @cached_property
     def _inverse(self) -> Floats:
         """The inverse of the noise as a matrix."""
-        return np.linalg.inv(self._moved_matrix()).astype(np.float64)
+        return np.linalg.inv(self._moved).astype(np.float64)
 
     @cached_property
     def passed(self) -> Floats:
