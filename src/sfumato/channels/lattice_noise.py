@@ -19,7 +19,7 @@ from sfumato.errors import TooLargeError
 
 #: Cells up to which the law and its inverse are matrices.
 MOST_DENSE = 1536
-_UNSEEN = 2.0**-50  # of the norm of a law: the rounding of its transforms
+_UNSEEN = 2.0**-40  # of the norm of a law: a share that no number of people shows
 _ENTRIES_AT_ONCE = 1 << 22  # of transforms side by side
 _STEPS, _MOST_ROUNDS, _ROUGH = 60, 8, 1e-6  # of an iteration
 _RESIDUAL = 1e-10  # of the largest value of a reading: what may be left
@@ -158,9 +158,10 @@ class LatticeNoise:
         """The law of the output for laws of cells, along the last axis."""
         people = np.sum(law, axis=-1, keepdims=True)
         found = self._mix_noise(law)
-        if not self._small:
-            # Transforms are exact to a part of the largest chances. Below it nothing is known, and
-            # a chance of zero would be information that nobody has.
+        if not self._small and np.min(law) >= 0:
+            # Transforms are exact to a part of the largest chances. Decoding divides by chances and
+            # transforms what comes out, so those that nobody will ever see must not be tiny, and
+            # none negative. Differences of laws have signs of their own.
             found = np.maximum(found, _UNSEEN * np.linalg.norm(law, axis=-1, keepdims=True))
         result: Floats = found + people * self.fixed
         return result
