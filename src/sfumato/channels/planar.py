@@ -131,10 +131,10 @@ class Planar(Choice):
             NormGridMetric(shape=(4, 3), steps=(half, half), order=math.inf),
             NormGridMetric(shape=(3, 3), steps=(one, one), order=Fraction(1)),
             NormGridMetric(shape=(5, 2), steps=(half, one), cap=Fraction(6, 5)),
-            NormGridMetric(shape=(2, 2, 3), steps=(one, one, half)),
+            NormGridMetric(shape=(2, 2, 2), steps=(2 * one, 2 * one, one)),
         )
         return (
-            *(Trial(choice=cls(), metric=metric, spends=0.9) for metric in metrics),
+            *(Trial(choice=cls(), metric=metric, spends=0.85) for metric in metrics),
             Trial(choice=cls(), metric=records, shape=records.shape, ordered=(True, True)),
         )
 

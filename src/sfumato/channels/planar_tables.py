@@ -30,7 +30,7 @@ _DIGIT = 6  # binary digits of an exponent that one factor stands for
 #: Classes up to which exponents have four digits of 64; beyond, three keep programs short.
 _FINE_CLASSES = 1 << 17
 #: Classes that a table may have on the smallest grid.
-_ROOMY_CLASSES = 1 << 10
+_ROOMY_CLASSES = 1 << 6
 
 Whole = NDArray[Any]  # Python's integers, of any size
 
