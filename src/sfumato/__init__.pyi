@@ -56,6 +56,7 @@ from .estimation.distribution import l2_error as l2_error
 from .estimation.distribution import tv_error as tv_error
 from .estimation.estimate import Estimate as Estimate
 from .geography.grid import Grid as Grid
+from .geography.place_map import PlaceMap as PlaceMap
 from .metrics.base import Sum as Sum
 from .metrics.closure import closure as closure
 from .metrics.distance import Distance as Distance

@@ -26,7 +26,7 @@ SIDES = ("south", "west", "north", "east")
 #: Endings of the names of the two axes of places.
 LATITUDE, LONGITUDE = "_lat", "_lon"
 _MOST_RADIUS = 6_399_594  # metres: the largest radius of curvature of the ground
-_MEAN_RADIUS = 6_371_009  # metres; for the size of cells, which does not touch the guarantee
+MEAN_RADIUS = 6_371_009  # metres; for the size of cells, which does not touch the guarantee
 
 
 def places(
@@ -180,7 +180,7 @@ def box_metres(
         north: Latitude of the upper edge.
         east: Longitude of the right edge.
     """
-    degree = math.radians(1) * _MEAN_RADIUS
+    degree = math.radians(1) * MEAN_RADIUS
     middle = math.cos(math.radians(float(south + north) / 2))
     return float(north - south) * degree, float(east - west) * degree * middle
 
