@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.arrays import Floats
+from sfumato.arrays import DENSE_CELLS, Floats
 from sfumato.errors import TooLargeError
 
 #: Cells up to which the law and its inverse are matrices.
 MOST_DENSE = 1536
+_MANY_ROWS = 32  # for which a matrix is worth its time on more cells
 _UNSEEN = 2.0**-40  # of the norm of a law: a share that no number of people shows
 _ENTRIES_AT_ONCE = 1 << 22  # of transforms side by side
 _STEPS, _MOST_ROUNDS, _ROUGH = 60, 8, 1e-6  # of an iteration
@@ -181,10 +182,11 @@ class LatticeNoise:
 
     def _inverted(self, rows: Floats, *, transposed: bool) -> Floats:
         """Rows times the inverse of the noise, or of its transpose."""
-        if self._small:
+        size = math.prod(self.shape)
+        flat = np.asarray(rows, dtype=np.float64).reshape(-1, size)
+        if self._small or (len(flat) > _MANY_ROWS and size <= DENSE_CELLS):
             result: Floats = rows @ (self._inverse if transposed else self._inverse.T)
             return result
-        flat = np.asarray(rows, dtype=np.float64).reshape(-1, math.prod(self.shape))
         forward = self._mix_noise if transposed else self._expect_noise
         found = np.array([self._iterated(forward, row) for row in flat])
         return found.reshape(np.shape(rows))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.arrays import Floats
+from sfumato.arrays import DENSE_CELLS, Floats
 from sfumato.domains.reals import Reals
 from sfumato.errors import QuestionError, StudyError, near, shown
 from sfumato.estimation.answers import Answers
@@ -22,6 +22,7 @@ from sfumato.study.study import Study
 #: What GeoJSON says once about all cells.
 ABOUT = ("axes", "unit", "question", "level", "method", "n", "notes")
 _MOST_ENTRIES = 1 << 24  # of the cells of a whole study, of which a shape weighs every one
+_MOST_GROUPS = 256  # on maps of more cells than have a matrix
 _DECIMALS = 9  # of degrees: a tenth of a millimetre
 
 
@@ -231,6 +232,14 @@ class PlaceMap:
             **options: As `Estimate.heatmap` takes them, such as where, bins and fraction.
         """
         pair = (f"{self.name}{LONGITUDE}", f"{self.name}{LATITUDE}")
+        cells, bins = math.prod(self.shape), options.get("bins")
+        groups = [bins] * 2 if isinstance(bins, int) else list(bins or (None, None))
+        asked = math.prod(g or n for g, n in zip(groups, self.shape[::-1], strict=False))
+        if cells > DENSE_CELLS and asked > _MOST_GROUPS:
+            raise QuestionError(
+                f"the errors of {asked:,} groups of a map of {cells:,} cells are found one by one, "
+                f"and would take hours; the limit is {_MOST_GROUPS} groups, such as bins=16"
+            )
         return estimate.heatmap(*pair, **options)
 
     def to_geojson(self, answers: Answers) -> dict[str, Any]:

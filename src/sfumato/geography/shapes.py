@@ -58,8 +58,8 @@ def refuse_crossing(corners: Floats) -> None:
     count = len(corners)
     if len(np.unique(corners, axis=0)) < count:
         raise StudyError(
-            "a polygon must not touch itself, and two of its corners are the same: name each corner "
-            "once, in their order along the edge"
+            "a polygon must not touch itself, and two of its corners are the same: name each "
+            "corner once, in their order along the edge"
         )
     ahead = np.roll(corners, -1, axis=0)
     for first in range(count):
