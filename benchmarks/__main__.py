@@ -28,6 +28,7 @@ from benchmarks import (
     metrics,
     optional,
     peers,
+    places,
     plain,
     ranges,
     scale,
@@ -72,6 +73,7 @@ MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "scale": scale.measure,
     "sizing": sizing.measure,
     "peers": peers.measure,  # last, as they fetch the others and so can fail
+    "places": places.measure,
     "context": context.measure,
     "structure": structure.measure,
 }
