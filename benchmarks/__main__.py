@@ -28,6 +28,7 @@ from benchmarks import (
     metrics,
     optional,
     peers,
+    places,
     plain,
     poisoning,
     ranges,
@@ -79,6 +80,7 @@ MEASUREMENTS: dict[str, Callable[[], Measurement]] = {
     "sweeps": sweeps.measure,
     "sizing": sizing.measure,
     "peers": peers.measure,  # last, as they fetch the others and so can fail
+    "places": places.measure,
     "context": context.measure,
     "structure": structure.measure,
 }

@@ -34,6 +34,7 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 HEADINGS = {
     "study": "Studies",
     "axis": "Axes",
+    "places": "Axes",
     "geography": "Axes",
     "metrics": "Metrics",
     "channels": "Channels",

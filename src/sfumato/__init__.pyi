@@ -16,6 +16,7 @@ from .channels.hadamard import Hadamard as Hadamard
 from .channels.hashing import OLH as OLH
 from .channels.hrr import HRR as HRR
 from .channels.per_block import PerBlock as PerBlock
+from .channels.planar import Planar as Planar
 from .channels.product import Product as Product
 from .channels.response import Binary as Binary
 from .channels.response import KaryResponse as KaryResponse
@@ -60,6 +61,7 @@ from .estimation.distribution import l2_error as l2_error
 from .estimation.distribution import tv_error as tv_error
 from .estimation.estimate import Estimate as Estimate
 from .geography.grid import Grid as Grid
+from .geography.place_map import PlaceMap as PlaceMap
 from .metrics.base import Sum as Sum
 from .metrics.closure import closure as closure
 from .metrics.distance import Distance as Distance
@@ -96,6 +98,7 @@ from .study.axis import times as times
 from .study.axis import together as together
 from .study.guarantee import ErrorRegion as ErrorRegion
 from .study.guarantee import Guarantee as Guarantee
+from .study.places import places as places
 from .study.reports import Reports as Reports
 from .study.study import Study as Study
 
