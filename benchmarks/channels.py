@@ -32,11 +32,11 @@ SEEDS = range(100, 110)
 #: Fewer and more people on the shorter axes, to see whether the better channel depends on them.
 OTHER_PEOPLE = tuple(
     replace(setting, people=people)
-    for people in (1_000, 1_000_000)
+    for people in (1_000, 10_000, 1_000_000)
     for setting in UNIFORM
     if setting.shape == (256,)
 )
-SEEDS_OF_PEOPLE = range(100, 103)
+SEEDS_OF_PEOPLE = range(103, 109)
 WORKERS = 2
 PAGE = Path("docs/plain-ldp.md")
 

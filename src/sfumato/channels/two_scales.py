@@ -63,7 +63,7 @@ class TwoScales(Choice):
         >>> age = sf.integers("age", 0, 499, protect=protect, optional=True, channel=made)
         >>> study = sf.Study("ages", [age])
         >>> round(study.expected_error(10_000, "age=130..349").rows[-1].stderr)
-        168
+        138
     """
 
     id: ClassVar[str] = "two-scales"

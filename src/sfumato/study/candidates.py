@@ -228,18 +228,21 @@ def _sensitive(metric: HighLowMetric, asked: Asked) -> Iterator[Extended]:
 def _per_block(blocks: Blocks, asked: Asked, search: bool) -> Iterator[PerBlock]:
     """The best channel of each block; blocks of one kind, spread alike over the axis, have one.
 
-    Rows are searched for only where the kinds have few cells together.
+    Rows are searched for in the largest blocks, as far as these have few cells together.
     """
     hiding = [(inside, asked.at(cells)) for cells, inside in blocks if inside is not None]
     keys = [(inside, _gaps(some)) for inside, some in hiding]
     kinds = dict(zip(keys, hiding, strict=True))
-    search = search and sum(inside.size for inside, _ in kinds) <= _MOST_SEARCHED
-    many = len(kinds) > _MOST_KINDS
+    many, left = len(kinds) > _MOST_KINDS, _MOST_SEARCHED if search else 0
     with contextlib.suppress(StudyError, TooLargeError):
-        best = {
-            kind: _usual(*pair) if many else best_channel(*pair, search=search).choice
-            for kind, pair in kinds.items()
-        }
+        best = {}
+        for kind in sorted(kinds, key=lambda kind: -kind[0].size):
+            inside, some = kinds[kind]
+            searched = not many and inside.size <= left
+            left -= inside.size if searched else 0
+            best[kind] = (
+                _usual(inside, some) if many else best_channel(inside, some, search=searched).choice
+            )
         yield PerBlock([best[key] for key in keys])
 
 

@@ -13,8 +13,9 @@ populations and trees sparse ones, and nobody knows beforehand which it will be.
 the smaller unbiased variance, even with equal chances of their levels, they were also better on
 every shape tried; with chances that suit ranges, likelihood answers are as accurate.
 
-The number of people does not decide: with 1,000, 100,000 and a million the same channels were
-better on the same kinds of shapes (`python -m benchmarks channels people`).
+The number of people does not decide between them: with 1,000, 10,000, 100,000 and a million people
+on 256 cells, combs had the smaller error over eight shapes together at ε = 1/2 and 1, and at ε = 2
+the two were alike (`python -m benchmarks channels people`).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def at_two_scales(metric: AsideMetric) -> Extended | None:
     Example:
         >>> from sfumato.metrics.distance import LineMetric
         >>> at_two_scales(AsideMetric(LineMetric.equal(Fraction(1, 2), 300), Fraction(4)))
-        Extended(inner=TwoScales(share=Fraction(2607, 4096), coarse=Fraction(1, 8)))
+        Extended(inner=TwoScales(share=Fraction(2565, 4096), coarse=Fraction(1, 8)))
     """
     core = widest_core(metric)
     if core.equal_step is None or metric.aside > _MOST_E:
