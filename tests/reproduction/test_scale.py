@@ -106,7 +106,8 @@ class TestGoals:
 
     def test_time_is_in_proportion_to_reports_and_memory_does_not_grow(self) -> None:
         figures = record("files")
-        assert abs(files.slope(figures, "n", "processor seconds") - 1) < 0.1
+        # A call takes a millisecond or two in any case, which flattens the slope.
+        assert 0.85 < files.slope(figures, "n", "processor seconds") < 1.05
         assert files.slope(figures, "n", "MB above an idle process") < 0.15
         for name in files.GROWN:  # 65,536 cells instead of 16
             assert files.slope(figures, "m", name) < 0.15
