@@ -228,7 +228,7 @@ def test_the_planner_chooses_by_variance() -> None:
     near = UniformMetric(Fraction(2), 8)  # combs have 1.36 times the unbiased variance
     assert choose_uniform(near, (8,), (True,))[0] == sf.Comb()
     assert choose_uniform(near, (8,), (True,), method="unbiased")[0] == sf.KaryResponse()
-    assert chosen(4096, 1) == sf.Hierarchical(4, "best", "optimised")  # too many combs
+    assert chosen(4096, 1) == sf.Hierarchical(2, "best", "optimised")  # too many combs
     assert chosen(4, 1, ordered=False) == sf.KaryResponse()
     assert chosen(40, 1, ordered=False) == sf.OLH()
     study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Uniform(1))])

@@ -12,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.channels.base import Channel
+from sfumato.channels.base import Channel, SymbolChannel
+from sfumato.channels.choice import Choice
 from sfumato.channels.extended import capped_core
 from sfumato.channels.lift import ExtendedChannel
 from sfumato.cli.language import parse_choice
@@ -246,7 +247,10 @@ def test_exponential_means_the_same_on_either_form_of_the_metric() -> None:
 def test_the_planner_takes_another_channel_where_geometric_noise_is_too_wide() -> None:
     far, near = aside(60, "1/2", "30"), aside(10, "1/100", "1/20")
     assert choose_channel(far, values=60)[0] == sf.Extended(sf.Geometric())
-    assert choose_channel(aside(5_000, "1/100", "1"))[0] == sf.Extended(sf.Geometric())
+    mixed = choose_channel(aside(5_000, "1/2", "4"))[0]
+    assert isinstance(mixed, sf.Extended)
+    assert isinstance(mixed.inner, sf.TwoScales)
+    assert choose_channel(aside(5_000, "1/100", "1"))[0].id == "stricter"
     assert choose_channel(near, values=10)[0] != sf.Extended(sf.Geometric())
 
 
@@ -297,8 +301,27 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_an_inner_channel_without_structure_takes_some_thousand_cells() -> None:
     metric = HighLowMetric(Fraction(1), np.arange(2_100) < 2_049)
     with pytest.raises(TooLargeError, match="at most 2048 cells, and there are 2049"):
-        sf.Extended(sf.HRR()).bind(metric)
+        sf.Extended(sf.Hadamard()).bind(metric)
     assert sf.Extended(sf.KaryResponse()).bind(metric).outputs == 2_100
+
+
+@pytest.mark.parametrize("size", [2, 3, 7, 8, 20])
+@pytest.mark.parametrize(
+    "choice",
+    [
+        sf.HRR(),
+        sf.KaryResponse(),
+        sf.Hierarchical(2, "hrr", "optimised"),
+        sf.Hierarchical(2, "best", "optimised"),
+        sf.Hierarchical(3, "olh"),
+    ],
+)
+def test_the_envelope_by_structure_is_that_of_the_law(choice: Choice, size: int) -> None:
+    channel = choice.bind(UniformMetric(Fraction(1), size))
+    assert isinstance(channel, SymbolChannel)
+    listed, total = SymbolChannel.envelope(channel)
+    found, among = channel.envelope()
+    assert [(m * total, n * total) for m, n in found] == [(m * among, n * among) for m, n in listed]
 
 
 def test_the_inner_channel_can_be_named_on_the_command_line() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -59,6 +60,12 @@ LAWS: dict[str, tuple[int, sf.Metric, sf.Choice, str]] = {
         sf.Distance(1, no_answer=1),
         sf.Extended(sf.Geometric()),
         "9e1fdf8fc6f9edd5",
+    ),
+    "two-scales": (
+        7,
+        sf.Distance(0.5, cap=1),
+        sf.TwoScales(Fraction(1, 3), Fraction(1, 10)),
+        "86ce405d67846aa6",
     ),
     "per-block": (
         6,
