@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
+from benchmarks.pages import digits, markdown
 from benchmarks.recording import Measurement, progress, seconds
 from sfumato.collect.packing import header, pack
 from sfumato.device.wire import Batch
@@ -71,3 +72,18 @@ def _batches(study: sf.Study, raw: bytes, size: int) -> list[bytes]:
         ).to_bytes()
         for start in range(0, len(raw), size)
     ]
+
+
+def page_tables(figures: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """The table for the page."""
+    rows = [
+        [
+            row["added"],
+            digits(row["million reports/s"]),
+            "" if row["at least"] is None else digits(row["at least"]),
+            digits(row["time / np.bincount of all"]),
+        ]
+        for row in figures
+    ]
+    head = ["added", "million reports per second", "at least", "time / np.bincount of all"]
+    return {"accumulating": markdown(head, rows)}

@@ -17,7 +17,6 @@ from benchmarks.devices import studies
 from benchmarks.pages import digits, markdown, refilled
 from benchmarks.recording import FOLDER, Measurement, peak_memory, progress
 from sfumato.arrays import DENSE_CELLS
-from sfumato.channels.flips import BitChannel
 from sfumato.cli.benching import STEPS, made_up, measured, warm_up
 from sfumato.collect.packing import layout_of
 from sfumato.collect.tally import sends_bits
@@ -98,27 +97,6 @@ def hump(shape: Sequence[int], number: int) -> NDArray[np.int64]:
     return counts
 
 
-def column_sums(
-    channel: BitChannel, counts: NDArray[np.int64], rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """How many people send a one in each bit, drawn from its exact distribution.
-
-    The bits of a report are independent given the cell, so the ones of the people in a cell are
-    binomial, independently for every bit. Unbiased answers on one axis need nothing else.
-
-    Args:
-        channel: A channel of independent bits.
-        counts: People in every cell.
-        rng: Where they are drawn from.
-    """
-    total = np.zeros(channel.width, dtype=np.int64)
-    for cell in np.flatnonzero(counts):
-        chances = channel.bit_chances(int(cell))
-        assert chances is not None, f"the bits of {channel.id} depend on each other"
-        total += rng.binomial(counts[cell], chances)
-    return total
-
-
 def simulated_count(study: sf.Study, counts: NDArray[np.int64], question: str, seed: int) -> float:
     """The unbiased answer to a question from a simulated tally of these people.
 
@@ -128,13 +106,10 @@ def simulated_count(study: sf.Study, counts: NDArray[np.int64], question: str, s
         question: What is asked, about one axis if reports are bits.
         seed: Any integer.
     """
-    channel = study.channels[0]
-    if not isinstance(channel, BitChannel):
-        return study.simulate_counts(counts, seed=seed).estimate("unbiased").count(question).value
-    sums = column_sums(channel, counts, np.random.default_rng(seed))
-    profile = np.concatenate([[counts.sum()], 2 * sums - counts.sum()])
-    (asked,) = weights(study.axes, question).weights
-    return float(profile @ channel.coefficients(asked))
+    tally = study.simulate_counts(
+        counts, seed=seed, keep="sums" if sends_bits(study) else "reports"
+    )
+    return tally.estimate("unbiased").count(question).value
 
 
 def question_of(study: sf.Study) -> str:
@@ -191,8 +166,13 @@ def _truth(study: sf.Study, counts: NDArray[np.int64], question: str) -> float:
 # The page
 
 
-def _amount(value: float, units: Sequence[tuple[float, str]]) -> str:
-    """A figure in the largest unit that it reaches, in three digits."""
+def amount(value: float, units: Sequence[tuple[float, str]]) -> str:
+    """A figure in the largest unit that it reaches, in three digits.
+
+    Args:
+        value: The figure.
+        units: The sizes and names of units, the largest first.
+    """
     size, unit = next((pair for pair in units if value >= pair[0]), units[-1])
     return f"{digits(value / size)} {unit}"
 
@@ -212,21 +192,18 @@ def page_tables(figures: Sequence[Mapping[str, Any]]) -> dict[str, str]:
                 name,
                 row["channels"],
                 f"{row['report bytes']:,} B",
-                _amount(row["tally bytes"], BYTES),
+                amount(row["tally bytes"], BYTES),
                 *(digits(1e9 * row[f"{step} s"] / MEASURED) for step in STEPS[:4]),
-                *(
-                    "" if row[f"{s} s"] is None else _amount(row[f"{s} s"], TIMES)
-                    for s in STEPS[4:]
-                ),
+                *("" if row[f"{s} s"] is None else amount(row[f"{s} s"], TIMES) for s in STEPS[4:]),
             ]
         )
         answer = row["answer s"]
         each = (row["unpack s"] + row["tally s"]) / MEASURED
         if row["bits"]:  # they are summed when something is asked
             each, answer = each + answer / MEASURED, 0.0
-        sizes.append([name, *(_amount(n * row["report bytes"], BYTES) for n in PEOPLE)])
-        encoded.append([name, *(_amount(n * row["encode s"] / MEASURED, TIMES) for n in PEOPLE)])
-        tallied.append([name, *(_amount(n * each + answer, TIMES) for n in PEOPLE)])
+        sizes.append([name, *(amount(n * row["report bytes"], BYTES) for n in PEOPLE)])
+        encoded.append([name, *(amount(n * row["encode s"] / MEASURED, TIMES) for n in PEOPLE)])
+        tallied.append([name, *(amount(n * each + answer, TIMES) for n in PEOPLE)])
         shares = [f"{100 * row['error'] * math.sqrt(MEASURED / n):.2g} %" for n in PEOPLE]
         errors.append([name, row["question"], *shares])
         for held in row["simulated"]:
@@ -235,11 +212,11 @@ def page_tables(figures: Sequence[Mapping[str, Any]]) -> dict[str, str]:
                 [
                     name,
                     f"10^{round(math.log10(held['people']))}",
-                    _amount(held["s"], TIMES),
+                    amount(held["s"], TIMES),
                     f"{digits(held['MiB'])} MiB",
                     str(held["runs"] or ""),
                     "" if ratio is None else f"{ratio:.2f}",
-                    _amount(held["decoded s"], TIMES) if decoded else "",
+                    amount(held["decoded s"], TIMES) if decoded else "",
                     f"{held['decoded error / stated']:+.1f}" if decoded else "",
                 ]
             )

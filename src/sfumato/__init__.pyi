@@ -5,6 +5,9 @@ from .auditing.audit import Audit as Audit
 from .auditing.audit import AxisAudit as AxisAudit
 from .auditing.audit import audit as audit
 from .auditing.sampling import SampleAudit as SampleAudit
+from .auditing.verdict import BlindSpot as BlindSpot
+from .auditing.verdict import Check as Check
+from .auditing.verdict import Tested as Tested
 from .channels.comb import Comb as Comb
 from .channels.exponential import Exponential as Exponential
 from .channels.extended import Extended as Extended
@@ -25,6 +28,7 @@ from .channels.stricter import Stricter as Stricter
 from .channels.thermometer import Thermometer as Thermometer
 from .channels.trees.haar import HaarHRR as HaarHRR
 from .channels.trees.hierarchy import Hierarchical as Hierarchical
+from .channels.two_scales import TwoScales as TwoScales
 from .channels.unary import OUE as OUE
 from .collect import engines as engines
 from .collect.accumulator import Accumulator as Accumulator
@@ -36,6 +40,7 @@ from .device.client import Sent as Sent
 from .device.program import Program as Program
 from .device.verify import verify as verify
 from .device.wire import WireError as WireError
+from .errors import CollectorError as CollectorError
 from .errors import DataError as DataError
 from .errors import EngineError as EngineError
 from .errors import FormatError as FormatError
@@ -82,6 +87,8 @@ from .planning.total_variation import expected_tv as expected_tv
 from .planning.total_variation import people_for_tv as people_for_tv
 from .randomness.bits import SecureBits as SecureBits
 from .randomness.bits import SeededBits as SeededBits
+from .service.connecting import Connection as Connection
+from .service.connecting import connect as connect
 from .study.axis import Axis as Axis
 from .study.axis import categories as categories
 from .study.axis import dates as dates

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -20,6 +21,8 @@ try:
 except ImportError:  # a system without them, where nothing is swept up after a writer that died
     fcntl = None  # type: ignore[assignment]
 
+#: What the system says where a disk, or a user's share of it, is full.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NEW = 0o666  # less what the process' mask takes away
 _DESCRIPTORS = Path("/proc/self/fd")
 
@@ -39,6 +42,7 @@ def write_whole(path: str | Path, write: Callable[[Path], object], *, replace: b
     Raises:
         FormatError: If there is no such folder, or if the file may not be written.
         FileExistsError: If a file is there that may not be replaced.
+        OSError: If the disk is full, with the path as its `filename`.
     """
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
@@ -54,10 +58,15 @@ def write_whole(path: str | Path, write: Callable[[Path], object], *, replace: b
         ends.callback(os.close, handle)
         if name is not None:
             ends.callback(_remove, name)
-        write(_DESCRIPTORS / str(handle) if name is None else name)
-        if old is not None:
-            _keep_mode(handle, old)
-        os.fsync(handle)
+        try:
+            write(_DESCRIPTORS / str(handle) if name is None else name)
+            if old is not None:
+                _keep_mode(handle, old)
+            os.fsync(handle)
+        except OSError as error:
+            if error.errno in FULL:  # other libraries say so in their own words, without the name
+                raise OSError(error.errno, os.strerror(error.errno), str(path)) from None
+            raise
         try:
             _link(handle, name, target)
         except FileExistsError:

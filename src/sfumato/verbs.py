@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import ArrayLike
 
+    from sfumato.auditing.verdict import Check
     from sfumato.collect.accumulator import Accumulator
     from sfumato.collect.tally import Tally
     from sfumato.collect.weighted import WeightedTally
@@ -179,16 +180,28 @@ class StudyVerbs:
 
         return self.tally(cast("Study", self).encode(table, bits=SeededBits(seed)))
 
-    def simulate_counts(self, counts: ArrayLike, *, seed: int) -> Tally:
+    def simulate_counts(
+        self, counts: ArrayLike, *, seed: int, keep: Literal["reports", "sums"] = "reports"
+    ) -> Tally:
         """Draw a tally directly from a true histogram, from its exact distribution.
 
         Args:
             counts: People in each cell, shaped like the axes or flat in C order.
             seed: Any integer.
+            keep: What the tally keeps, as in `accumulator`. Where reports are independent bits,
+                "sums" takes a time that does not depend on the number of people.
+
+        Example:
+            >>> import sfumato as sf
+            >>> axis = sf.integers("age", 0, 99, protect=sf.Distance(0.5), channel=sf.Thermometer())
+            >>> study = sf.Study("ages", [axis])
+            >>> tally = study.simulate_counts([10**8] * 100, seed=1, keep="sums")
+            >>> f"{tally.n:,} people, {len(tally.to_bytes()):,} bytes"
+            '10,000,000,000 people, ... bytes'
         """
         from sfumato.collect.simulation import simulated_tally
 
-        return simulated_tally(cast("Study", self), counts, seed)
+        return simulated_tally(cast("Study", self), counts, seed, keep)
 
     def expected_error(
         self,
@@ -392,6 +405,31 @@ class TallyVerbs:
             progress=progress,
             saved=saved,
         )
+
+    def check(self, *, significance: float = 0.01) -> Check:
+        """Check whether any population explains the reports: if none does, some are made up.
+
+        Args:
+            significance: The chance of an alarm, at most, if all clients are honest.
+
+        Raises:
+            DataError: If the tally has no reports.
+            QuestionError: If it keeps sums for named questions only.
+
+        Example:
+            >>> import numpy as np, sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+            >>> honest = study.simulate({"age": list(range(100)) * 90}, seed=1)
+            >>> honest.check().alarm
+            False
+            >>> same = (np.full(450, 31),)  # 450 clients send the same report
+            >>> made_up = sf.Reports(study.fingerprint, study.columns, study.layouts, same)
+            >>> (honest + study.tally(made_up)).check().alarm
+            True
+        """
+        from sfumato.auditing.poisoning import check
+
+        return check(cast("Tally", self), significance=significance)
 
 
 class WeightedTallyVerbs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -124,6 +125,54 @@ def test_json_and_reports_do_not_share_standard_output(folder: Path) -> None:
     done = run("-", "--out", "-", "--json", given=table_of(3))
     assert done.exit_code == 2
     assert "--json prints on standard output" in json.loads(done.stdout)["error"]
+
+
+@pytest.mark.parametrize("command", ["encode", "tally"])
+def test_a_full_disk_leaves_what_was_there_and_says_what_to_do(folder: Path, command: str) -> None:
+    (folder / "people.csv").write_text(table_of(20_000))
+    (folder / "weights.csv").write_text("weight\n" + "".join(f"{k}\n" for k in range(20_000)))
+    # Noise so wide that hardly two reports are alike.
+    axis = sf.integers("age", 0, 60_000, protect=sf.Distance("1e-4"), channel=sf.Geometric())
+    sf.Study("wide", [axis]).save("study.toml")
+    given = ["--weights-from", "weights.csv"]
+    calls = {
+        "encode": ["encode", "study.toml", "people.csv"],
+        "tally": ["tally", "study.toml", "in.parquet", "--weights", "weight", *given],
+    }
+    assert run("people.csv", "--out", "in.parquet").exit_code == 0
+    (folder / "out.parquet").write_bytes(b"before")
+    call = [*calls[command], "--out", "out.parquet", "--force"]
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        done = CliRunner().invoke(app, call)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert done.exit_code == 2
+    assert "'out.parquet': File too large; nothing of this run is there" in done.stderr
+    assert "Make room and run the command again" in done.stderr
+    assert (folder / "out.parquet").read_bytes() == b"before"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "in.parquet", "out.parquet", "people.csv", "study.toml", "weights.csv"
+    ]  # fmt: skip
+    assert CliRunner().invoke(app, call).exit_code == 0
+    assert (folder / "out.parquet").stat().st_size > 20_000
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_behind_standard_output_is_named(folder: Path) -> None:
+    (folder / "people.csv").write_text(table_of(20_000))
+    call = "import sys; from sfumato.cli import main; main()"
+    words = ["encode", "study.toml", "people.csv", "--out", "-"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", call, *words], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == 2
+    assert b"cannot write to standard output: No space left on device; what it has" in done.stderr
+    assert b"Make room and run the command again" in done.stderr
+    assert b"Traceback" not in done.stderr
 
 
 @pytest.mark.slow

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import secrets
+import weakref
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -77,6 +79,27 @@ def test_however_reports_come_the_tally_is_the_same_bit_for_bit(
         parts = [study.tally(reports[:20]), study.tally(reports[20:])]
         assert (parts[1] + parts[0]).to_bytes() == a.to_bytes()
     assert a.to_bytes() != study.tally(reports[1:]).to_bytes()
+
+
+def test_an_iterable_is_tallied_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A generator of tables: those that are counted do not live on while later ones are made."""
+    study, reports = reports_of(CHANNELS[0])
+    monkeypatch.setattr(accumulator, "_AT_ONCE", len(reports))
+    alive: list[int] = []
+    parts: list[Any] = []
+
+    def made() -> Iterator[Any]:
+        for _ in range(50):
+            alive.append(sum(part() is not None for part in parts))
+            part = reports.to_arrow()
+            parts.append(weakref.ref(part))
+            yield part
+            del part
+
+    assert study.tally(made()).n == 50 * len(reports)
+    assert max(alive) <= 1
+    held = list(made())
+    assert alive[-1] >= len(held) - 1  # where all are kept, all are seen
 
 
 def ages(channel: Any = None, **more: Any) -> sf.Study:

@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,9 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import sfumato as sf
-from benchmarks import engines, pages
 from sfumato.cli import app
 from sfumato.collect import people as chunks
-from sfumato.collect.engines import choose, encoding, parts, splits, tallying
+from sfumato.collect.engines import choose, encoding, on_spark, parts, splits, tallying
 from sfumato.collect.engines.engine import Engine
 from sfumato.collect.engines.threads import Threads
 from sfumato.collect.engines.workers import Work
@@ -120,7 +120,11 @@ class Doomed(Engine):
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_every_engine_gives_the_same_tally_bit_for_bit(cluster: Engine, tmp_path: Path) -> None:
-    for name, keeps in {"symbols": ("reports",), "bits": ("reports", "sums")}.items():
+    asked: dict[str, tuple[Any, ...]] = {
+        "symbols": ("reports", ["age=3..40, mode=car", "marginal mode"]),
+        "bits": ("reports", "sums", ["age=3..7", "marginal age"]),
+    }
+    for name, keeps in asked.items():
         study = STUDIES[name]
         (tmp_path / name).mkdir()
         paths, reports = mixture(study, tmp_path / name)
@@ -130,6 +134,28 @@ def test_every_engine_gives_the_same_tally_bit_for_bit(cluster: Engine, tmp_path
             found = cluster.tally(study, paths, keep=keep)
             assert found.to_bytes() == whole.to_bytes()
             assert LOCAL.tally(study, paths, keep=keep).to_bytes() == whole.to_bytes()
+
+
+def leaves(tree: list[Any]) -> list[int]:
+    """The items of a tree of results, in order."""
+    return [x for part in tree for x in (leaves(part) if isinstance(part, list) else [part])]
+
+
+def widest(tree: list[Any]) -> int:
+    """The most results that were merged at once."""
+    return max([len(tree), *(widest(part) for part in tree if isinstance(part, list))])
+
+
+@pytest.mark.slow
+def test_results_merge_in_a_tree_on_the_workers(cluster: Engine) -> None:
+    """Of 50 items in waves of 20, three results come back; no merge has more than 16 parts."""
+    items = list(range(50))
+    # Functions of a module of tests would not be found by the workers of Spark.
+    work: Work[int, list[Any]] = Work(lambda item: [item], lambda parts: list(parts))
+    found = list(cluster.gather(work, items, 20))
+    assert [len(leaves(tree)) for tree in found] == [20, 20, 10]
+    assert [item for tree in found for item in leaves(tree)] == items
+    assert [widest(tree) for tree in found] == [16, 16, 10]
 
 
 @pytest.mark.slow
@@ -409,17 +435,6 @@ class TestRefusedPeople:
         assert LOCAL.encode(AGES, paths, tmp_path / "out") == 500
 
 
-# What was measured
-
-
-def test_the_page_shows_the_measured_figures() -> None:
-    root = Path(__file__).parents[2]
-    held = json.loads((root / "results/bench/engines.json").read_text(encoding="utf-8"))
-    text = (root / engines.PAGE).read_text(encoding="utf-8")
-    shown = pages.refilled(text, engines.page_tables(held["figures"]))
-    assert text == shown, "run: python -m benchmarks.engines"
-
-
 # What may be missing
 
 
@@ -488,6 +503,39 @@ def test_a_scheduler_without_workers_is_given_up() -> None:
         pytest.raises(sf.EngineError, match=r"with a worker at .* within 0.5 seconds"),
     ):
         sf.engines.dask(empty.scheduler_address, seconds=0.5)
+
+
+def master(workers: int, dynamic: str = "false") -> tuple[Any, list[str]]:
+    """A Spark session of a cluster that soon has so many workers for us, and what it was asked."""
+    told: list[str] = []
+
+    def found() -> list[str]:
+        told.append("look")
+        return ["this process"] + ["worker"] * min(workers, len(told) // 2)
+
+    tracker = SimpleNamespace(getExecutorInfos=found)
+    java = SimpleNamespace(sc=lambda: SimpleNamespace(statusTracker=lambda: tracker))
+    settings = {"spark.dynamicAllocation.enabled": dynamic}
+    context = SimpleNamespace(getConf=lambda: settings, _jsc=java)
+    return SimpleNamespace(sparkContext=context, stop=lambda: told.append("stop")), told
+
+
+def test_a_spark_master_without_workers_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, nobody: int
+) -> None:
+    address = f"spark://127.0.0.1:{nobody}"
+    monkeypatch.setattr(on_spark, "_refuse_unreachable", lambda *given: None)
+    for workers, dynamic in ((1, "false"), (0, "true")):
+        session, told = master(workers, dynamic)
+        monkeypatch.setattr(on_spark, "_started", lambda where, session=session: session)
+        assert sf.engines.spark(address, seconds=5).session is session  # type: ignore[attr-defined]
+        assert told == ["look"] * (2 * workers)
+    session, told = master(0)
+    monkeypatch.setattr(on_spark, "_started", lambda where: session)
+    with pytest.raises(sf.EngineError, match=rf"'{address}' had no worker for us within 0.3 sec"):
+        sf.engines.spark(address, seconds=0.3)
+    assert told[:2] == ["look", "look"]
+    assert told[-1] == "stop"
 
 
 def test_other_words_are_not_engines() -> None:

@@ -16,7 +16,8 @@ from sfumato.arrays import BitColumns
 from sfumato.channels.base import SymbolChannel
 from sfumato.channels.choice import REGISTRY
 from sfumato.channels.flips import BitChannel
-from sfumato.collect.simulation import _draw_by_cell, _draw_by_person
+from sfumato.collect.block_sums import BlockSums
+from sfumato.collect.simulation import _draw_by_cell, _draw_by_person, draw_sums
 from sfumato.collect.statistics import SymbolCounts
 
 ROOT = Path(__file__).parents[2]
@@ -118,13 +119,13 @@ def test_sums_of_bits_are_those_of_reports(name: str) -> None:
         chances = np.array([channel.bit_chances(cell) for cell in range(channel.size)])
         mean, variance = counts @ chances, counts @ (chances * (1 - chances))
         cells = np.repeat(np.arange(channel.size), counts).astype(np.int64)
-        bits, rng = sf.SeededBits(3), np.random.default_rng(3)
+        bits = sf.SeededBits(3)
         by_person, by_sum = [], []
-        for _ in range(runs):
+        for run in range(runs):
             outputs = channel.encode(cells, bits)
             assert isinstance(outputs, BitColumns)
             by_person.append(outputs.to_matrix().sum(axis=0))
-            by_sum.append(sizing.column_sums(channel, counts, rng))
+            by_sum.append(draw_sums([channel], counts, run).sums[0])
         for samples in (np.array(by_person), np.array(by_sum)):
             for bit, sample in enumerate(samples.T):
                 assert abs(mean_score(sample, mean[bit], variance[bit])) < LIMIT
@@ -132,6 +133,93 @@ def test_sums_of_bits_are_those_of_reports(name: str) -> None:
                 off = mean[bit] + 0.5 * np.sqrt(variance[bit])
                 assert abs(mean_score(sample, off, variance[bit])) > LIMIT
                 assert abs(variance_score(sample, 0.3 * variance[bit])) > LIMIT
+
+
+def _sums_study() -> sf.Study:
+    """Blocks of every kind: independent bits, bits that depend on each other, and symbols."""
+    u = sf.Uniform(1)
+    return sf.Study(
+        "sums",
+        [
+            sf.integers("a", 0, 5, protect=sf.Distance(1), channel=sf.Thermometer()),
+            sf.integers("b", 0, 3, protect=u, channel=sf.Hierarchical(oracle="oue")),
+            sf.categories("c", ["x", "y", "z"], protect=u, channel=sf.KaryResponse()),
+        ],
+    )
+
+
+@pytest.mark.slow
+def test_tallies_of_sums_have_the_law_of_those_of_reports() -> None:
+    """Every sum of every block over 300 tallies, against its exact mean and variance.
+
+    A relative standard error of a variance is √(2/300) = 0.08, so a variance of 0.3
+    of the right one is 8 of them away.
+    """
+    study, runs = _sums_study(), 300
+    counts = np.arange(study.shape[0] * study.shape[1] * study.shape[2]).reshape(study.shape) * 9
+    tallies = [
+        [study.simulate_counts(counts, seed=run, keep="sums").statistic for run in range(runs)],
+        [
+            BlockSums.of(study.simulate_counts(counts, seed=run).statistic)  # type: ignore[arg-type]
+            for run in range(runs)
+        ],
+    ]
+    for place, channel in enumerate(study.channels):
+        own = counts.sum(axis=tuple(axis for axis in range(3) if axis != place))
+        mean, variance = _moments_of_sums(channel, own)
+        for found in tallies:
+            assert all(isinstance(held, BlockSums) and held.count == counts.sum() for held in found)
+            samples = np.array([held.sums[place] for held in found])  # type: ignore[union-attr]
+            for sample, middle, spread in zip(samples.T, mean, variance, strict=True):
+                if spread < 1e-6:  # the bit that everyone sets
+                    assert set(sample) == {round(middle)}
+                    continue
+                assert abs(mean_score(sample, middle, spread)) < LIMIT
+                assert abs(variance_score(sample, spread)) < LIMIT
+                assert abs(mean_score(sample, middle + 0.5 * np.sqrt(spread), spread)) > LIMIT
+                assert abs(variance_score(sample, 0.3 * spread)) > LIMIT
+
+
+def _moments_of_sums(channel: Any, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of every sum of a block: people answer independently, by their cell."""
+    chances = channel.likelihood()
+    if not isinstance(channel, SymbolChannel):
+        patterns = np.arange(1 << channel.width)
+        chances = np.array([chances @ (patterns >> bit & 1) for bit in range(channel.width)]).T
+    return counts @ chances, counts @ (chances * (1 - chances))
+
+
+def test_blocks_that_are_alike_do_not_share_their_noise() -> None:
+    axes = [
+        sf.integers(name, 0, 5, protect=sf.Distance(1), channel=sf.Thermometer()) for name in "ab"
+    ]
+    counts = np.full((6, 6), 10**8)
+    found = sf.Study("s", axes).simulate_counts(counts, seed=1, keep="sums").statistic
+    assert isinstance(found, BlockSums)
+    assert not np.array_equal(*found.sums)
+
+
+@pytest.mark.slow
+def test_sums_of_billions_of_people_are_answered_and_saved(tmp_path: Path) -> None:
+    study = _sums_study()
+    counts = np.full(study.shape, 10**8)
+    tally = study.simulate_counts(counts.ravel() * 0, seed=1, keep="sums")
+    assert tally == study.accumulator(keep="sums").freeze()
+    axis = sf.integers("a", 0, 5, protect=sf.Distance(1), channel=sf.Thermometer())
+    study = sf.Study("sums", [axis, sf.integers("c", 0, 9, protect=sf.Distance(1))])
+    counts = np.full(study.shape, 10**8)
+    tally = study.simulate_counts(counts, seed=-1, keep="sums")
+    tally.save(tmp_path / "tally.parquet")
+    found = sf.Tally.load(tmp_path / "tally.parquet", study).estimate("unbiased")
+    for asked, truth in (("a=2..3", 2 * 10**9), ("c=..4", 3 * 10**9)):
+        answer = found.count(asked)
+        assert answer.n == 6 * 10**9
+        assert abs(answer.value - truth) < LIMIT * answer.stderr < 0.001 * truth
+    one = sf.Study("one", [sf.integers("c", 0, 9, protect=sf.Distance(1))])
+    same = [one.simulate_counts([5] * 10, seed=1, keep=keep) for keep in ("reports", "sums")]
+    assert same[0] == same[1]
+    with pytest.raises(sf.StudyError, match="keep must be"):
+        one.simulate_counts([5] * 10, seed=1, keep="some")  # type: ignore[arg-type]
 
 
 STUDIES = {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
+import re
 import secrets
 import signal
 import subprocess
@@ -100,6 +102,31 @@ def test_progress_reaches_the_end(tmp_path: Path) -> None:
     assert told[-1][0] == told[-1][1] > 2_000
 
 
+def test_on_a_terminal_a_bar_shows_the_rate_and_the_time_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SYMBOLS.save(tmp_path / "study.toml")
+    for k in range(12):
+        reports_of(SYMBOLS, 1_000, k).save(tmp_path / f"{k:02}.parquet")
+    read = splits._READERS["reports"]
+
+    def slowly(*given: Any) -> None:
+        time.sleep(0.02)
+        read(*given)
+
+    monkeypatch.setitem(splits._READERS, "reports", slowly)
+    call = ["tally", str(tmp_path / "study.toml"), str(tmp_path / "[01]*.parquet")]
+    call += ["--out", str(tmp_path / "out.tally.parquet")]
+    terminal = {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "120"}
+    for environment, shown in ((terminal, True), ({}, False)):
+        done = CliRunner().invoke(app, [*call, "--force"], env=environment)
+        assert done.exit_code == 0, done.output
+        text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", done.stderr)
+        lines = re.findall(r"Tallying .*?(\d+)% +([\d,]+) reports/s +(\d:\d\d:\d\d)", text)
+        assert bool(lines) == shown
+    assert "Tallied 12,000 reports" in done.stdout
+
+
 class TestRefusals:
     @pytest.mark.parametrize("skip", [False, True])
     def test_a_file_of_another_study_is_named_before_any_work(
@@ -161,7 +188,12 @@ class TestDamage:
         journal = Journal(tmp_path / "out.journal")
         with pytest.raises(sf.FormatError, match=r"4.parquet' is damaged") as refused:
             tally_files(study.accumulator(), paths, journal=journal)
+        remedy = "leave damaged files out with --skip-damaged (in Python, skip_damaged=True)"
+        assert str(refused.value).endswith(remedy)
         if damage is cut:  # without its end a file has no metadata, which shows before any work
+            assert "4.parquet' is damaged or not a Parquet file; nothing is tallied yet;" in str(
+                refused.value
+            )
             assert not journal.path.exists()
             return
         assert "2,000 reports of 4 files are tallied and kept" in str(refused.value)
@@ -208,6 +240,39 @@ class TestDamage:
             assert "damaged" not in repr(est)
         assert (tally + study.empty_tally()).notes == (note,)
         assert sf.Accumulator.from_bytes(tally.to_bytes()).notes == (note,)
+
+
+def test_a_file_that_is_cut_between_two_runs_leaves_what_the_first_kept(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{k}.parquet" for k in range(4)]
+    for k, path in enumerate(paths):
+        write_groups(reports_of(SYMBOLS, 500, k), path, 250)
+    rot(paths[3])
+    with pytest.raises(sf.FormatError, match="3 files are tallied and kept"):
+        tally_files(SYMBOLS.accumulator(), paths, journal=Journal(tmp_path / "out.journal"))
+    cut(paths[3])
+    with pytest.raises(sf.FormatError, match=r"3.parquet' is damaged.* what an earlier one tal"):
+        tally_files(SYMBOLS.accumulator(), paths, journal=Journal(tmp_path / "out.journal"))
+    told: list[str] = []
+    found = tally_files(
+        SYMBOLS.accumulator(), paths[:3], journal=Journal(tmp_path / "out.journal"), say=told.append
+    )
+    assert told == ["resuming: 3 of 3 files are tallied already"]
+    assert found.n == 1_500
+
+
+@pytest.mark.slow
+def test_one_damaged_file_among_a_thousand_is_named_and_left_out_if_asked(tmp_path: Path) -> None:
+    reports = reports_of(SYMBOLS, 3_000)
+    for k in range(1_000):
+        write_groups(reports[3 * k : 3 * k + 3], tmp_path / f"{k:03}.parquet", 2)
+    paths = sorted(tmp_path.glob("*.parquet"))
+    cut(paths[617])
+    with pytest.raises(sf.FormatError, match=r"617.parquet' is damaged.*nothing is tallied yet"):
+        tally_files(SYMBOLS.accumulator(), paths)
+    found = tally_files(SYMBOLS.accumulator(), paths, skip_damaged=True)
+    assert found.notes == ("1 of 1,000 files was damaged and is left out: '617.parquet'",)
+    rest = [reports[: 3 * 617], reports[3 * 618 :]]
+    assert found.held.statistic == SYMBOLS.tally(rest).statistic
 
 
 def test_damaged_packed_reports_and_batches_are_named(tmp_path: Path) -> None:
@@ -270,6 +335,19 @@ class TestJournal:
             found.to_bytes()
             == tally_files(SYMBOLS.accumulator(), sorted(folder.glob("*.parquet"))).to_bytes()
         )
+
+    def test_so_does_one_of_the_same_size_and_time(self, folder: Path) -> None:
+        self.run(folder, [])
+        path = folder / "2.parquet"
+        before, data = path.stat(), bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert path.stat().st_size == before.st_size
+        told: list[str] = []
+        with contextlib.suppress(sf.FormatError):  # where the byte was in a page
+            self.run(folder, told)
+        assert "2.parquet' has changed since; starting over" in told[0]
 
     @pytest.mark.parametrize("damage", [b"", b"{}\n", b"[1]\nx", b'{"files": 3}\n'])
     def test_a_damaged_journal_is_not_used(self, folder: Path, damage: bytes) -> None:

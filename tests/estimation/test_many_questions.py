@@ -152,6 +152,39 @@ class TestInMemory:
         assert est.counts(["a=3..7, b=2..5", "a=..7"])
         assert read == []
 
+    def test_all_two_way_marginals_read_the_reports_once(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        axes = [
+            sf.integers(name, 0, 3, protect=sf.Distance(1), channel=sf.Thermometer())
+            for name in "abcd"
+        ]
+        study = sf.Study("bits", axes)
+        people = {name: np.random.default_rng(3).integers(0, 4, 500) for name in "abcd"}
+        est = study.tally(study.encode(people)).estimate("unbiased", via="direct")
+        read: list[str] = []
+        reports = est.statistic
+
+        def watched(name: str, owner: Any, which: int) -> None:
+            whole = getattr(owner, name)
+
+            def watch(*given: Any) -> Any:
+                if given[which] is reports:
+                    read.append(name)
+                return whole(*given)
+
+            monkeypatch.setattr(owner, name, watch)
+
+        watched("of", unbiased.TermSums, 0)
+        watched("sum", unbiased.BitReports, 0)
+        watched("profile", unbiased.BitReports, 0)
+        pairs = list(itertools.combinations("abcd", 2))
+        found = est.marginals(pairs)
+        assert read == ["of"]
+        for names, answers in zip(pairs, found, strict=True):
+            np.testing.assert_allclose(answers.values, est.heatmap(*names).values)
+        assert len(read) > len(pairs)  # one by one they read more
+
     @pytest.mark.parametrize("where", [None, "d=u"])
     @pytest.mark.parametrize("fraction", [False, True])
     def test_marginals_are_histograms_and_heat_maps(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ CHANNELS: dict[str, tuple[Any, Any]] = {
     "haar-hrr": (sf.HaarHRR(), sf.Uniform(1)),
     "hadamard": (sf.Hadamard(), sf.Uniform(1)),
     "extended": (sf.Extended(), sf.HighLow(1, [3, 4])),
+    "two-scales": (sf.TwoScales(Fraction(1, 3), Fraction(1, 10)), LINE),
     "per-block": (sf.PerBlock(sf.Geometric()), LINE),
     "product": (sf.Product((2, 4)), LINE),
     "stricter": (sf.Stricter("uniform", sf.KaryResponse()), LINE),

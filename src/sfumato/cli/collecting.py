@@ -190,6 +190,12 @@ class _Outlet(io.RawIOBase):
                 raise CommandError(
                     "standard output was closed before all reports were written"
                 ) from None
+            except OSError as error:
+                self.is_cut = True
+                raise CommandError(
+                    f"cannot write to standard output: {error.strerror}; what it has lacks its "
+                    "end, so that no reader takes it for whole. Make room and run the command again"
+                ) from None
         return len(memoryview(data).cast("B"))
 
 

@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from sfumato.errors import SfumatoError
+from sfumato.files import FULL
 from sfumato.text import visible
 
 _LONGEST = 2_000  # letters of a message
@@ -172,6 +173,15 @@ sfumato sql commute.toml --dialect duckdb --table 'reports/*.parquet'
 sfumato sql commute.toml --dialect bigquery --table archive.reports --sums
 sfumato sql commute.toml --dialect postgres --form bytes
 sfumato sql commute.toml --result counted.parquet --out tally.parquet
+""",
+    ),
+    "check": Command(
+        "Collect",
+        "checking",
+        "Check whether any population explains the reports of a tally; exit code 1 if none does.",
+        r"""
+sfumato check commute.toml tally.parquet
+sfumato check commute.toml tally.parquet --significance 1/1000 --json
 """,
     ),
     "ask": Command(
@@ -352,6 +362,11 @@ class Commands(TyperGroup):
         except OSError as error:
             place = f" {str(error.filename)!r}" if error.filename else ""
             message = f"cannot use the file{place}: {error.strerror or 'unknown cause'}"
+            if error.errno in FULL:
+                message += (
+                    "; nothing of this run is there, and a file of that name is as it was. Make "
+                    "room and run the command again"
+                )
         except typer.TyperException as error:
             if not as_json:
                 raise

@@ -1,8 +1,9 @@
 """Accumulators: tallies that grow in place, at a cost in proportion to what is added.
 
-Reports wait until there are enough of them to be counted at once. Counted parts are merged when
-they are of like size, so that each is copied a few times only, and all of them together take at
-most twice the memory of the largest.
+Reports wait until there are enough of them to be counted at once: in place in a table of all
+combinations of symbols, where these are few; else counted parts are merged when they are of like
+size, so that each is copied a few times only, and all of them together take at most twice the
+memory of the largest.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from sfumato.arrays import Layout, Outputs, join_outputs, no_outputs, take_people
+from sfumato.arrays import BitColumns, Layout, Outputs, join_outputs, no_outputs, take_people
 from sfumato.checks import one_of
 from sfumato.collect.block_sums import (
     AnyStatistic,
@@ -23,6 +24,7 @@ from sfumato.collect.block_sums import (
     reduced,
     sums_error,
 )
+from sfumato.collect.counting import Table
 from sfumato.collect.packing import (
     batch_from_bytes,
     header,
@@ -32,7 +34,7 @@ from sfumato.collect.packing import (
     unpack,
 )
 from sfumato.collect.parquet import parquet_bytes
-from sfumato.collect.statistics import BitReports, SymbolCounts, merged
+from sfumato.collect.statistics import BitReports, SymbolCounts, is_dense, merged
 from sfumato.collect.tally import Tally, checked_part, in_parts, joined_notes, refuse_many
 from sfumato.collect.tally_files import Held, read_tally, tally_table
 from sfumato.collect.term_sums import refuse_large
@@ -99,6 +101,7 @@ class Accumulator:
         self.notes: tuple[str, ...] = ()
         self._study = study
         self._parts: list[AnyStatistic] = []
+        self._table: Table | None = None
         self._outputs: list[tuple[Outputs, ...]] = []  # of reports that wait
         self._rows: list[bytes] = []  # of single reports that wait
         self._waiting = 0
@@ -206,12 +209,21 @@ class Accumulator:
                 parts[0] if len(parts) == 1 else join_outputs(layout, parts)
                 for layout, *parts in columns
             ]
-            self._put(reduced(self.layouts, joined, self.keep))
+            if self._is_table():
+                self._table = self._table or Table(tuple(held.count for held in self.layouts))
+                self._table.add([column for column in joined if not isinstance(column, BitColumns)])
+            else:
+                self._put(reduced(self.layouts, joined, self.keep))
+            self._counted += self._waiting
         self._outputs, self._rows, self._waiting = [], [], 0
+
+    def _is_table(self) -> bool:
+        """Whether the reports that wait are counted in a table of all combinations."""
+        symbols = self.keep == "reports" and all(held.kind == "symbols" for held in self.layouts)
+        return symbols and (self._table is not None or is_dense(self.layouts, self._waiting))
 
     def _put(self, part: AnyStatistic) -> None:
         """Put a counted part beside the others, and merge those of like size."""
-        self._counted += part.count
         self._parts.append(part)
         while len(self._parts) > 1 and _size(self._parts[-2]) <= 2 * _size(self._parts[-1]):
             self._parts[-2:] = [merged(self._parts[-2:])]
@@ -253,6 +265,7 @@ class Accumulator:
         part = narrowed(part, self.keep, what)
         self._count()
         self._put(part)
+        self._counted += part.count
         self.notes = joined_notes(self.notes, held.notes)
 
     def refuse_sums(self, what: str) -> None:
@@ -268,6 +281,9 @@ class Accumulator:
     def held(self) -> Held:
         """What has been added, as one statistic."""
         self._count()
+        if self._table is not None:
+            self._put(SymbolCounts.of_dense(self.layouts, self._table.people()))
+            self._table = None
         if not self._parts:
             self._parts = [reduced(self.layouts, no_outputs(self.layouts), self.keep)]
         while len(self._parts) > 1:
@@ -298,6 +314,7 @@ class Accumulator:
         keep = kept_by(found.statistic)
         made = cls(found.fingerprint, found.columns, found.statistic.layouts, keep)
         made._put(found.statistic)
+        made._counted = found.statistic.count
         made.notes = found.notes
         return made
 

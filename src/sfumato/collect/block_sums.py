@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import BitColumns, Floats, Layout, Outputs
+from sfumato.collect.counting import histogram
 from sfumato.collect.statistics import (
     BitReports,
     SymbolCounts,
     Vectors,
     digest_of,
-    histogram,
     statistic_of,
 )
 from sfumato.collect.term_sums import Term, TermSums

@@ -11,9 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import DENSE_CELLS, Layout, no_outputs
 from sfumato.channels.base import Channel
-from sfumato.checks import numbers
+from sfumato.channels.flips import BitChannel
+from sfumato.checks import numbers, one_of
+from sfumato.collect.accumulator import KEEPS
+from sfumato.collect.block_sums import BlockSums, Kept, is_sum, reduced
 from sfumato.collect.parquet import MOST_PEOPLE
-from sfumato.collect.statistics import BitReports, SymbolCounts, merged, statistic_of
+from sfumato.collect.statistics import BitReports, SymbolCounts, merged
 from sfumato.collect.tally import Tally
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.randomness.bits import SeededBits
@@ -49,17 +52,21 @@ def as_counts(counts: ArrayLike, shape: Sequence[int]) -> NDArray[np.int64]:
     return given.astype(np.int64).reshape(tuple(shape))
 
 
-def simulated_tally(study: Study, counts: ArrayLike, seed: int) -> Tally:
+def simulated_tally(study: Study, counts: ArrayLike, seed: int, keep: str = "reports") -> Tally:
     """Draw the tally of a known population.
 
     Args:
         study: The study.
         counts: People in each cell, shaped like the axes or flat in C order.
         seed: Any integer.
+        keep: What the tally keeps, "reports" or "sums".
     """
+    one_of(keep, "keep", KEEPS)
     people = as_counts(counts, study.shape)
     if people.sum(dtype=np.float64) > MOST_PEOPLE or people.min(initial=0) < 0:  # as if with a sign
         refuse_many()
+    if keep == "sums" and not is_sum(study.layouts):
+        return Tally(study, draw_sums(study.channels, people, seed))
     return Tally(study, draw_tally(study.channels, people, seed))
 
 
@@ -88,7 +95,43 @@ def draw_tally(
     small = max(sizes) <= DENSE_CELLS and max(entries) <= _MOST_ENTRIES
     if symbols and small and draws < _DRAW_COST * people:
         return _draw_by_cell(channels, counts, seed)
-    return _draw_by_person(channels, counts, seed)
+    found: SymbolCounts | BitReports = _draw_by_person(channels, counts, seed)
+    return found
+
+
+def draw_sums(channels: Sequence[Channel], counts: NDArray[np.int64], seed: int) -> BlockSums:
+    """Draw the sums of a tally from their exact distribution, block by block.
+
+    Given the records, the outputs of different blocks are independent, and so are their sums.
+
+    Args:
+        channels: The channel of every block.
+        counts: People in every cell of the grid of all blocks, in C order.
+        seed: Any integer.
+    """
+    counts = counts.reshape([channel.size for channel in channels])
+    seeds = SeededBits(seed).words(len(channels)).tolist()
+    sums = []
+    for place, (channel, own) in enumerate(zip(channels, seeds, strict=True)):
+        others = tuple(axis for axis in range(len(channels)) if axis != place)
+        sums.append(_block_sums(channel, counts.sum(axis=others), own))
+    return BlockSums(_layouts(channels), tuple(sums), int(counts.sum()))
+
+
+def _block_sums(channel: Channel, counts: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """How many people send each symbol, or have each bit set."""
+    if not isinstance(channel, BitChannel):
+        return BlockSums.of(draw_tally([channel], counts, seed)).sums[0]
+    rng = np.random.Generator(np.random.PCG64(seed))
+    sums = np.zeros(channel.width, dtype=np.int64)
+    for cell in np.flatnonzero(counts).tolist():
+        chances = channel.bit_chances(cell)
+        if chances is None:  # a report's bits depend on each other
+            found: BlockSums = _draw_by_person([channel], counts, seed, "sums")
+            return found.sums[0]
+        # Of the people of one cell, those with a bit set are binomial, independently of others.
+        sums += rng.binomial(counts[cell], chances)
+    return sums
 
 
 def _draw_by_cell(
@@ -110,8 +153,8 @@ def _draw_by_cell(
 
 
 def _draw_by_person(
-    channels: Sequence[Channel], counts: NDArray[np.int64], seed: int
-) -> SymbolCounts | BitReports:
+    channels: Sequence[Channel], counts: NDArray[np.int64], seed: int, keep: Kept = "reports"
+) -> Any:
     """Encode every person, a chunk at a time."""
     bits, layouts = SeededBits(seed), _layouts(channels)
     cells = np.flatnonzero(counts)
@@ -125,9 +168,8 @@ def _draw_by_person(
         places = np.unravel_index(chunk, counts.shape)
         codes = [_code(c, p) for c, p in zip(channels, places, strict=True)]
         outputs = [c.encode(code, bits) for c, code in zip(channels, codes, strict=True)]
-        parts.append(statistic_of(layouts, outputs))
-    found: SymbolCounts | BitReports = merged(parts or [statistic_of(layouts, no_outputs(layouts))])
-    return found
+        parts.append(reduced(layouts, outputs, keep))
+    return merged(parts or [reduced(layouts, no_outputs(layouts), keep)])
 
 
 def _layouts(channels: Sequence[Channel]) -> tuple[Layout, ...]:

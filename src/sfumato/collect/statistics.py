@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import BitColumns, Floats, Layout, Outputs, join_outputs, popcount, words_for
+from sfumato.collect.counting import histogram
 from sfumato.errors import TooLargeError
 
 Vectors: TypeAlias = Sequence[Floats | None]
@@ -91,20 +92,46 @@ class SymbolCounts:
             # A report of weight zero counts in `count` only.
             columns, people = [c[people > 0] for c in columns], people[people > 0]
         rows = len(columns[0])
-        if math.prod(shape) <= max(4 * rows, 1 << 12):
+        if is_dense(layouts, rows):
             if people is None:
-                dense = histogram(columns, shape)
+                dense: NDArray[Any] = histogram(columns, shape)
             else:
                 dense = np.zeros(math.prod(shape), dtype=people.dtype)
                 np.add.at(dense, np.ravel_multi_index(tuple(columns), shape), people)
-            found = np.flatnonzero(dense)
-            symbols: tuple[NDArray[Any], ...] = np.unravel_index(found, shape)
-            totals: NDArray[Any] = dense[found]
-        else:
-            symbols, totals = _distinct(shape, columns, people)
-        kinds = [np.min_scalar_type(size - 1) for size in shape]
+            return cls.of_dense(layouts, dense, count)
+        symbols, totals = _distinct(shape, columns, people)
+        return cls._packed(layouts, symbols, totals, count)
+
+    @classmethod
+    def of_dense(
+        cls,
+        layouts: tuple[Layout, ...],
+        dense: NDArray[np.int64] | Floats,
+        count: int | None = None,
+    ) -> SymbolCounts:
+        """The combinations that occur, from a table of all.
+
+        Args:
+            layouts: How each axis' output is written.
+            dense: How many people sent each combination, in C order, or their weights.
+            count: Number of reports, where they are weights.
+        """
+        found = np.flatnonzero(dense)
+        symbols = np.unravel_index(found, tuple(layout.count for layout in layouts))
+        return cls._packed(layouts, symbols, dense[found], count)
+
+    @classmethod
+    def _packed(
+        cls,
+        layouts: tuple[Layout, ...],
+        symbols: Sequence[NDArray[Any]],
+        people: NDArray[np.int64] | Floats,
+        count: int | None,
+    ) -> SymbolCounts:
+        """Symbols as the smallest numbers that hold them."""
+        kinds = [np.min_scalar_type(layout.count - 1) for layout in layouts]
         packed = tuple(s.astype(kind) for s, kind in zip(symbols, kinds, strict=True))
-        return cls(layouts, packed, totals, int(totals.sum()) if count is None else count)
+        return cls(layouts, packed, people, int(people.sum()) if count is None else count)
 
     def sum(self, vectors: Vectors) -> float:
         """One pass over the distinct combinations."""
@@ -349,6 +376,16 @@ class BitReports:
         return np.concatenate(parts, axis=1)
 
 
+def is_dense(layouts: Sequence[Layout], rows: int) -> bool:
+    """Whether a table of all combinations is quicker than sorting, and not much larger than rows.
+
+    Args:
+        layouts: How each axis' output is written.
+        rows: How many rows are counted.
+    """
+    return math.prod(layout.count for layout in layouts) <= max(4 * rows, 1 << 12)
+
+
 def statistic_of(
     layouts: tuple[Layout, ...], outputs: Sequence[Outputs], weights: Floats | None = None
 ) -> SymbolCounts | BitReports:
@@ -387,37 +424,6 @@ def digest_of(layouts: Sequence[Layout], count: int, arrays: Sequence[NDArray[An
     for array in arrays:
         found.update(np.ascontiguousarray(array).tobytes())
     return found.hexdigest()
-
-
-def histogram(
-    columns: Sequence[NDArray[np.integer[Any]]], shape: tuple[int, ...]
-) -> NDArray[np.int64]:
-    """How often each combination of symbols occurs, in C order; in pieces that stay in the cache.
-
-    Args:
-        columns: The symbols, one column per axis, each below its number in `shape`.
-        shape: How many symbols each axis has.
-    """
-    first, *others = columns
-    size, rows = math.prod(shape), len(first)
-    if not others and first.itemsize == 1 and rows >= 1 << 18 and first.flags.c_contiguous:
-        even = rows // 2 * 2
-        # Two neighbours at once, as one number of 16 bits: half as many to count.
-        pairs = histogram([first[:even].view(np.uint16)], (1 << 16,)).reshape(256, 256)
-        both: NDArray[np.int64] = (pairs.sum(axis=0) + pairs.sum(axis=1))[:size]
-        return both + np.bincount(first[even:], minlength=size)
-    found = np.zeros(size, dtype=np.int64)
-    kind = np.min_scalar_type(size - 1)
-    step = max(1 << 16, 4 * size)
-    for start in range(0, rows, step):
-        number = first[start : start + step]
-        if others:
-            number = number.astype(kind)
-        for count, column in zip(shape[1:], others, strict=True):
-            number *= kind.type(count)
-            number += column[start : start + step].astype(kind, copy=False)
-        found += np.bincount(number, minlength=size)
-    return found
 
 
 def _distinct(

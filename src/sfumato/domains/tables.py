@@ -260,7 +260,7 @@ def _family(kind: type) -> str | None:
     return next((words for types, words in families if issubclass(kind, types)), "something else")
 
 
-CSV_BLOCK = 1 << 23  # bytes
+CSV_BLOCK = 1 << 21  # bytes; Arrow's reader may hold 32 blocks at once
 _MOST_LINE = 1 << 20  # letters of the first line; csv refuses a longer cell
 _PARQUET_ROWS = 1 << 16
 _MOST_TEXT = 1 << 12  # bytes of a text in a Parquet file: a batch of them fills 256 MiB
@@ -461,8 +461,9 @@ def _whole_rows(stream: BinaryIO, called: str) -> Iterator[bytes]:
 
 def _row_end(data: bytes, *, last: bool = True) -> int:
     """Where the last row ends, or the first: after a line break outside quotes; 0 if nowhere."""
-    if b'"' not in data:
-        return (data.rfind(b"\n") if last else data.find(b"\n")) + 1
+    end = (data.rfind(b"\n") if last else data.find(b"\n")) + 1
+    if data.count(b'"', 0, end) % 2 == 0:
+        return end
     raw = np.frombuffer(data, dtype=np.uint8)
     inside = np.cumsum(raw == ord('"'), dtype=np.int64) % 2
     ends = np.flatnonzero((raw == ord("\n")) & (inside == 0))

@@ -77,6 +77,9 @@ def line_within(
     if isinstance(metric, CappedLineMetric) and cap == metric.cap:
         shortest = metric.equal_step or min(metric.steps)
         return CappedLineMetric(LineMetric.equal(shortest, metric.size), cap)
+    if isinstance(metric, CappedLineMetric) and cap is None:
+        shortest = min(metric.equal_step or min(metric.steps), metric.cap / (metric.size - 1))
+        return LineMetric.equal(shortest, metric.size)
     numerators, denominator = _integers(metric)
     both = _smaller(numerators)
     below = int(both.max()) + 1 if cap is None else math.ceil(cap * denominator)
@@ -148,6 +151,8 @@ def is_within(stricter: CellMetric, metric: CellMetric) -> bool:
         if stricter.equal_step is not None and metric.equal_step is not None:
             return stricter.equal_step <= metric.equal_step
         return all(a <= b for a, b in zip(stricter.steps, metric.steps, strict=True))
+    if isinstance(stricter, LineMetric) and isinstance(metric, CappedLineMetric):
+        return stricter.largest() <= metric.cap and is_within(stricter, metric.line)
     if (
         isinstance(stricter, CappedLineMetric)
         and isinstance(metric, CappedLineMetric)

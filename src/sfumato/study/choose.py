@@ -34,7 +34,8 @@ from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.norm_grids import NormGridMetric
 from sfumato.metrics.uniform import UniformMetric
-from sfumato.study.candidates import Asked, Chosen, best_channel
+from sfumato.study.asked import Asked
+from sfumato.study.candidates import Chosen, best_channel
 from sfumato.study.choose_uniform import choose_uniform
 
 #: The decoder that channels are chosen for by default.

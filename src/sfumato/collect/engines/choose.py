@@ -47,10 +47,10 @@ def spark(session: SparkSession | str | None = None, *, seconds: float = 10.0) -
     Args:
         session: A `SparkSession`, or an address such as ``spark://master:7077``; left out, the
             session that is active, or else Spark is started on this machine.
-        seconds: How long to wait for the master.
+        seconds: How long to wait for the master, and then for its first worker.
 
     Raises:
-        EngineError: If Spark or Java is not installed, or the master cannot be reached in time.
+        EngineError: If Spark or Java is not installed, or the cluster cannot be reached in time.
     """
     return Spark(session, seconds=seconds)
 

@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _INSTALL = "the engine 'spark' needs the extra 'spark': pip install 'sfumato[spark]'"
 _OLDEST_JAVA = 17
+_PAUSE = 0.1  # seconds between looks for a worker
 _TRIES = 4  # of a task on this machine, as Spark has on clusters
 # Last lines of tracebacks that Spark quotes.
 _OURS = re.compile(r"^sfumato\.errors\.EngineError: (.*)$", re.MULTILINE)
@@ -40,10 +42,10 @@ class Spark(Engine):
     Args:
         session: A session, or the address of a master, such as ``spark://master:7077``; left out,
             the session that is active, or else Spark is started on this machine.
-        seconds: How long to wait for the master.
+        seconds: How long to wait for the master, and then for its first worker.
 
     Raises:
-        EngineError: If Spark or Java is not installed, or the master cannot be reached in time.
+        EngineError: If Spark or Java is not installed, or the cluster cannot be reached in time.
     """
 
     are_here = False
@@ -57,9 +59,11 @@ class Spark(Engine):
         if session is None:
             session = pyspark.sql.SparkSession.getActiveSession()
         if session is None or isinstance(session, str):
-            if session is not None:
+            if session is None:
+                session = _started(f"local[*,{_TRIES}]")
+            else:
                 _refuse_unreachable(session, seconds)
-            session = _started(session or f"local[*,{_TRIES}]")
+                session = _with_workers(_started(session), session, seconds)
             self._own = True
         elif not isinstance(session, pyspark.sql.SparkSession) or not hasattr(session, "_jsc"):
             raise EngineError(
@@ -141,6 +145,25 @@ def _started(master: str) -> SparkSession:
         builder = builder.config("spark.driver.host", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return builder.getOrCreate()
+
+
+def _with_workers(session: SparkSession, master: str, seconds: float) -> SparkSession:
+    """A session of a cluster, once a worker does something for it; Spark itself would wait on."""
+    context = session.sparkContext
+    if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
+        return session  # which asks for workers when there is work
+    tracker: Any = context._jsc.sc().statusTracker()
+    end = time.monotonic() + seconds
+    while len(tracker.getExecutorInfos()) < 2:  # the first is this process
+        if time.monotonic() > end:
+            session.stop()
+            raise EngineError(
+                f"the Spark master at {master!r} had no worker for us within {seconds:g} seconds; "
+                "start one, see that it has a processor and memory to spare, and that it can reach "
+                "this machine"
+            )
+        time.sleep(_PAUSE)
+    return session
 
 
 def _refuse_unreachable(master: str, seconds: float) -> None:

@@ -41,9 +41,9 @@ from sfumato.device.wire import MAGIC as BATCH
 from sfumato.errors import FormatError
 from sfumato.study.reports import Reports
 
-_ROWS_AT_ONCE = 1 << 20
-#: About how many reports a split has.
-ROWS_OF_SPLIT = 1 << 22
+_ROWS_AT_ONCE = 1 << 19  # so that they are counted while they are in the cache
+#: The most reports that a split has, or one row group: opening a file for fewer takes its time too.
+ROWS_OF_SPLIT = 1 << 23
 _ASKED_AT_ONCE = 16  # files of a store
 
 Kind: TypeAlias = Literal["reports", "tally", "packed", "batches"]
@@ -114,7 +114,8 @@ def plan(empty: Accumulator, paths: Sequence[str], *, skip_damaged: bool = False
 
     Raises:
         MismatchError: If a file belongs to another study, or is a tally that cannot be added.
-        FormatError: If a file is damaged or holds something else; it is named.
+        DamagedError: If a file is damaged or holds something else; it is named.
+        FormatError: If a file is not there.
     """
     files: list[list[Split]] = []
     batches: list[Split] = []
@@ -122,7 +123,7 @@ def plan(empty: Accumulator, paths: Sequence[str], *, skip_damaged: bool = False
     for path, splits in zip(paths, _looked_at(empty, paths), strict=True):
         if isinstance(splits, FormatError):
             if not skip_damaged:
-                raise splits
+                raise DamagedError(path, str(splits))
             damaged[path] = str(splits)
         elif splits[0].kind == "batches":
             batches += splits
@@ -158,9 +159,8 @@ def _splits_of(empty: Accumulator, path: str) -> list[Split]:
         size = file.seek(0, 2)
         if front[:4] == PACKED:
             count = packed_count(front, size, empty, repr(path))
-            starts = range(0, max(count, 1), ROWS_OF_SPLIT)
-            stops = [min(start + ROWS_OF_SPLIT, count) for start in starts]
-            pairs = zip(starts, stops, strict=True)
+            most = _even(count)
+            pairs = [(start, min(start + most, count)) for start in range(0, max(count, 1), most)]
             return [Split((path,), "packed", a, b, b - a) for a, b in pairs]
         if front[:4] == BATCH:
             empty.refuse_other(read_front(front, BATCH, HEADER_BYTES, "a batch"), repr(path))
@@ -189,14 +189,19 @@ def _parquet_splits(empty: Accumulator, path: str) -> list[Split]:
 def spans(metadata: pq.FileMetaData) -> Iterator[tuple[int, int, int]]:
     """Row groups that are read together: the first, the one after the last, and their rows."""
     start = held = 0
-    last = metadata.num_row_groups - 1
+    most, last = _even(metadata.num_rows), metadata.num_row_groups - 1
     for group in range(last + 1):
         held += metadata.row_group(group).num_rows
-        if held >= ROWS_OF_SPLIT or group == last:
+        if held >= most or group == last:
             yield start, group + 1, held
             start, held = group + 1, 0
     if last < 0:
         yield 0, 0, 0
+
+
+def _even(rows: int) -> int:
+    """How many rows a split has, so that all splits of a file have about as many."""
+    return -(-rows // max(1, -(-rows // ROWS_OF_SPLIT))) or 1
 
 
 def _check_reports(empty: Accumulator, schema: pa.Schema, what: str) -> None:

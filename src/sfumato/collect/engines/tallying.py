@@ -11,7 +11,7 @@ from sfumato.collect.accumulator import Accumulator
 from sfumato.collect.engines import splits
 from sfumato.collect.engines.journal import Journal, StaleError
 from sfumato.collect.engines.parts import Load, Part, fresh, merge_parts, tally_load
-from sfumato.collect.engines.splits import Plan, Split, plan
+from sfumato.collect.engines.splits import DamagedError, Plan, Split, plan
 from sfumato.collect.engines.workers import Seen, Work, Workers
 from sfumato.collect.packing import layout_of
 from sfumato.collect.stores import whole_path
@@ -20,6 +20,10 @@ from sfumato.errors import FormatError
 
 #: Told in a line what is worth knowing.
 Say = Callable[[str], None]
+_REMEDY = (
+    "write the file again, name the others only, or leave damaged files out with --skip-damaged "
+    "(in Python, skip_damaged=True)"
+)
 _NAMED = 3  # damaged files that a note names
 _LOADS = 32  # for each worker, where files are small: enough to share fairly
 _LEAST = 1 << 20  # reports in a load for a cluster: fewer take less time than starting a task
@@ -59,7 +63,12 @@ def tally_files(
     """
     # A worker elsewhere has another current folder.
     named = list(paths) if engine.are_here else list(map(whole_path, paths))
-    work = plan(empty, named, skip_damaged=skip_damaged)
+    try:
+        work = plan(empty, named, skip_damaged=skip_damaged)
+    except DamagedError as error:
+        kept = journal is not None and journal.path.exists()
+        before = " in this run, and what an earlier one tallied is kept" if kept else " yet"
+        raise FormatError(f"{error}; nothing is tallied{before}; {_REMEDY}") from None
     run = _Run(empty, journal, work, seen, skip_damaged)
     loads = list(_loads(run.resume(work.files, say), engine))
     task = Work(partial(tally_load, fresh(empty).to_bytes()), merge_parts)
@@ -166,10 +175,7 @@ class _Run:
         kept = " and kept for the next run" if self.journal is not None and self.finished else ""
         count, reports = len(self.finished), self.total.found.n
         done = f"{reports:,} reports of {count:,} file{'' if count == 1 else 's'} are tallied"
-        return (
-            f"{done}{kept}; write the file again, name the others only, or leave damaged files out "
-            "with --skip-damaged (in Python, skip_damaged=True)"
-        )
+        return f"{done}{kept}; {_REMEDY}"
 
     def result(self, files: int) -> Accumulator:
         """The tally of all files; what was left out is noted."""
