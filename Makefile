@@ -36,7 +36,7 @@ $(RUNS): pyproject.toml $(LOCK)
 	fi; \
 	echo "Setting up $(VENV) with $$("$$found" --version); this takes about a minute."; \
 	"$$found" -m venv $(VENV)
-	@$(BIN)/python -m supply.part plots > $(VENV)/runs.lock
+	@$(BIN)/python -m supply.part plots server > $(VENV)/runs.lock
 	@$(INSTALL) --require-hashes --requirement $(VENV)/runs.lock
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -47,7 +47,7 @@ $(READY): $(RUNS)
 	@$(INSTALL) --require-hashes --requirement $(LOCK)
 	@touch $@
 
-demo: $(RUNS) ## a first look: a made-up survey from question to answer, in build/demo
+demo: $(RUNS) ## a first look: a made-up survey and a collector, in build/demo
 	$(BIN)/sfumato demo --out build/demo --force
 
 quick: $(READY) ## the answer to a small change: check, and the tests that are not slow

@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
@@ -28,6 +29,14 @@ from sfumato.estimation.likelihood import LikelihoodEstimate
 KINDS = ("smooth", "heaped", "spiky", "sparse")
 NAMES = tuple(name for name in SHAPES if name.startswith(KINDS))
 SEEDS = range(100, 110)
+#: Fewer and more people on the shorter axes, to see whether the better channel depends on them.
+OTHER_PEOPLE = tuple(
+    replace(setting, people=people)
+    for people in (1_000, 10_000, 1_000_000)
+    for setting in UNIFORM
+    if setting.shape == (256,)
+)
+SEEDS_OF_PEOPLE = range(103, 109)
 WORKERS = 2
 PAGE = Path("docs/plain-ldp.md")
 
@@ -92,13 +101,23 @@ def row(shape: str, setting: Setting, found: list[Errors]) -> dict[str, Any]:
 
 def measure() -> Measurement:
     """Every shape in every setting under one ε."""
+    return _measured(UNIFORM, SEEDS)
+
+
+def measure_people() -> Measurement:
+    """The same with other numbers of people."""
+    return _measured(OTHER_PEOPLE, SEEDS_OF_PEOPLE)
+
+
+def _measured(settings: Sequence[Setting], seeds: Sequence[int]) -> Measurement:
+    """Every shape in some settings."""
     os.environ.setdefault("SFUMATO_CACHE", "build/bench-cache")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     rows = []
     with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as pool:
-        for setting, shape in product(UNIFORM, NAMES):
+        for setting, shape in product(settings, NAMES):
             progress(f"{shape}, {setting}")
-            each = pool.map(collect, *zip(*((shape, setting, s) for s in SEEDS), strict=True))
+            each = pool.map(collect, *zip(*((shape, setting, s) for s in seeds), strict=True))
             rows.append(row(shape, setting, list(each)))
     return Measurement(
         "the default channel under one ε beside a comb and a tree: RMSE of shares × 1000",

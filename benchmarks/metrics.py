@@ -4,8 +4,9 @@ A case is a metric, a number of cells, ε and typical questions: random ranges o
 single cells of another. The candidates are listed here one by one, whatever the planner tries: the
 channels made for E, those made for simpler metrics E' <= E (one ε, lines with caps, blocks), codes
 of flipped bits, and rows found by search. Errors are exact, of unbiased answers, for people spread
-evenly. Beside them stand the mechanisms of Xiang et al. 2020 (§3: Laplace noise on a strategy; §4:
-the thermometer as published) and of Acharya et al. 2020 (Hadamard response by context).
+evenly; beyond 256 cells they are those of some random questions. Beside them stand the mechanisms
+of Xiang et al. 2020 (§3: Laplace noise on a strategy; §4: the thermometer as published) and of
+Acharya et al. 2020 (Hadamard response by context).
 
 Where the planner chooses a channel for likelihood answers (`Distance` at small ε, `Uniform`), the
 row is that of the channel it would choose for unbiased ones, and says so.
@@ -39,6 +40,8 @@ from sfumato.study.choose import choose_channel
 
 PEOPLE = 10_000
 MOST_SEARCHED, MOST_CODED = 128, 128
+MOST_TYPICAL, ASKED = 256, 40  # cells up to which all typical questions are asked; how many beyond
+MOST_CAPPED = 1_024  # cells of a table of E, from which caps of lines are taken
 WORST = 1.10
 
 
@@ -58,6 +61,28 @@ class Case:
 
     name: str
     axis: sf.Axis
+
+    @cached_property
+    def asked(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Some random ranges, or some cells, sensitive ones and others; and their shares."""
+        rng = np.random.default_rng(14)
+        values, size = self.axis.domain.size, self.axis.size
+        cells = np.arange(size)
+        if self.axis.domain.ordered:
+            ends = np.sort(rng.integers(0, values + 1, (ASKED, 2)))
+            ends = ends[ends[:, 0] < ends[:, 1]]
+            rows = (ends[:, :1] <= cells) & (cells < ends[:, 1:])
+            return rows.astype(np.float64), np.full(len(rows), 1 / len(rows))
+        metric = self.study.schema.groups[0].metric
+        high = metric.sensitive if isinstance(metric, HighLowMetric) else cells < 0
+        chosen, shares = [], []
+        for kind in (high, ~high):
+            held = np.flatnonzero(kind)
+            some = rng.choice(held, min(len(held), ASKED), replace=False)
+            chosen.append(some)
+            shares.append(np.full(len(some), len(held) / size / max(1, len(some))))
+        picked = np.concatenate(chosen)
+        return (cells == picked[:, None]).astype(np.float64), np.concatenate(shares)
 
     @cached_property
     def study(self) -> sf.Study:
@@ -81,6 +106,10 @@ class Case:
             made = sf.Study("case", [replace(self.axis, channel=choice)])
         except SfumatoError:
             return None
+        if self.axis.size > MOST_TYPICAL:
+            rows, shares = self.asked
+            spread = made.channels[0].second_moment(rows) - rows**2
+            return math.sqrt(PEOPLE * float(shares @ spread.mean(axis=1)))
         asked = typical_of(made, (0,)).text
         return made.expected_error(PEOPLE)[asked].stderr
 
@@ -100,6 +129,9 @@ class Case:
             yield from (sf.Extended(choice) for choice in uniform)
         if isinstance(metric, AsideMetric):
             yield sf.Extended(sf.Geometric())
+            shares = [Fraction(1, 1 << k) for k in range(1, 6)]
+            for share, coarse in itertools.product(shares, (Fraction(1, 8), Fraction(1, 64))):
+                yield sf.Extended(sf.TwoScales(share, coarse))
         if not ordered:
             yield from (sf.Product(shape) for shape in shapes_of(metric.size))
         if len(list(blocks_of(metric))) > 1:
@@ -108,10 +140,13 @@ class Case:
             yield sf.PerBlock(sf.Extremal("ranges" if ordered else "cells"))
         yield from (sf.Stricter("uniform", choice) for choice in uniform)
         yield from (sf.Stricter("line", choice) for choice in (sf.Geometric(), sf.Thermometer()))
-        caps = sorted({e for e in np.unique(metric.matrix()) if 0 < e < math.inf})
+        caps = [float(metric.cap)] if isinstance(metric, CappedLineMetric) else []
+        if not caps and metric.size <= MOST_CAPPED:
+            caps = sorted({float(e) for e in np.unique(metric.matrix()) if 0 < e < math.inf})
         for cap in caps if len(caps) <= 8 else [*caps[:: len(caps) // 8], caps[-1]]:
             yield sf.Stricter("line", sf.Geometric(), Fraction(cap).limit_denominator(1000))
-        yield sf.Exponential()
+        if metric.size <= MOST_CAPPED:
+            yield sf.Exponential()
         asked = "ranges" if ordered else "cells"
         if metric.size <= MOST_CODED and not isinstance(metric, LineMetric):
             for strategy in ("identity", "prefix", "hierarchical"):
@@ -280,6 +315,46 @@ def cases() -> Iterator[Case]:
         yield Case(f"Uniform({eps}), {size}, ranges", _numbers(size, sf.Uniform(eps)))
 
 
+def large_cases() -> Iterator[Case]:
+    """Beyond 256 cells."""
+    for size, parts in (
+        (5_000, [2_500] * 2),
+        (820, list(range(1, 41))),
+        (3_240, list(range(1, 81))),
+    ):
+        ends = [0, *itertools.accumulate(parts)]
+        protect = sf.Blocks(1, [range(a, b) for a, b in itertools.pairwise(ends)])
+        said = f"{len(parts)} blocks of {size:,}"
+        yield Case(f"Blocks(1), {said}, ranges", _numbers(size, protect))
+    for eps, size, block in ((1, 600, 2), (2, 900, 30)):
+        protect = sf.Blocks(eps, _split(size, block))
+        yield Case(f"Blocks({eps}), {block} of {size}", _named(size, protect))
+    for size, sensitive in ((5_000, 2_500), (1_000, 500), (5_000, 200)):
+        protect = sf.HighLow(1, range(sensitive))
+        yield Case(f"HighLow(1), {sensitive:,} of {size:,}, ranges", _numbers(size, protect))
+    for size, sensitive in ((5_000, 5), (3_000, 300)):
+        protect = sf.HighLow(1, labels(sensitive))
+        yield Case(f"HighLow(1), {sensitive} of {size:,}", _named(size, protect))
+    for size, step, cap in ((5_000, "1/2", "3"), (5_000, "1/1000", "1/2"), (600, "1/5", "4")):
+        protect = sf.Distance(step, cap=cap)
+        yield Case(f"Distance({step}, cap={cap}), {size:,}", _numbers(size, protect))
+    for size, step, aside in (
+        (1_000, "1/2", 12),
+        (1_000, "1/2", 8),
+        (1_000, "1/2", 4),
+        (5_000, "1", 1),
+    ):
+        protect = sf.Distance(step, no_answer=aside)
+        said = f"Distance({step}, no_answer={aside}), {size:,}, optional"
+        yield Case(said, _numbers(size, protect, optional=True))
+    yield Case("Within(1, 30), 600", _numbers(600, sf.Within(1, 30)))
+    ring = [*_path(400), (399, 0)]
+    yield Case("PolicyGraph(0.5), ring of 400", _named(400, _graph(ring, 0.5)))
+    yield Case("Points(1), 400", _named(400, _towns(400, 400, 1)))
+    yield Case("SensitiveSet(1), 10 of 400", _named(400, sf.SensitiveSet(1, labels(10))))
+    yield Case("Uniform(1), 5,000, ranges", _numbers(5_000, sf.Uniform(1)))
+
+
 def judged(case: Case) -> dict[str, Any]:
     """The error of the default over that of the best candidate, and over the papers' own."""
     choice, is_default = case.chosen
@@ -303,7 +378,13 @@ def judged(case: Case) -> dict[str, Any]:
     }
 
 
-def measure(chosen: Callable[[], Iterator[Case]] = cases) -> Measurement:
+def every_case() -> Iterator[Case]:
+    """Small and large."""
+    yield from cases()
+    yield from large_cases()
+
+
+def measure(chosen: Callable[[], Iterator[Case]] = every_case) -> Measurement:
     """Every case."""
     rows = []
     for case in chosen():

@@ -1,16 +1,19 @@
 """Optional answers on distance axes: errors and times beside the same axis without `optional`.
 
-Errors are exact, of a random range with 10,000 people spread evenly.
+Errors are exact, of a random range with 10,000 people spread evenly: of the default channel, and of
+`Extended()`, geometric noise lifted as it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import sfumato as sf
 from benchmarks.recording import Measurement, progress, seconds
+from sfumato.channels.choice import described
 
 PEOPLE = 10_000
 #: Cells, ε and the distance of "no answer", in cells; at half the axis, nearer, and very near.
@@ -19,6 +22,10 @@ CASES: tuple[tuple[int, str, int], ...] = (
     (100, "6/100", 50),
     (20, "3/10", 10),
     (1_000, "1/100", 500),
+    (1_000, "1/2", 12),
+    (1_000, "1/2", 8),
+    (1_000, "1/2", 4),
+    (5_000, "1/2", 8),
     (5_000, "1/2", 2_500),
     (100, "1/2", 10),
     (50, "1/5", 10),
@@ -31,16 +38,19 @@ CASES: tuple[tuple[int, str, int], ...] = (
 MOST_ASKED = 5_000  # cells up to which errors are computed; beyond, only times
 
 
-def optional(size: int, epsilon: str, no_answer: int) -> sf.Study:
+def optional(
+    size: int, epsilon: str, no_answer: int, channel: sf.Extended | None = None
+) -> sf.Study:
     """An axis that may be left unanswered.
 
     Args:
         size: How many cells.
         epsilon: ε per cell.
         no_answer: How many cells away "no answer" is.
+        channel: The channel; the default where it is left out.
     """
     protect = sf.Distance(epsilon, no_answer=no_answer)
-    axis = sf.integers("x", 0, size - 1, protect=protect, optional=True, channel=sf.Extended())
+    axis = sf.integers("x", 0, size - 1, protect=protect, optional=True, channel=channel)
     return sf.Study("optional", [axis])
 
 
@@ -75,15 +85,23 @@ def _row(case: tuple[int, str, int]) -> dict[str, Any]:
     """One axis with and without optional answers."""
     size, epsilon, no_answer = case
     found: dict[str, Any] = {"cells": size, "ε": epsilon, "no answer": no_answer}
-    errors: list[Any] = ["", ""]
-    if size <= MOST_ASKED:
-        made = (optional(*case), answered(*case))
-        errors = [study.expected_error(PEOPLE).rows[0].stderr for study in made]
-    times = [seconds(partial(make, *case), repeat=3)[0] for make in (optional, answered)]
+    lifted = partial(optional, channel=sf.Extended())
+    made = {"default": optional(*case), "extended": lifted(*case), "answered": answered(*case)}
+    asked = size <= MOST_ASKED
+    errors: dict[str, Any] = {
+        name: study.expected_error(PEOPLE).rows[0].stderr if asked else ""
+        for name, study in made.items()
+    }
+    makers: dict[str, Callable[..., sf.Study]] = {
+        "default": optional,
+        "extended": lifted,
+        "answered": answered,
+    }
+    times = {name: seconds(partial(make, *case), repeat=3)[0] for name, make in makers.items()}
     return found | {
-        "optional": errors[0],
-        "answered": errors[1],
-        "ratio": errors[0] / errors[1] if size <= MOST_ASKED else "",
-        "made s": times[0],
-        "made s, answered": times[1],
+        "channel": described(made["default"].blocks[0].choice),
+        **errors,
+        "default/answered": errors["default"] / errors["answered"] if asked else "",
+        "extended/answered": errors["extended"] / errors["answered"] if asked else "",
+        **{f"made s, {name}": time for name, time in times.items()},
     }

@@ -166,8 +166,13 @@ def _truth(study: sf.Study, counts: NDArray[np.int64], question: str) -> float:
 # The page
 
 
-def _amount(value: float, units: Sequence[tuple[float, str]]) -> str:
-    """A figure in the largest unit that it reaches, in three digits."""
+def amount(value: float, units: Sequence[tuple[float, str]]) -> str:
+    """A figure in the largest unit that it reaches, in three digits.
+
+    Args:
+        value: The figure.
+        units: The sizes and names of units, the largest first.
+    """
     size, unit = next((pair for pair in units if value >= pair[0]), units[-1])
     return f"{digits(value / size)} {unit}"
 
@@ -187,21 +192,18 @@ def page_tables(figures: Sequence[Mapping[str, Any]]) -> dict[str, str]:
                 name,
                 row["channels"],
                 f"{row['report bytes']:,} B",
-                _amount(row["tally bytes"], BYTES),
+                amount(row["tally bytes"], BYTES),
                 *(digits(1e9 * row[f"{step} s"] / MEASURED) for step in STEPS[:4]),
-                *(
-                    "" if row[f"{s} s"] is None else _amount(row[f"{s} s"], TIMES)
-                    for s in STEPS[4:]
-                ),
+                *("" if row[f"{s} s"] is None else amount(row[f"{s} s"], TIMES) for s in STEPS[4:]),
             ]
         )
         answer = row["answer s"]
         each = (row["unpack s"] + row["tally s"]) / MEASURED
         if row["bits"]:  # they are summed when something is asked
             each, answer = each + answer / MEASURED, 0.0
-        sizes.append([name, *(_amount(n * row["report bytes"], BYTES) for n in PEOPLE)])
-        encoded.append([name, *(_amount(n * row["encode s"] / MEASURED, TIMES) for n in PEOPLE)])
-        tallied.append([name, *(_amount(n * each + answer, TIMES) for n in PEOPLE)])
+        sizes.append([name, *(amount(n * row["report bytes"], BYTES) for n in PEOPLE)])
+        encoded.append([name, *(amount(n * row["encode s"] / MEASURED, TIMES) for n in PEOPLE)])
+        tallied.append([name, *(amount(n * each + answer, TIMES) for n in PEOPLE)])
         shares = [f"{100 * row['error'] * math.sqrt(MEASURED / n):.2g} %" for n in PEOPLE]
         errors.append([name, row["question"], *shares])
         for held in row["simulated"]:
@@ -210,11 +212,11 @@ def page_tables(figures: Sequence[Mapping[str, Any]]) -> dict[str, str]:
                 [
                     name,
                     f"10^{round(math.log10(held['people']))}",
-                    _amount(held["s"], TIMES),
+                    amount(held["s"], TIMES),
                     f"{digits(held['MiB'])} MiB",
                     str(held["runs"] or ""),
                     "" if ratio is None else f"{ratio:.2f}",
-                    _amount(held["decoded s"], TIMES) if decoded else "",
+                    amount(held["decoded s"], TIMES) if decoded else "",
                     f"{held['decoded error / stated']:+.1f}" if decoded else "",
                 ]
             )

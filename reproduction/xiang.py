@@ -1,15 +1,19 @@
-"""Figure 1(b) of Xiang et al. 2020, their ranges of §3.3, and strategies that are searched for.
+"""Figure 1(b) and Table 2 of Xiang et al. 2020, their ranges of §3.3, and strategies by search.
 
 ``python -m reproduction.xiang`` finds the best scales for every size of S in Figure 1(b) (100
 values, 10,000 people, ε = 1), those of prefixes for all ranges, and how much a search among rows
 gains over the best fixed strategy. Results go to results/soak/xiang.json, the picture to
-docs/images. ``--only figure ranges search`` makes some of it anew.
+docs/images. ``--only figure table`` makes some of it anew.
 
 E_S is ε where one of two values is in S and 2ε elsewhere. The paper's plain ε-LDP mechanism is
 histogram encoding: Laplace noise of scale 2/ε on every cell, 8nm/ε² in all. Beside the published
 noise on the reals stand the exact noise on a lattice, and flips of bits (`MatrixResponse`), which
 have half of that. By symmetry S and the rest have one scale each, and the optimum is
 2n·(|S|^(1/3) + (m − |S|)^(1/3))³/ε² up to |S| = m/2, from where on nothing is gained.
+
+Table 2 gives rates for one box under E = ε·‖x − x'‖_1. Part "table" has exact errors beside them:
+of the thermometer as published, of the extension of Haney et al. 2015 (`reproduction/haney.py`),
+and of the library's default, for people spread evenly.
 """
 
 from __future__ import annotations
@@ -26,7 +30,9 @@ from matplotlib.figure import Figure
 
 import sfumato as sf
 from reproduction import records
+from reproduction.haney import EdgeRanges, middle_box, published_rate
 from reproduction.matrix_mechanism import MatrixMechanism
+from sfumato.channels.choice import Choice
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
 from sfumato.metrics.edges import edges_of
@@ -42,6 +48,7 @@ PEOPLE = 10_000
 EPSILON = Fraction(1)
 LINES = ((8, "1"), (32, "1/2"), (100, "1"), (256, "1/5"))
 SEARCHED = 32
+GRIDS = tuple((axes, cells, "1/2") for axes, cells in ((1, 64), (2, 16), (2, 64), (3, 16)))
 SEED = 2020
 
 
@@ -164,6 +171,40 @@ def ranges_row(cells: int, epsilon: str, people: int = PEOPLE) -> dict[str, Any]
     }
 
 
+def table_row(axes: int, cells: int, epsilon: str, people: int = PEOPLE) -> dict[str, Any]:
+    """Standard errors of one box, all but the outermost cells: Table 2, exactly.
+
+    Args:
+        axes: D.
+        cells: m, the cells of every axis.
+        epsilon: ε per step.
+        people: Number of people, spread evenly.
+    """
+    shape = (cells,) * axes
+    box = middle_box(shape)
+    protect = sf.Distance(epsilon)
+    choices: dict[str, Choice | None] = {
+        "thermometer, published": sf.Thermometer("published"),
+        "default": None,
+    }
+    errors = {}
+    for name, choice in choices.items():
+        names = [f"x{axis}" for axis in range(axes)]
+        made = [sf.integers(n, 0, cells - 1, protect=protect, channel=choice) for n in names]
+        asked = dict(zip(names, box, strict=True))
+        found = sf.Study("table", made).expected_error(people, asked)
+        errors[name] = found.rows[-1].stderr
+    haney = EdgeRanges(Fraction(epsilon), shape, (box,))
+    return {
+        "axes": axes,
+        "cells": cells,
+        "epsilon": epsilon,
+        **errors,
+        "Haney et al., extended": float(np.sqrt(people * haney.variance()[0])),
+        "its printed rate": published_rate(people, axes, cells, float(Fraction(epsilon))) ** 0.5,
+    }
+
+
 def searches(cells: int = SEARCHED) -> dict[str, tuple[CellMetric, sf.questions.Workload]]:
     """Metrics and questions for which a strategy is searched."""
     half = Fraction(1, 2)
@@ -235,6 +276,7 @@ def draw(figure: Sequence[dict[str, Any]], bits: Sequence[dict[str, Any]]) -> Fi
 PARTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "figure": lambda: [figure_row(inside) for inside in range(1, CELLS + 1)],
     "bits": lambda: [bits_row(inside) for inside in (1, 2, 5, *range(10, CELLS + 1, 10))],
+    "table": lambda: [table_row(*grid) for grid in GRIDS],
     "ranges": lambda: [ranges_row(*line) for line in LINES],
     "search": lambda: [search_row(name, *case) for name, case in searches().items()],
 }

@@ -1,7 +1,7 @@
 """A part of the lock file: what a use of sfumato needs, with the same versions and hashes.
 
-`python -m supply.part plots` prints what the core and the extra `plots` need, and what an editable
-install takes.
+`python -m supply.part plots server` prints what the core and the extras `plots` and `server` need,
+and what an editable install takes.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ from sfumato.exact import at_most_exp
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import AsideMetric, CappedLineMetric, LineMetric
 from sfumato.metrics.labelled import BlockMetric, HighLowMetric
+from sfumato.metrics.norm_grids import NormGridMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import SeededBits
 
@@ -588,6 +589,9 @@ def scaled(metric: CellMetric, factor: Fraction) -> CellMetric:
     if isinstance(metric, CappedLineMetric):
         line = LineMetric([step * factor for step in metric.steps])
         return CappedLineMetric(line, metric.cap * factor)
+    if isinstance(metric, NormGridMetric):
+        cap = None if metric.cap is None else metric.cap * factor
+        return replace(metric, steps=tuple(step * factor for step in metric.steps), cap=cap)
     if isinstance(metric, AsideMetric):
         return AsideMetric(scaled(metric.line, factor), metric.aside * factor)
     if isinstance(metric, BlockMetric | HighLowMetric):

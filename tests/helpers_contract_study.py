@@ -26,6 +26,7 @@ from sfumato.errors import MismatchError
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import AsideMetric, CappedLineMetric, LineMetric
 from sfumato.metrics.labelled import BlockMetric, HighLowMetric
+from sfumato.metrics.norm_grids import NormGridMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import SeededBits
 from sfumato.study.axis import Axis
@@ -110,26 +111,40 @@ def _optional(axis: Axis, metric: AsideMetric) -> Axis:
 def study_of(trial: Trial, choice: Choice | None = None) -> sf.Study:
     """The study of one block that the trial is about."""
     choice = choice or trial.choice
+    if isinstance(trial.metric, NormGridMetric):
+        grid = sf.together(grid_axes(trial), protect=grid_protection(trial), channel=choice)
+        return sf.Study("trial", [grid])
     if trial.shape is None:
         axis = axis_of(trial.metric, rounded=trial.resolution > 0, choice=choice)
         return sf.Study("trial", [axis])
-    assert isinstance(trial.metric, UniformMetric)
-    protect = sf.Uniform(trial.metric.epsilon)
-    return sf.Study("trial", grid_axes(trial), protect=protect, channel=choice)
+    return sf.Study("trial", grid_axes(trial), protect=grid_protection(trial), channel=choice)
 
 
 def mixed_study_of(trial: Trial) -> sf.Study:
     """The grid of the trial under one guarantee, and one more axis by itself."""
-    assert isinstance(trial.metric, UniformMetric)
-    grid = sf.together(
-        grid_axes(trial), protect=sf.Uniform(trial.metric.epsilon), channel=trial.choice
-    )
+    grid = sf.together(grid_axes(trial), protect=grid_protection(trial), channel=trial.choice)
     beside = sf.integers("z", 0, SPARE - 1, protect=sf.Distance(1), channel=sf.Geometric())
     return sf.Study("mixed", [beside, grid])
 
 
+def grid_protection(trial: Trial) -> Any:
+    """The guarantee of a grid as a study states it."""
+    if isinstance(trial.metric, NormGridMetric):
+        return sf.Lp(1, trial.metric.order, cap=trial.metric.cap)
+    assert isinstance(trial.metric, UniformMetric)
+    return sf.Uniform(trial.metric.epsilon)
+
+
 def grid_axes(trial: Trial) -> list[Axis]:
     """The axes of a grid, without a guarantee of their own."""
+    if isinstance(trial.metric, NormGridMetric):
+        pairs = zip(trial.metric.shape, trial.metric.steps, strict=True)
+        return [
+            sf.integers(f"x{k}", 0, size - 1)
+            if step == 1
+            else sf.reals(f"x{k}", 0, size * step, bins=size)
+            for k, (size, step) in enumerate(pairs)
+        ]
     assert trial.shape is not None
     assert trial.ordered is not None
     return [
@@ -158,7 +173,8 @@ class Case:
     def of(cls, subject: Subject) -> Case:
         """One block."""
         trial = subject.trial
-        axes = 1 if trial.shape is None else len(trial.shape)
+        shape = trial.metric.shape if isinstance(trial.metric, NormGridMetric) else trial.shape
+        axes = 1 if shape is None else len(shape)
         return cls(study_of(trial), (subject.table[0],), (axes,), (trial.metric,))
 
     @classmethod
@@ -218,6 +234,8 @@ class Case:
                 table[axis.name] = np.array(axis.labels())[code]
             elif axis.labels()[0] == "0":
                 table[axis.name] = code
+            elif len(self.study.shape) > 1:
+                table[axis.name] = np.array(axis.domain.numbers())[code]
             else:
                 edges = np.array([float(edge) for edge in _edges(_steps(self.metrics[0]))])
                 middles = np.append((edges[:-1] + edges[1:]) / 2, np.nan)
@@ -327,7 +345,9 @@ def _box(case: Case, by_axis: Sequence[Any]) -> dict[str, Any]:
     for axis, inside in zip(case.study.axes, by_axis, strict=True):
         first = int(np.argmax(inside))
         labels = axis.labels()
-        if axis.domain.rounding_bits or labels[0] not in ("0", "c0"):
+        if len(case.study.shape) > 1 and axis.domain.kind == "reals":
+            found[axis.name] = (float(axis.domain.edges()[first]), None)
+        elif axis.domain.rounding_bits or labels[0] not in ("0", "c0"):
             edges = _edges(_steps(case.metrics[0]))
             found[axis.name] = (float(edges[first]), None)
         elif labels[0] == "c0":

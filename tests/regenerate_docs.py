@@ -21,7 +21,7 @@ import typer.rich_utils
 from typer.testing import CliRunner
 
 import sfumato
-from benchmarks import devices
+from benchmarks import devices, stored
 from benchmarks.imports import OWN as SOURCE
 from benchmarks.imports import modules
 from benchmarks.pages import refilled
@@ -34,6 +34,7 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 HEADINGS = {
     "study": "Studies",
     "axis": "Axes",
+    "places": "Axes",
     "geography": "Axes",
     "metrics": "Metrics",
     "channels": "Channels",
@@ -116,6 +117,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "command-line.md": command_line(),
         DOCS / "architecture.md": architecture(),
         DOCS / "put-it-into-an-app.md": sizes(),
+        DOCS / "deploy.md": costs(),
     }
 
 
@@ -124,6 +126,16 @@ def sizes() -> str:
     page = (DOCS / "put-it-into-an-app.md").read_text(encoding="utf-8")
     record = json.loads((DOCS.parent / "results" / "bench" / "devices.json").read_text())
     return refilled(page, devices.page_tables(record["figures"]))
+
+
+def costs() -> str:
+    """The page on deployment with the recorded costs of a collector."""
+    page = (DOCS / "deploy.md").read_text(encoding="utf-8")
+    load, held = (
+        json.loads((DOCS.parent / "results" / "bench" / f"{name}.json").read_text())["figures"]
+        for name in ("collector", "stored")
+    )
+    return refilled(page, stored.page_tables(load, held))
 
 
 # Modules

@@ -110,13 +110,21 @@ def test_bill_of_materials_tells_what_runs_from_what_checks() -> None:
 
 @pytest.mark.parametrize("where", ENVIRONMENTS, ids=lambda e: "-".join(list(e.values())[::2][:3]))
 def test_part_of_the_lock_file_is_complete_for_the_demo(where: dict[str, str]) -> None:
-    held = part.part(read(), ["plots"])
+    held = part.part(read(), ["plots", "server"])
     here = {p.name for p in held if not p.marker or Marker(p.marker).evaluate(where)}
     project = PROJECT["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["plots"]]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["plots"], *extras["server"]]
     assert {canonicalize_name(Requirement(line).name) for line in wanted} <= here
-    assert {"hatchling", "editables", "pillow", "cffi"} <= here  # two by way of others
+    assert {
+        "hatchling",
+        "editables",
+        "pillow",
+        "cffi",
+        "psycopg-binary",
+    } <= here  # two by way of others
     assert not {"pytest", "pyspark", "mypy", "duckdb"} & {package.name for package in held}
+    assert "supply.part plots server >" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def test_part_of_the_lock_file_has_its_versions_and_hashes(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ export class Client {
     return store.lock("report", async () => {
       const held = await store.get(key);
       if (held?.report) return held.report;
-      const charge = { study: program.name, most: program.most };
+      const charge = { study: program.name, most: program.most, digest: program.digest };
       const today = await this.#refuseEarlier();
       if (!held) {
         await this.#afford();
@@ -304,7 +304,7 @@ export class Client {
       } else waiting.push({ key, held });
     }
     require(
-      waiting.every(({ held }) => held.report.length === this.program.layout.size),
+      waiting.every(({ held }) => held.digest === this.program.digest),
       "queue",
       "Reports wait that this program did not make: send them with the program that did.",
     );
@@ -316,8 +316,8 @@ export class Client {
   }
 
   /** Notes the outcome; the report stays as the memory of its round, its id goes. */
-  async #finish({ key, held: { study, most, report } }, outcome) {
-    await this.store.put(key, { study, most, report, outcome });
+  async #finish({ key, held: { id, expires, ...kept } }, outcome) {
+    await this.store.put(key, { ...kept, outcome });
   }
 
   /** Tries a batch until its outcome is known: the status, and what the body says. */

@@ -5,6 +5,9 @@ from .auditing.audit import Audit as Audit
 from .auditing.audit import AxisAudit as AxisAudit
 from .auditing.audit import audit as audit
 from .auditing.sampling import SampleAudit as SampleAudit
+from .auditing.verdict import BlindSpot as BlindSpot
+from .auditing.verdict import Check as Check
+from .auditing.verdict import Tested as Tested
 from .channels.comb import Comb as Comb
 from .channels.exponential import Exponential as Exponential
 from .channels.extended import Extended as Extended
@@ -13,6 +16,7 @@ from .channels.hadamard import Hadamard as Hadamard
 from .channels.hashing import OLH as OLH
 from .channels.hrr import HRR as HRR
 from .channels.per_block import PerBlock as PerBlock
+from .channels.planar import Planar as Planar
 from .channels.product import Product as Product
 from .channels.response import Binary as Binary
 from .channels.response import KaryResponse as KaryResponse
@@ -24,6 +28,7 @@ from .channels.stricter import Stricter as Stricter
 from .channels.thermometer import Thermometer as Thermometer
 from .channels.trees.haar import HaarHRR as HaarHRR
 from .channels.trees.hierarchy import Hierarchical as Hierarchical
+from .channels.two_scales import TwoScales as TwoScales
 from .channels.unary import OUE as OUE
 from .collect import engines as engines
 from .collect.accumulator import Accumulator as Accumulator
@@ -35,6 +40,7 @@ from .device.client import Sent as Sent
 from .device.program import Program as Program
 from .device.verify import verify as verify
 from .device.wire import WireError as WireError
+from .errors import CollectorError as CollectorError
 from .errors import DataError as DataError
 from .errors import EngineError as EngineError
 from .errors import FormatError as FormatError
@@ -55,6 +61,7 @@ from .estimation.distribution import l2_error as l2_error
 from .estimation.distribution import tv_error as tv_error
 from .estimation.estimate import Estimate as Estimate
 from .geography.grid import Grid as Grid
+from .geography.place_map import PlaceMap as PlaceMap
 from .metrics.base import Sum as Sum
 from .metrics.closure import closure as closure
 from .metrics.distance import Distance as Distance
@@ -80,6 +87,8 @@ from .planning.total_variation import expected_tv as expected_tv
 from .planning.total_variation import people_for_tv as people_for_tv
 from .randomness.bits import SecureBits as SecureBits
 from .randomness.bits import SeededBits as SeededBits
+from .service.connecting import Connection as Connection
+from .service.connecting import connect as connect
 from .study.axis import Axis as Axis
 from .study.axis import categories as categories
 from .study.axis import dates as dates
@@ -89,6 +98,7 @@ from .study.axis import times as times
 from .study.axis import together as together
 from .study.guarantee import ErrorRegion as ErrorRegion
 from .study.guarantee import Guarantee as Guarantee
+from .study.places import places as places
 from .study.reports import Reports as Reports
 from .study.study import Study as Study
 

@@ -50,6 +50,20 @@ class UploadError(SfumatoError):
     """A collector that cannot be reached by this address, or that refuses what it is sent."""
 
 
+class CollectorError(SfumatoError):
+    """A collector that gives no answer to a question, or refuses it.
+
+    Args:
+        message: What is wrong, with the collector's own sentence.
+        status: The status of HTTP; 0 if there was no answer.
+        code: The collector's code, or "unreachable", "wait" or "strange".
+    """
+
+    def __init__(self, message: str, status: int, code: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
 class EngineError(SfumatoError):
     """An engine that is not installed, or a cluster or object store that cannot be reached."""
 

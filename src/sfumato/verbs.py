@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import ArrayLike
 
+    from sfumato.auditing.verdict import Check
     from sfumato.collect.accumulator import Accumulator
     from sfumato.collect.tally import Tally
     from sfumato.collect.weighted import WeightedTally
@@ -404,6 +405,31 @@ class TallyVerbs:
             progress=progress,
             saved=saved,
         )
+
+    def check(self, *, significance: float = 0.01) -> Check:
+        """Check whether any population explains the reports: if none does, some are made up.
+
+        Args:
+            significance: The chance of an alarm, at most, if all clients are honest.
+
+        Raises:
+            DataError: If the tally has no reports.
+            QuestionError: If it keeps sums for named questions only.
+
+        Example:
+            >>> import numpy as np, sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+            >>> honest = study.simulate({"age": list(range(100)) * 90}, seed=1)
+            >>> honest.check().alarm
+            False
+            >>> same = (np.full(450, 31),)  # 450 clients send the same report
+            >>> made_up = sf.Reports(study.fingerprint, study.columns, study.layouts, same)
+            >>> (honest + study.tally(made_up)).check().alarm
+            True
+        """
+        from sfumato.auditing.poisoning import check
+
+        return check(cast("Tally", self), significance=significance)
 
 
 class WeightedTallyVerbs:

@@ -29,11 +29,15 @@ from sfumato.randomness.tables import FlipTable, RowTable, WordTable
 LEAST = 5  # mutants of every channel
 CLAIM_NOTHING = (
     "exponential", "optimised", "extremal", "matrix-response", "binary", "extended", "per-block",
-    "product",
+    "product", "planar",
 )  # fmt: skip
 
-#: With one more, the last near place would be cut off where it ends now: nothing changes.
-SPARED = {("square-wave-0", "spare[None] moved by 1")}
+#: With one more, the last near place would be cut off where it ends now: nothing changes. And the
+#: column of a row that is put out once in 2^50 reports shows only there.
+SPARED = {
+    ("square-wave-0", "spare[None] moved by 1"),
+    ("planar-0", "_second: guide 9362 off"),
+}
 
 
 def tried(kind: str) -> list[Trial]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.channels.choice import REGISTRY
+from sfumato.channels.choice import REGISTRY, Choice
 from sfumato.channels.searched.codec import OutputRows
 
 EVEN = sf.Uniform(1)
@@ -66,6 +66,8 @@ LAWS: dict[str, tuple[int, sf.Metric, sf.Choice, str]] = {
         sf.PerBlock([sf.KaryResponse(), sf.Binary()]),
         "72afbc074c019fbd",
     ),
+    "planar": (3, sf.Lp("2/3", 2), sf.Planar(), "66148bd08866b52e"),
+    "planar, capped": (3, sf.Lp("2/3", "inf", cap=1), sf.Planar(), "5bf3647cb4cdf1f9"),
     "product": (6, NEAR, sf.Product((2, 3)), "40d97e02e96b6626"),
     "stricter": (7, sf.Within(1, 2), sf.Stricter("line", sf.Geometric(), 2), "a0a46c72582bb235"),
 }
@@ -74,9 +76,17 @@ LAWS: dict[str, tuple[int, sf.Metric, sf.Choice, str]] = {
 def law(name: str) -> str:
     """The digest of revision and exact word counts."""
     cells, metric, choice, _ = LAWS[name]
+    if isinstance(metric, sf.Lp):
+        axes = [sf.integers("x", 1, cells), sf.integers("y", 0, cells)]
+        (channel,) = sf.Study("laws", [sf.together(axes, protect=metric, channel=choice)]).channels
+        return digest(choice, channel.words())
     optional = isinstance(metric, sf.Distance) and metric.no_answer is not None
     axis = sf.integers("x", 0, cells - 1, protect=metric, channel=choice, optional=optional)
-    words = sf.Study("laws", [axis]).channels[0].words()
+    return digest(choice, sf.Study("laws", [axis]).channels[0].words())
+
+
+def digest(choice: Choice, words: object) -> str:
+    """The digest of a revision and of a law."""
     return hashlib.sha256(repr((choice.revision, words)).encode()).hexdigest()[:16]
 
 

@@ -157,6 +157,7 @@ CASES: list[tuple[tuple[str, ...], list[str]]] = [
     (("simulate", "s.toml", "p.csv", "--seed", "1", *OUT, "--ask", "aeg=3"), ["mean 'age'?"]),
     (("demo", "--out", "tour", "--people", "0"), ["whole number from 1 to 10,000,000, got 0"]),
     (("demo", "--out", "notes.txt"), ["is a file"]),
+    (("demo", "--out", "tour", "--stay", "--no-collector"), ["--no-collector", "drop one"]),
 ]
 
 

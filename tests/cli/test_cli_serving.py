@@ -63,6 +63,17 @@ def test_a_port_in_use_is_refused(run: Run) -> None:
         assert "in use" in run("serve", "collector", "--check", "--port", port, code=2).output
 
 
+def test_a_store_of_a_newer_version_is_refused_and_left_as_it_is(run: Run) -> None:
+    store = open_store("collector")
+    with store.change() as change:
+        change.set_fact("version", 99)
+    store.close()
+    for words in (("serve", "collector", "--port", "0"), ("token", "list")):
+        said = " ".join(run(*words, code=2).output.split())
+        assert "has version 99, newer than this package's" in said
+        assert "update sfumato" in said
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

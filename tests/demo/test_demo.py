@@ -11,7 +11,8 @@ import pytest
 import sfumato as sf
 from sfumato.demo import __main__ as command
 from sfumato.demo import run as demo
-from sfumato.demo.page import DemoResult, DemoRow, amount
+from sfumato.demo.page import amount
+from sfumato.demo.results import DemoResult, DemoRow
 from sfumato.demo.town import make_town
 from sfumato.plots import style
 

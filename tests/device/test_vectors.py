@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers_contract import TRIALS
+from helpers_programs import Noting, encoded
 
 import sfumato as sf
 from sfumato.channels.choice import REGISTRY
@@ -85,6 +86,49 @@ def test_python_reproduces_every_vector(name: str) -> None:
         study = sf.Study.from_toml(vector["study"])
         assert study.fingerprint == program.fingerprint
         assert study.device_program().digest == program.digest
+
+
+def in_bulk(name: str, *, wrong: bool = False) -> list[bool]:
+    """Whether the bulk encoder, given the decisions of each case, makes its report.
+
+    Args:
+        name: The file of vectors.
+        wrong: Whether to give it a neighbour of each person's code.
+    """
+    vector = held(name)
+    program = Program.read(canonical(vector["program"]))
+    study = sf.Study.from_toml(vector["study"]) if "study" in vector else None
+    if study is None:
+        channels = [settled(name, TRIALS[name.removeprefix("channel-")]).bind()]
+    else:
+        channels = [block.channel for block in study.blocks]
+    equal = []
+    for case in vector["cases"]:
+        record = record_of(case["record"])
+        if study is None:
+            codes = [record["x"]]
+        else:
+            columns = study._codes({axis.name: [record.get(axis.name)] for axis in study.axes})
+            codes = [int(block.cells(columns)[0]) for block in study.blocks]
+        machine = Noting(program.tables, words_of(case))
+        cells, results = program.codes(record), []
+        for block, channel, code in zip(program.blocks, channels, codes, strict=True):
+            before = len(machine.outcomes)
+            program.result(machine, block, cells)
+            given = (code + 1) % channel.size if wrong else code
+            results.append(encoded(channel, given, machine.outcomes[before:]))
+        equal.append(program.layout.pack(results).hex() == case["report"])
+    return equal
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "batches"])
+def test_the_bulk_encoder_reproduces_every_vector(name: str) -> None:
+    assert all(in_bulk(name))
+
+
+@pytest.mark.parametrize("name", ["channel-geometric-0", "channel-oue-0", "study-categories"])
+def test_a_bulk_encoder_that_is_one_cell_off_is_noticed(name: str) -> None:
+    assert not all(in_bulk(name, wrong=True))
 
 
 @pytest.mark.parametrize("wrong", ["below", "pick", "row", "flips"])

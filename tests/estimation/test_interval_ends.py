@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from scipy.special import erfinv
 from typer.testing import CliRunner
 
 import sfumato as sf
@@ -17,6 +18,7 @@ from sfumato.cli import app
 from sfumato.estimation.intervals import normal_quantile
 
 Z = normal_quantile(0.95)
+LEVELS = (5e-324, 0.5, 0.95, 1 - 2**-53)  # the first and the last that lie between 0 and 1
 PEOPLE = {"age": [1] * 70 + [8] * 10, "town": ["Ash"] * 75 + ["Elm"] * 5}
 
 
@@ -192,3 +194,19 @@ def test_pictures_draw_the_interval_and_not_what_was_cut(unbiased: Any) -> None:
     ends = [path.vertices[:, 0] for c in drawn.axes[0].collections for path in c.get_paths()]
     np.testing.assert_allclose(ends, np.c_[found.low, found.high])
     plt.close(drawn)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_below_one_has_finite_ends(estimate: Any, level: float) -> None:
+    count = estimate.count("age=1", level=level)
+    assert math.isfinite(count.uncut[0])
+    share = estimate.fraction("town=Ash", where="age=1", level=level)  # perhaps of nobody
+    for answer in (count, share):
+        assert answer.uncut[0] <= answer.value <= answer.uncut[1]
+    assert normal_quantile(level) == pytest.approx(math.sqrt(2) * erfinv(level), rel=1e-12)
+
+
+def test_levels_are_told_apart_up_to_the_last() -> None:
+    found = [normal_quantile(level) for level in LEVELS]
+    assert found == sorted(set(found))
+    assert 8 < found[-1] < 9  # P(|Z| > z) is 2**-53

@@ -25,7 +25,7 @@ from sfumato.estimation.decoding import fitting as fitting_module
 from sfumato.estimation.decoding.curvature import Point, ProductCurvature
 from sfumato.estimation.decoding.doubt import Doubt
 from sfumato.estimation.decoding.em import decode
-from sfumato.estimation.decoding.evidence import Posterior, Unsmoothed, fit_by_evidence
+from sfumato.estimation.decoding.evidence import Beside, Posterior, _Done, _Tried, fit_by_evidence
 from sfumato.estimation.decoding.field import Field, Strengths
 from sfumato.estimation.decoding.fitting import SEARCH_ALL, Fit, fit
 from sfumato.estimation.decoding.mixture import Mixture, SymbolMixture, mixture_of
@@ -217,7 +217,7 @@ def test_intervals_leave_room_for_what_smoothness_leaves_out() -> None:
     known = Certain()
     posterior_at(mixture, best.law, known).moments(rows)
     (h,) = known.asked
-    more = doubt.variance(rows, best.curvature.respond(h)[1])
+    more = doubt.variance(rows, h, best.curvature.respond(h)[1])
     np.testing.assert_allclose(wide, variance + more, rtol=1e-9)
     assert np.any(wide > 1.01 * variance)
 
@@ -229,7 +229,7 @@ def test_maximum_likelihood_moves_answers_and_widens_intervals_by_as_much(share:
     best = fit(mixture, Field(shape, Strengths(0.0, ((10.0, 0.0), (3.0, 1.0)))))
     law = decode(mixture).law
     alone = Decoder(Posterior(mixture, best, is_ordered=True))
-    both = Decoder(Posterior(mixture, best, True, beside=Unsmoothed(law, share)))
+    both = Decoder(Posterior(mixture, best, True, beside=Beside(law, share)))
     rows = np.random.default_rng(4).random((7, *shape))
     (value, variance), (moved, wide) = alone.moments(rows), both.moments(rows)
     plain = rows.reshape(7, -1) @ law.ravel() * 3_000
@@ -249,7 +249,7 @@ def test_many_answers_beside_maximum_likelihood_use_a_matrix_or_unbiased_errors(
     best = fit(mixture, Field(shape, Strengths(0.0, ((10.0, 0.0), (3.0, 1.0)))))
     at = Point(mixture, best.field, best.law, best.mixed)
     slow = replace(best, curvature=ProductCurvature(at))
-    beside = Unsmoothed(decode(mixture).law, 0.5)
+    beside = Beside(decode(mixture).law, 0.5)
     rows = np.random.default_rng(4).random((3, *shape))
     exact = Decoder(Posterior(mixture, best, True, beside=beside)).moments(rows)
     found = Decoder(Posterior(mixture, slow, True, beside=beside)).moments(rows)
@@ -259,7 +259,7 @@ def test_many_answers_beside_maximum_likelihood_use_a_matrix_or_unbiased_errors(
     mixture = reports([line(size, 0.7) for size in wide], humps(wide), 3_000, seed=28)
     rough = fit(mixture, Field(wide, Strengths(0.0, ((1e-3, 0.0), (1e-3, 0.0)))), effort=SEARCH_ALL)
     assert isinstance(rough.curvature, ProductCurvature)
-    beside = Unsmoothed(rough.law, 0.5)
+    beside = Beside(rough.law, 0.5)
     with_products = Decoder(Posterior(mixture, rough, True, beside=beside))
     assert np.all(np.isinf(with_products.moments(np.ones((1, *wide)))[1]))
 
@@ -267,7 +267,7 @@ def test_many_answers_beside_maximum_likelihood_use_a_matrix_or_unbiased_errors(
 def test_fits_of_nearly_the_same_evidence_widen_intervals() -> None:
     """By the square of how far the most distant of them moves an answer; values stay."""
     mixture = reports([line(60, 0.2)], hump(60), 400, seed=31)
-    posterior = fit_by_evidence(mixture, [True])
+    posterior = replace(fit_by_evidence(mixture, [True]), beside=None)
     assert posterior.nearby is not None
     assert len(posterior.nearby) > 3
     np.testing.assert_allclose(posterior.nearby.sum(axis=1), 1)
@@ -280,6 +280,41 @@ def test_fits_of_nearly_the_same_evidence_widen_intervals() -> None:
     assert np.abs(moved).max() > 1
     kept = decoder_of(mixture, state_of(Decoder(posterior)), is_ordered=True)
     np.testing.assert_allclose(kept.moments(rows)[1], found[1], rtol=1e-6)
+
+
+def test_terms_of_cells_that_reports_leave_open_have_a_share_in_the_answers() -> None:
+    """Answers are a mean of both kinds; the interval has room for either by the fits nearby."""
+    law = 1 / np.arange(1.0, 61) ** 1.1
+    mixture = reports([line(60, 0.2)], law / law.sum(), 20_000, seed=31)
+    posterior = fit_by_evidence(mixture, [True])
+    assert posterior.beside is not None
+    assert posterior.nearby is not None
+    share = posterior.beside.share
+    assert 0.01 < share < 0.5
+    other = np.abs(posterior.nearby - posterior.beside.law).sum(axis=1)
+    assert other.min() < 1e-12 < other[0]
+    rows = np.tri(60)[:-1]
+    alone = Decoder(replace(posterior, beside=None)).moments(rows)
+    found = Decoder(posterior).moments(rows)
+    wanted = (1 - share) * alone[0] + share * 20_000 * rows @ posterior.beside.law
+    np.testing.assert_allclose(found[0], wanted, rtol=1e-9)
+    np.testing.assert_array_equal(found[1], alone[1])
+    kept = decoder_of(mixture, state_of(Decoder(posterior)), is_ordered=True)
+    np.testing.assert_allclose(kept.moments(rows), found, rtol=1e-6)
+
+
+def test_the_share_of_the_other_kind_is_that_of_its_evidence() -> None:
+    """Kept from an earlier climb if the last saw one kind only, and dropped if that is the best."""
+    done, theta = _Done(None), np.zeros(3)
+    done.tried = [_Tried(-3.0, theta, True), _Tried(-1.5, theta, False), _Tried(-5.0, theta, False)]
+    done.compare()
+    assert done.other == _Tried(-1.5, theta, True)
+    done.tried = [_Tried(-8.0, theta, False)]
+    done.compare()
+    assert done.other == _Tried(-1.5, theta, True)
+    done.tried = [_Tried(-7.0, theta, True)]
+    done.compare()
+    assert done.other is None
 
 
 def test_one_strength_that_stands_alone_widens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

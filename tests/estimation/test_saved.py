@@ -105,7 +105,7 @@ def test_a_share_of_maximum_likelihood_is_kept_too(tmp_path: Path) -> None:
     before = est.count(a=(3, 9), b=(5, 5))
     est.save(tmp_path / "e.parquet")
     head = json.loads(pq.read_schema(tmp_path / "e.parquet").metadata[b"sfumato"])
-    assert head["decoded"][0]["unsmoothed"] in (0.5, 1.0)
+    assert head["decoded"][0]["beside"] in (0.5, 1.0)
     after = tally.estimate(saved=tmp_path / "e.parquet").count(a=(3, 9), b=(5, 5))
     assert (after.value, after.stderr) == pytest.approx((before.value, before.stderr), rel=1e-6)
 
@@ -254,11 +254,11 @@ def twice(head: dict[str, Any]) -> None:
         lambda head: head["decoded"][0]["strengths"][0].update(apart=1.0, along=[[0, 0]]),
         lambda head: head["decoded"][0]["strengths"][0].pop("apart"),
         lambda head: head["decoded"][0].pop("strengths"),
-        lambda head: head["decoded"][0].pop("unsmoothed"),
-        lambda head: head["decoded"][0].update(unsmoothed=-0.5),
-        lambda head: head["decoded"][0].update(unsmoothed=1.5),
-        lambda head: head["decoded"][0].update(unsmoothed="x"),
-        lambda head: head["decoded"][0].update(unsmoothed=0.5),  # but there are no such shares
+        lambda head: head["decoded"][0].pop("beside"),
+        lambda head: head["decoded"][0].update(beside=-0.5),
+        lambda head: head["decoded"][0].update(beside=1.5),
+        lambda head: head["decoded"][0].update(beside="x"),
+        lambda head: head["decoded"][0].update(beside=0.0),  # but there are such shares
         lambda head: head["decoded"][0].pop("nearby"),
         lambda head: head["decoded"][0].update(nearby=1),  # the best fit alone
         lambda head: head["decoded"][0].update(nearby=1_000),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from sfumato.estimation.decoding.field import Field, Strengths
 from sfumato.estimation.decoding.fitting import Fit, fit
 from sfumato.estimation.decoding.mixture import Mixture
 from sfumato.estimation.decoding.posterior import CountPosterior, Decoder
-from sfumato.estimation.decoding.standing_out import CONTRADICTED, StandingOut
+from sfumato.estimation.decoding.standing_out import CONTRADICTED, FACTOR, StandingOut
 
 Floats = NDArray[np.float64]
 RIDGE = 40.0
@@ -34,10 +35,20 @@ def labelled(people: int = 4_000) -> tuple[Mixture, Fit]:
     return mixture, fit(mixture, Field((40,), Strengths(RIDGE, ((0.0, 0.0),))))
 
 
-def test_the_people_asked_about_may_differ_from_their_surroundings() -> None:
+def score_of(mixture: Mixture, found: Fit) -> Floats:
+    """The derivative of the log-likelihood by θ, written out."""
+    slope = mixture.matrix @ (mixture.counts / found.mixed)
+    result: Floats = found.law * (slope - found.law @ slope)
+    return result
+
+
+def test_the_people_asked_about_may_differ_from_their_surroundings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The variance is that of a fit with one more parameter: a factor of the people asked about.
 
-    Written out: θ = s + δ·w, s under the smooth prior, δ under a normal one of variance 1e6.
+    Written out: θ = s + δ·w, s under the smooth prior, δ under a normal one of variance 1e6. Of it
+    the share of the formula is kept: less for the wide range than for the cell.
     """
     mixture, found = smooth_people()
     rows = np.zeros((3, 60))
@@ -45,10 +56,15 @@ def test_the_people_asked_about_may_differ_from_their_surroundings() -> None:
     information = explicit_information(mixture, found.law)
     curved = explicit_precision((60,), found.field.strengths) + information
     h = rows * found.law - np.outer(rows @ found.law, found.law)  # the derivative of a share
-    slope = mixture.matrix @ (mixture.counts / found.mixed)
-    score = found.law * (slope - found.law @ slope)
-    added = StandingOut(mixture, found).variance(rows, found.curvature.respond(h)[1])
-    for w, one, more in zip(rows, h, added, strict=True):
+    score = score_of(mixture, found)
+    asked = StandingOut(mixture, found)
+    left = found.curvature.respond(h)[1]
+    monkeypatch.setattr(StandingOut, "_contradicted", 1.0)
+    whole = asked.variance(rows, h, left)
+    monkeypatch.setattr(StandingOut, "_contradicted", 0.25)
+    part = asked.variance(rows, h, left)
+    kept = []
+    for w, one, more, less in zip(rows, h, whole, part, strict=True):
         both = np.block(
             [[curved, (information @ w)[:, None]], [w @ information, w @ information @ w + 1e-6]]
         )
@@ -60,15 +76,39 @@ def test_the_people_asked_about_may_differ_from_their_surroundings() -> None:
         precision = w @ along - along @ np.linalg.solve(curved + 1.0, along)
         z = (w @ score) / math.sqrt(precision)
         assert more == pytest.approx(grown * max(1.0, z**2), rel=1e-4)
+        share = (w @ one - along @ np.linalg.solve(curved + 1.0, one)) / (w @ one)
+        told = FACTOR**2 * precision
+        kept.append(1 - 0.75 * (1 - share) * told / (1 + told))
+        assert less == pytest.approx(more * kept[-1], rel=1e-4)
+    assert kept[2] < 0.5 < 0.8 < kept[0]
 
 
 def test_what_no_report_is_about_has_no_bound() -> None:
     """Everybody is asked about: no report tells a factor of all, and unbiased errors are 0."""
     mixture, found = smooth_people()
     rows = np.vstack([np.ones(60), np.zeros(60)])
-    added = StandingOut(mixture, found).variance(rows, np.zeros((2, 60)))
+    added = StandingOut(mixture, found).variance(rows, np.zeros((2, 60)), np.zeros((2, 60)))
     assert not np.any(np.isnan(added))
     assert added[1] == np.inf
+
+
+def test_reports_contradict_a_fit_by_the_scores_of_single_cells() -> None:
+    """Written out, for every cell; smooth people do not contradict it, and spiky ones do."""
+    mixture, found = smooth_people()
+    information = explicit_information(mixture, found.law)
+    curved = explicit_precision((60,), found.field.strengths) + information
+    passed = information - information @ np.linalg.solve(curved + 1.0, information)
+    root = np.sqrt(np.diag(passed))
+    correlation = passed / np.outer(root, root)
+    mean = np.mean((score_of(mixture, found) / root) ** 2)
+    error = math.sqrt(2 * np.sum(correlation**2)) / 60
+    exact = statistics.NormalDist(2.0).cdf((mean - 1) / error)
+    assert StandingOut(mixture, found)._contradicted == pytest.approx(exact, rel=1e-4)
+    assert exact < 0.3
+    spiky = humps((60,)) * np.where(np.arange(60) % 9 == 4, 6.0, 1.0)
+    heaped = reports([line(60, 0.5)], spiky / spiky.sum(), 20_000, seed=7)
+    smooth = fit(heaped, Field((60,), Strengths(0.0, ((0.1, 300.0),))))
+    assert StandingOut(heaped, smooth)._contradicted > 0.99
 
 
 def test_sums_move_by_the_score_where_reports_contradict_the_fit() -> None:
@@ -80,8 +120,7 @@ def test_sums_move_by_the_score_where_reports_contradict_the_fit() -> None:
     curved = RIDGE * np.eye(40) + information
     h = np.random.default_rng(1).standard_normal((3, 40))
     left = h - h @ np.linalg.solve(curved, information)
-    slope = mixture.matrix @ (mixture.counts / found.mixed)
-    score = found.law * (slope - found.law @ slope)
+    score = score_of(mixture, found)
     passed = information - information @ np.linalg.solve(curved, information)
     moves = StandingOut(mixture, found).move(rows, left)
     zs = []

@@ -13,7 +13,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.exact import at_most_exp
-from sfumato.geography.earth import exact_places, in_space, metres
+from sfumato.geography.earth import exact_places, in_space
+from sfumato.metrics.words import read_metres
 
 TOWN = sf.Grid(south=55.9, west=-3.3, north=56.0, east=-3.1, rows=4, columns=5)
 
@@ -271,7 +272,7 @@ def test_a_study_of_places_keeps_its_promise_to_the_last_word() -> None:
 
 
 def test_lengths_are_read_as_people_write_them() -> None:
-    assert [metres(per) for per in ("500 m", "km", "1/2 km", 250, "2 miles")] == [
+    assert [read_metres(per, "per") for per in ("500 m", "km", "1/2 km", 250, "2 miles")] == [
         500,
         1000,
         500,

@@ -1,5 +1,6 @@
 // The client in JavaScript, with a store in memory and a collector that is a function.
 import assert from "node:assert/strict";
+import { createHmac } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Client, MemoryStore, Program } from "../../js/src/index.js";
@@ -79,6 +80,23 @@ test("a round has one report, whatever the value", async () => {
   const { total, studies } = await client.spent();
   assert.equal(total, "43/2");
   assert.equal(studies[0].rounds, 1);
+});
+
+test("by value the words are those of HMAC, as in Python", async () => {
+  const bytes = new Uint8Array(32).map((_, k) => 7 * k);
+  const { client, store } = made({ memory: "value" });
+  const kind = { name: "HMAC", hash: "SHA-256" };
+  await store.put("secret", await crypto.subtle.importKey("raw", bytes, kind, false, ["sign"]));
+  for (const age of [-3, 0, 40]) {
+    const words = [];
+    for (let block = 0; words.length < program.draws; block++) {
+      const text = `sfumato value\n${digest}\n${program.codes({ age }).join(",")}\n${block}`;
+      const drawn = createHmac("sha256", bytes).update(text).digest();
+      for (let at = 0; at < 32; at += 8) words.push(drawn.readBigUInt64BE(at));
+    }
+    const report = await client.report({ age }, { round: `${age}` });
+    assert.deepEqual(report, program.encode({ age }, () => words.shift()));
+  }
 });
 
 test("the limit refuses, whatever the value", async () => {
@@ -300,7 +318,8 @@ test("reports that another program has made are not sent", async () => {
   const { client, store } = made();
   await client.report({ age: 1 }, { round: "1" });
   const [[key, entry]] = await store.all("round ");
-  await store.put(key, { ...entry, report: new Uint8Array(7) });
+  assert.equal(entry.digest, digest);
+  await store.put(key, { ...entry, digest: "0".repeat(64) }); // of the same study and size
   await assert.rejects(client.send(), { code: "queue" });
 });
 

@@ -274,3 +274,11 @@ def test_the_column_of_oue_is_what_our_own_channel_has(branching: int) -> None:
     exact = ((channel.second_moment(rows) - rows**2) @ law).mean()
     moments = cormode.Moments(channel, law, cormode.Queries.ranges(size))
     assert exact == pytest.approx(moments.unary(1.1), rel=1e-9)
+
+
+def test_splitting_epsilon_stands_beside_drawing_a_level() -> None:
+    """By a factor near the root of h for small ε (§4.4): h = 6 levels of two, 3 of four."""
+    rows = {(row["B"], row["epsilon"]): row for row in cormode.split(64, cormode.cauchy(64))}
+    for branching, levels in ((2, 6), (4, 3)):
+        row = rows[branching, 0.2]
+        assert row["split"] / row["drawn"] == pytest.approx(np.sqrt(levels), rel=0.05)

@@ -195,9 +195,9 @@ def test_simulated_errors_are_those_expected() -> None:
 
 
 def test_amounts_are_shown_in_their_unit() -> None:
-    shown = [sizing._amount(value, sizing.BYTES) for value in (12, 2_500, 3.2e10, 5e13)]
+    shown = [sizing.amount(value, sizing.BYTES) for value in (12, 2_500, 3.2e10, 5e13)]
     assert shown == ["0.0120 kB", "2.50 kB", "32.0 GB", "50.0 TB"]
-    assert sizing._amount(7_200, sizing.TIMES) == "2.00 h"
+    assert sizing.amount(7_200, sizing.TIMES) == "2.00 h"
 
 
 def test_the_floor_counts_the_words_that_encode_draws() -> None:

@@ -240,6 +240,15 @@ def test_a_searched_strategy_is_never_worse() -> None:
     assert searched.total_error(1) <= min(fixed) * (1 + 1e-9)
 
 
+def test_table_2_has_the_extension_of_haney_beside_both_noises() -> None:
+    """On one axis 4n/ε², whatever m is; on two the published thermometer is far better."""
+    alone, grid = xiang.table_row(1, 32, "1/10"), xiang.table_row(2, 8, "1/2")
+    haney = "Haney et al., extended"
+    assert alone[haney] == pytest.approx(2 * np.sqrt(xiang.PEOPLE) * 10, rel=0.01)
+    assert alone[haney] == pytest.approx(2 * alone["its printed rate"], rel=0.01)
+    assert grid["default"] < grid["thermometer, published"] < 0.5 * grid[haney]
+
+
 # Bad input
 
 

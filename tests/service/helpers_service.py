@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import itertools
+import socket
+import threading
+import time
 import warnings
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
+import pytest
+import uvicorn
 
 import sfumato as sf
 from sfumato.device.wire import Batch
+from sfumato.service import server
 from sfumato.service.collector import Collector, Settings
 from sfumato.service.published import Published
 from sfumato.service.stores.base import Store
+from sfumato.service.worker import Worker
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it would rather have httpx2
@@ -23,6 +31,8 @@ TODAY = 20_000
 DAY = 86_400
 QUICK = Settings(tally_seconds=3_600, rate=0, reserve=0)
 _IDS = itertools.count(1)
+#: One for all tests: starting the process takes longer than most of them.
+WORKER = Worker()
 
 
 class Clock:
@@ -86,7 +96,7 @@ def batch(
 
 def collector(store: Store, clock: Clock | None = None, settings: Settings = QUICK) -> Collector:
     """A collector that tallies only when it is told to."""
-    return Collector(store, settings, clock or Clock())
+    return Collector(store, settings, clock or Clock(), WORKER)
 
 
 def counted(made: Collector, study: Published) -> dict[int, int]:
@@ -99,3 +109,36 @@ def counted(made: Collector, study: Published) -> dict[int, int]:
     return {
         first * 64 + second: many for first, second, many in zip(high, low, people, strict=True)
     }
+
+
+class Serving:
+    """A collector that is served in a thread of this process."""
+
+    def __init__(self, made: Collector, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
+        self._servers: list[uvicorn.Server] = []
+
+        def run(held: uvicorn.Server, sockets: list[socket.socket]) -> None:
+            self._servers.append(held)
+            real(held, sockets)
+
+        real = uvicorn.Server.run
+        monkeypatch.setattr(uvicorn.Server, "run", run)
+        self.listening = server.listen("127.0.0.1", 0)
+        self.url = server.address(self.listening)
+        self._thread = threading.Thread(
+            target=server.serve, args=(made, self.listening), kwargs=more
+        )
+
+    def __enter__(self) -> Serving:
+        self._thread.start()
+        return self
+
+    def tell(self) -> None:
+        """Tell it to stop."""
+        while not self._servers:
+            time.sleep(0.001)
+        self._servers[0].should_exit = True
+
+    def __exit__(self, *_: object) -> None:
+        self.tell()
+        self._thread.join()

@@ -39,9 +39,9 @@ BATCH = batch([1, 2, 3], study=ages())
 
 
 @st.composite
-def damaged(draw: st.DrawFn) -> bytes:
+def damaged(draw: st.DrawFn, whole: bytes = BATCH) -> bytes:
     """A batch with some bytes changed, cut or added."""
-    data = bytearray(BATCH)
+    data = bytearray(whole)
     for _ in range(draw(st.integers(0, 3))):
         data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
     return bytes(data[: draw(st.integers(0, len(data)))]) + draw(st.binary(max_size=3))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,12 @@ from sfumato.channels.choice import Choice
 from sfumato.channels.searched.extremal import Extremal
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.cells import TableMetric
+from sfumato.metrics.distance import LineMetric
+from sfumato.metrics.labelled import HighLowMetric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.study import candidates
-from sfumato.study.candidates import Asked, best_channel
+from sfumato.study.asked import Asked
+from sfumato.study.candidates import best_channel
 
 N = 10_000
 
@@ -132,12 +137,37 @@ def test_each_candidate_of_equal_blocks_is_bound_once(monkeypatch: Any) -> None:
 
 
 def test_questions_that_are_alike_on_some_cells_become_one() -> None:
-    asked = Asked.of(30, 30, ordered=True)
-    some = asked.at(np.arange(10, 15))
-    assert len(some.rows) == 7 < len(asked.rows)
-    whole = (asked.rows * asked.shares[:, None]).T @ asked.rows
-    part = (some.rows * some.shares[:, None]).T @ some.rows
-    np.testing.assert_allclose(part, whole[10:15, 10:15], rtol=1e-9)
+    asked = Asked.of(30, 31, ordered=True)
+    whole, few = gram(asked), gram(asked.at(np.arange(10, 15)))
+    np.testing.assert_allclose(few, whole[10:15, 10:15], rtol=1e-9)
+    rows = sf.questions.Ranges(30, size=31).dense()
+    np.testing.assert_allclose(whole, rows.T @ rows / len(rows), rtol=1e-9)
+
+
+def gram(asked: Asked) -> Any:
+    """The mean of wᵀw over the questions."""
+    rows, shares = asked.rows(UniformMetric(Fraction(1), len(asked.places)))
+    return (rows * shares[:, None]).T @ rows
+
+
+def test_some_ranges_stand_for_all_of_a_long_axis() -> None:
+    asked = Asked.of(4_096, 4_096, ordered=True)
+    rows, shares = asked.rows(LineMetric.equal(Fraction(1), 4_096))
+    assert len(rows) == 34
+    # A third of the axis is counted on average, whoever answers: within one part of 33.
+    assert float(shares @ (rows**2).mean(axis=1)) == pytest.approx(1 / 3, abs=1 / 33)
+    ends = rows[:-1].sum(axis=1)
+    assert len(np.unique(ends % 128)) > 25  # they keep clear of the nodes of a tree
+
+
+@pytest.mark.parametrize("sensitive", [1, 5, 2_500])
+def test_cells_of_every_kind_have_their_share(sensitive: int) -> None:
+    metric = HighLowMetric(Fraction(1), np.arange(5_000) < sensitive)
+    rows, shares = Asked.of(5_000, 5_000, ordered=False).rows(metric)
+    asked = rows.argmax(axis=1)
+    assert shares.sum() == pytest.approx(1)
+    assert shares[asked < sensitive].sum() == pytest.approx(sensitive / 5_000)
+    assert len(rows) <= 33
 
 
 def test_cells_that_need_not_hide_at_all_are_told() -> None:
@@ -193,24 +223,90 @@ def test_a_metric_that_cannot_be_bound_is_refused_with_its_axis(
         sf.Study("none", [sf.integers("x", 1, 3000, protect=protect)])
 
 
-def test_a_sole_candidate_is_not_measured(monkeypatch: Any) -> None:
-    """100,000 cells that may be left unanswered would take seconds."""
-    measured = []
-    usual = Asked.variance
+def halves(size: int) -> list[range]:
+    return [range(size // 2), range(size // 2, size)]
 
-    def counted(self: Asked, channel: Any) -> float:
-        measured.append(channel.size)
-        return usual(self, channel)
 
-    monkeypatch.setattr(Asked, "variance", counted)
-    protect = sf.Distance(0.5, no_answer=50)
-    many, few = (sf.integers("x", 0, last, protect=protect, optional=True) for last in (999, 9))
-    study = sf.Study("many", [many])
-    assert study.blocks[0].choice == sf.Extended(sf.Geometric())
-    assert study.reasons == ("no other channel is tried on so many cells",)
-    assert not measured
-    sf.Study("few", [few])
-    assert len(measured) > 1
+def runs(*sizes: int) -> list[range]:
+    ends = [0, *itertools.accumulate(sizes)]
+    return [range(a, b) for a, b in itertools.pairwise(ends)]
+
+
+TREE = sf.Hierarchical(8, "best", "optimised")
+
+#: A metric on many cells, what is asked, and a channel under a guarantee at least as strong.
+LARGE: dict[str, tuple[sf.Axis, str, Choice]] = {
+    "blocks": (
+        sf.integers("x", 0, 4_999, protect=sf.Blocks(1, halves(5_000))),
+        "range",
+        sf.PerBlock(TREE),
+    ),
+    "blocks of two": (
+        named(600, sf.Blocks(1, [labels(600)[k : k + 2] for k in range(0, 600, 2)])),
+        "cell",
+        sf.PerBlock(sf.KaryResponse()),
+    ),
+    "blocks of 1 to 40": (
+        sf.integers("x", 0, 819, protect=sf.Blocks(1, runs(*range(1, 41)))),
+        "range",
+        sf.Hadamard(),
+    ),
+    "blocks of 1 to 80": (
+        sf.integers("x", 0, 3_239, protect=sf.Blocks(1, runs(*range(1, 81)))),
+        "range",
+        sf.Hadamard(),
+    ),
+    "half sensitive": (
+        sf.integers("x", 0, 4_999, protect=sf.HighLow(1, range(2_500))),
+        "range",
+        sf.Stricter("uniform", TREE),
+    ),
+    "few sensitive": (named(5_000, sf.HighLow(1, labels(5))), "cell", sf.Hadamard()),
+    "capped": (
+        sf.integers("x", 0, 4_999, protect=sf.Distance("1/2", cap=3)),
+        "range",
+        sf.Stricter("uniform", TREE),
+    ),
+    "capped early": (
+        sf.integers("x", 0, 4_999, protect=sf.Distance("1/1000", cap="1/2")),
+        "range",
+        sf.Stricter("uniform", TREE),
+    ),
+    "optional": (
+        sf.integers("x", 0, 4_999, protect=sf.Distance(1, no_answer=1), optional=True),
+        "range",
+        sf.Stricter("uniform", TREE),
+    ),
+}
+
+
+def sampled(axis: sf.Axis, kind: str, channel: Choice | None = None) -> float:
+    """The mean variance of twenty typical questions; all take part in those about few cells."""
+    study = sf.Study("candidates", [replace(axis, channel=channel)])
+    rng = np.random.default_rng(5)
+    values, size = axis.domain.size, study.channels[0].size
+    if kind == "range":
+        ends = np.sort(rng.integers(0, values + 1, (20, 2)))
+        rows = ((ends[:, :1] <= np.arange(size)) & (np.arange(size) < ends[:, 1:])).astype(float)
+    else:
+        rows = np.eye(size)[:: size // 20]
+    return float((study.channels[0].second_moment(rows) - rows**2).mean())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGE)
+def test_no_default_of_many_cells_loses_to_a_stronger_guarantee(name: str) -> None:
+    axis, kind, other = LARGE[name]
+    assert sampled(axis, kind) <= 1.1 * sampled(axis, kind, other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "protect", [sf.Blocks(1, halves(1 << 18)), sf.HighLow(1, range(1 << 17))], ids=["blocks", "low"]
+)
+def test_hundreds_of_thousands_of_cells_get_a_default(protect: Any) -> None:
+    study = sf.Study("large", [sf.integers("x", 0, (1 << 18) - 1, protect=protect)])
+    assert "hierarchical" in json.dumps(study.blocks[0].choice.options())
 
 
 def test_a_table_too_long_for_devices_is_no_default(monkeypatch: Any) -> None:

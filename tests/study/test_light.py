@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ CHANNELS: dict[str, tuple[Any, Any]] = {
     "haar-hrr": (sf.HaarHRR(), sf.Uniform(1)),
     "hadamard": (sf.Hadamard(), sf.Uniform(1)),
     "extended": (sf.Extended(), sf.HighLow(1, [3, 4])),
+    "two-scales": (sf.TwoScales(Fraction(1, 3), Fraction(1, 10)), LINE),
     "per-block": (sf.PerBlock(sf.Geometric()), LINE),
     "product": (sf.Product((2, 4)), LINE),
     "stricter": (sf.Stricter("uniform", sf.KaryResponse()), LINE),
@@ -82,6 +84,8 @@ def made() -> dict[str, tuple[sf.Study, dict[str, Any]]]:
     pair = [sf.integers("age", 0, 9), sf.categories("mode", ["car", "bus"], optional=True)]
     one = {"age": 3, "mode": "bus"}
     found["whole records"] = (sf.Study("whole", pair, protect=sf.Uniform(1)), one)
+    home = sf.places("home", (0, 0, 1, 1), cell="10 km", protect=sf.Distance(1, per="10 km"))
+    found["channel planar"] = (sf.Study("homes", [home]), {"home_lat": 0.3, "home_lon": 0.6})
     alone = sf.integers("score", 0, 7, protect=LINE)
     mixed = [sf.together(pair, protect=sf.Uniform(1)), alone]
     found["mixed"] = (sf.Study("mixed", mixed), {**one, "score": 5})
@@ -114,7 +118,7 @@ def test_one_record_of_any_study_is_encoded_without_a_heavy_library(tmp_path: Pa
 
 
 def test_every_registered_channel_is_among_them() -> None:
-    assert {*CHANNELS, "binary"} == set(REGISTRY)
+    assert {*CHANNELS, "binary", "planar"} == set(REGISTRY)
 
 
 @pytest.mark.parametrize("heavy", ["pyarrow", "scipy"])

@@ -11,6 +11,7 @@ import math
 import tomllib
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 import tomli_w
@@ -97,11 +98,12 @@ NONE_CAN: dict[str, tuple[Callable[[], sf.Study], str]] = {
 }
 
 
-#: Channels made of others, which have no defaults.
+#: Channels that have no defaults.
 COMPOSED = {
     "per-block": sf.PerBlock(sf.KaryResponse()),
     "product": sf.Product((3, 10)),
     "stricter": sf.Stricter("uniform", sf.KaryResponse()),
+    "two-scales": sf.TwoScales(Fraction(1, 3), Fraction(1, 10)),
 }
 
 

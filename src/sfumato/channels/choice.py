@@ -127,11 +127,10 @@ class Trial:
 
     def bind(self, *, precision: int = 64) -> Channel:
         """The channel proper; a grid is always bound with words of 64 bits."""
-        if self.shape is None or self.ordered is None:
-            return self.choice.bind(self.metric, precision=precision, resolution=self.resolution)
-        if not isinstance(self.metric, UniformMetric):
-            raise TypeError("a trial on a grid needs one ε for all pairs of its cells")
-        return self.choice.bind_grid(self.metric, self.shape, self.ordered)
+        metric, shape, ordered = self.metric, self.shape, self.ordered
+        if shape is None or ordered is None or not isinstance(metric, UniformMetric):
+            return self.choice.bind(metric, precision=precision, resolution=self.resolution)
+        return self.choice.bind_grid(metric, shape, ordered)
 
 
 def uniform_trials(
@@ -209,9 +208,11 @@ _BUILT_IN = {
     "binary": "response:Binary",
     "hadamard": "hadamard:Hadamard",
     "per-block": "per_block:PerBlock",
+    "planar": "planar:Planar",
     "product": "product:Product",
     "stricter": "stricter:Stricter",
     "extended": "extended:Extended",
+    "two-scales": "two_scales:TwoScales",
 }
 
 

@@ -25,6 +25,7 @@ from sfumato.channels.geometric import Geometric
 from sfumato.channels.hadamard import Hadamard
 from sfumato.channels.lift import Around, ExtendedChannel, SoleChannel
 from sfumato.channels.response import KaryResponse
+from sfumato.channels.two_scales import TwoScales
 from sfumato.errors import StudyError, shown
 from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric
@@ -34,7 +35,7 @@ from sfumato.metrics.uniform import UniformMetric
 
 #: The share of e^c − 1 that the core cells may tell together: less is left to tell them from the
 #: cell aside. Measured to be near the best for ranges, at c from 0.5 to 3 and 8 to 100 cells.
-_TOLD = Fraction(9, 10)
+TOLD = Fraction(9, 10)
 _CAPS = 64  # fractions of twice c that are tried as a cap of the inner channel
 _SPARE = Fraction(1, 1 << 32)  # of the cap: room for rounding
 
@@ -140,7 +141,7 @@ class Extended(Choice):
     def _level(self, metric: AsideMetric) -> AsideMetric:
         """With all steps as short as the shortest, where geometric noise is named inside."""
         line = metric.line
-        if line.equal_step is not None or not isinstance(self.inner, Geometric):
+        if line.equal_step is not None or not isinstance(self.inner, Geometric | TwoScales):
             return metric
         level = LineMetric.equal(min(line.steps), line.size)
         if isinstance(line, CappedLineMetric):
@@ -164,15 +165,15 @@ class Extended(Choice):
         The cap follows from integers alone, so that it is the same on every machine.
         """
         level = self._level(metric)
-        inner = self._bound(metric, capped_core(level, _CAPS), precision)
+        inner = self._bound(metric, widest_core(level), precision)
         most, limit = _CAPS, exp_floor(metric.aside)
         envelope, total = inner.envelope()
-        if sum(m for m, _ in envelope) > total * (1 + _TOLD * (limit - 1)):
+        if sum(m for m, _ in envelope) > total * (1 + TOLD * (limit - 1)):
             low, most = 0, _CAPS
             while most - low > 1:
                 middle = (low + most) // 2
                 told = _told_under(envelope, total, exp_floor(2 * metric.aside * middle / _CAPS))
-                low, most = (middle, most) if told <= 1 + _TOLD * (limit - 1) else (low, middle)
+                low, most = (middle, most) if told <= 1 + TOLD * (limit - 1) else (low, middle)
             most = max(low, 1)
         while True:
             try:
@@ -201,6 +202,10 @@ class Extended(Choice):
             (cls(), AsideMetric(capped, Fraction(7, 10))),
             (cls(Exponential()), AsideMetric(unequal, Fraction(2))),
             (cls(Geometric()), AsideMetric(unequal, Fraction(2))),
+            (
+                cls(TwoScales(one / 3, one / 4)),
+                AsideMetric(LineMetric.equal(one, 8), Fraction(3, 2)),
+            ),
             (cls(), some),
             (cls(Hadamard()), some),
             (cls(Comb()), HighLowMetric(one * 2, np.array([True] * 4 + [False]))),
@@ -219,9 +224,14 @@ def core_size(metric: Around) -> int:
 def core_metric(metric: Around) -> LineMetric | CappedLineMetric | UniformMetric | None:
     """E between the core cells; None where there is one or none."""
     if isinstance(metric, AsideMetric):
-        return capped_core(metric, _CAPS)
+        return widest_core(metric)
     size = core_size(metric)
     return UniformMetric(metric.epsilon, size) if size > 1 else None
+
+
+def widest_core(metric: AsideMetric) -> LineMetric | CappedLineMetric:
+    """The line under nearly all of twice the distance of the cell aside."""
+    return capped_core(metric, _CAPS)
 
 
 def capped_core(metric: AsideMetric, part: int) -> LineMetric | CappedLineMetric:

@@ -127,6 +127,17 @@ class BitChannel(Channel):
         """P(bit is one | cell) of every bit; None unless the bits are independent."""
         return None
 
+    def bit_rates(self) -> Floats | None:
+        """P(bit is one | cell), one row per cell; None unless the bits are independent.
+
+        A family whose bits are not independent may write it nevertheless.
+        """
+        first = self.bit_chances(0)
+        if first is None:
+            return None
+        rows = [self.bit_chances(cell) for cell in range(self.size)]
+        return np.array([row for row in rows if row is not None])
+
     def refuse_patterns(self) -> None:
         """Refuse to list all patterns of a long report."""
         if self.width > MOST_PATTERN_BITS:
@@ -301,6 +312,11 @@ class FlippedCode(BitChannel):
         """The bits of the cell's code, flipped."""
         flips = np.array(self.flip_words, dtype=np.float64) / 2.0**self.precision
         return np.where(self.code_of(cell), 1 - flips, flips)
+
+    def bit_rates(self) -> Floats:
+        """The bits of all codes, flipped."""
+        flips = np.array(self.flip_words, dtype=np.float64) / 2.0**self.precision
+        return np.where(self.codes(), 1 - flips, flips)
 
     def codes(self) -> NDArray[np.bool_]:
         """The code of every cell, one row per cell."""

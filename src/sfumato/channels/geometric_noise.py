@@ -81,13 +81,17 @@ def _lifted_ends(values: Floats, alpha: float) -> Floats:
 
 
 def _blurred(values: Floats, alpha: float) -> Floats:
-    """Two-sided geometric noise without clamping, as two first-order recursive filters."""
-    from scipy.signal import lfilter
+    """Two-sided geometric noise without clamping: y_i = v_i + α·y_{i−1}, and the same backwards."""
+    # A device does not need it. `scipy.signal` has such filters, and takes half a second to load.
+    from scipy.linalg.lapack import dtbtrs
 
-    ahead = lfilter([1.0], [1.0, -alpha], values, axis=-1)
-    behind = lfilter([1.0], [1.0, -alpha], values[..., ::-1], axis=-1)[..., ::-1]
-    result: Floats = (ahead + behind - values) * ((1 - alpha) / (1 + alpha))
-    return result
+    bands = np.ones((2, values.shape[-1]))
+    bands[1] = -alpha
+    flat = values.reshape(-1, values.shape[-1]).T
+    ahead, _ = dtbtrs(bands, flat, uplo="L", diag="U")
+    behind, _ = dtbtrs(bands, flat, uplo="L", diag="U", trans="T")
+    result: Floats = (ahead + behind - flat) * ((1 - alpha) / (1 + alpha))
+    return result.T.reshape(values.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

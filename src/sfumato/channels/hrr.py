@@ -208,6 +208,18 @@ class HRRChannel(UniformFlips, EvenChannel):
             rows.append(row)
         return rows, self.order * total
 
+    def envelope(self) -> tuple[list[tuple[int, int]], int]:
+        """A sign is likely for some cell if the column has it in some cell's row."""
+        total = 1 << self.precision
+        held = np.bincount(self.row, minlength=self.order).astype(np.float64)
+        surplus = walsh_hadamard(held)  # plus signs less minus signs of every column
+        found: list[tuple[int, int]] = []
+        for has in np.stack([surplus > -self.size, surplus < self.size], axis=1).tolist():
+            likely = [total - self.flips if one else self.flips for one in has]
+            rare = [self.flips if one else total - self.flips for one in reversed(has)]
+            found += zip(likely, rare, strict=True)
+        return found, self.order * total
+
     def sampler_problems(self) -> Iterator[str]:
         """The sampler must flip with the chance shown, and take every cell's own row."""
         yield from super().sampler_problems()

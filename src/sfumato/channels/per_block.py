@@ -335,8 +335,10 @@ class PerBlockChannel(SymbolChannel):
                 found[:, part.cells] = inside**2
                 continue
             # Many ranges hold all of a block, or none of it.
-            distinct, place = np.unique(inside, axis=0, return_inverse=True)
-            found[:, part.cells] = part.inner.second_moment(distinct)[place]
+            seen: dict[bytes, int] = {}
+            alike = [seen.setdefault(row.tobytes(), number) for number, row in enumerate(inside)]
+            distinct, place = np.unique(alike, return_inverse=True)
+            found[:, part.cells] = part.inner.second_moment(inside[distinct])[place]
         return found.reshape(w.shape)
 
     def report_likelihood(self, outputs: Outputs) -> Floats:

@@ -28,6 +28,7 @@ from sfumato.exact import whole
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import LineMetric
 from sfumato.metrics.grids import GridMetric, grid_within
+from sfumato.metrics.norm_grids import NormGridMetric
 from sfumato.randomness.bits import BitSource
 from sfumato.randomness.draws import Steps
 
@@ -90,7 +91,7 @@ class Product(Choice):
             return (
                 f"shape ({rows}, {columns}) has {rows * columns} cells, and there are {metric.size}"
             )
-        if metric.size > MOST_CELLS:
+        if metric.size > MOST_CELLS and not isinstance(metric, NormGridMetric):
             return f"it takes up to {MOST_CELLS} cells, and there are {metric.size}"
         within = grid_within(metric, self.shape)
         if within is None:

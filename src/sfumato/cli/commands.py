@@ -175,6 +175,15 @@ sfumato sql commute.toml --dialect postgres --form bytes
 sfumato sql commute.toml --result counted.parquet --out tally.parquet
 """,
     ),
+    "check": Command(
+        "Collect",
+        "checking",
+        "Check whether any population explains the reports of a tally; exit code 1 if none does.",
+        r"""
+sfumato check commute.toml tally.parquet
+sfumato check commute.toml tally.parquet --significance 1/1000 --json
+""",
+    ),
     "ask": Command(
         "Ask",
         "asking",

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 
 from sfumato.cli import showing
 from sfumato.cli.commands import CommandError
 from sfumato.cli.options import AsJson, Force, load_study, real_number, target, whole_number
+from sfumato.cli.settings import read_proxies, sources, use_settings
 from sfumato.errors import near
 from sfumato.service import exports, tokens
 from sfumato.service.backups import back_up, restore
 from sfumato.service.collector import Collector, Settings, open_store
 from sfumato.service.published import MINIMUM
-from sfumato.service.refusals import need
+from sfumato.service.refusals import need_server
 from sfumato.service.stores.base import Store
 from sfumato.service.tallying import DAY
 
 _TOKEN_ACTIONS = ("create", "list", "revoke")
 _BACKUP_ACTIONS = ("create", "restore")
 _EXPORTS = ("tally", "reports", "questions")
-_LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
 
 Place = Annotated[
     str,
@@ -41,26 +40,43 @@ Place = Annotated[
 
 
 def serve(
+    context: typer.Context,
     folder: Annotated[
         str | None, typer.Argument(metavar="[FOLDER]", help="Where reports are kept.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="SFUMATO_CONFIG",
+            callback=use_settings,
+            is_eager=True,
+            help="Settings, .toml: a key for each option, such as most_reports = 5000. Options and "
+            "the environment come before it.",
+        ),
     ] = None,
     store: Annotated[
         str | None,
         typer.Option(
-            metavar="URL",
+            metavar="FOLDER|URL",
             envvar="SFUMATO_STORE",
-            help="Keep reports in a database instead: postgresql://...",
+            help="The same folder, or a database: postgresql://...",
         ),
     ] = None,
     publish: Annotated[
         list[Path] | None,
-        typer.Option(metavar="STUDY", help="Publish this study file, .toml; repeatable."),
+        typer.Option(
+            metavar="STUDY",
+            envvar="SFUMATO_PUBLISH",
+            help="Publish this study file, .toml; repeatable.",
+        ),
     ] = None,
     minimum: Annotated[
         int,
         typer.Option(
             parser=whole_number,
             metavar="N",
+            envvar="SFUMATO_MINIMUM",
             help="With --publish, how many reports there must be before any answer.",
         ),
     ] = MINIMUM,
@@ -73,27 +89,48 @@ def serve(
             parser=whole_number, metavar="N", envvar="SFUMATO_PORT", help="0 takes a free one."
         ),
     ] = 8000,
+    proxy: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS,...",
+            envvar="SFUMATO_PROXY",
+            help="Who may say for whom it asks (X-Forwarded-For): addresses or networks.",
+        ),
+    ] = "127.0.0.1",
     upload_token: Annotated[
-        bool, typer.Option("--upload-token", help="Uploads need a token, too.")
+        bool,
+        typer.Option(
+            "--upload-token", envvar="SFUMATO_UPLOAD_TOKEN", help="Uploads need a token, too."
+        ),
     ] = False,
     most_reports: Annotated[
         int,
-        typer.Option(parser=whole_number, metavar="N", help="The most reports of one batch."),
+        typer.Option(
+            parser=whole_number,
+            metavar="N",
+            envvar="SFUMATO_MOST_REPORTS",
+            help="The most reports of one batch.",
+        ),
     ] = Settings().most_reports,
     rate: Annotated[
         float,
         typer.Option(
             parser=real_number,
             metavar="N",
+            envvar="SFUMATO_RATE",
             help="The most requests per second from one address; 0 sets no limit.",
         ),
     ] = Settings().rate,
     access_log: Annotated[
         bool,
-        typer.Option("--access-log", help="Log every request with the address it came from."),
+        typer.Option(
+            "--access-log",
+            envvar="SFUMATO_ACCESS_LOG",
+            help="Log every request with the address it came from.",
+        ),
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Check that it could run, and stop.")
+        bool, typer.Option("--check", help="Check all settings, publish, and stop.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -102,30 +139,42 @@ def serve(
     Reports are kept in a SQLite file in a folder, which is made, or in a PostgreSQL database. Put a
     proxy with TLS before it. Ctrl-C stores what has come, and stops.
     """
-    for library in _LIBRARIES:
-        need(library)
+    need_server()
     server = import_module("sfumato.service.server")
-    if folder is not None and store not in (None, os.environ.get("SFUMATO_STORE")):
-        raise CommandError("name a folder, or a database with --store, not both")
     place = folder or store
     if place is None:
         raise CommandError("name a folder to keep reports in, or a database with --store")
+    given = sources(context)
+    if folder is not None and given["store"] == "option":
+        raise CommandError("name a folder, or a database with --store, not both")
     if not 0 <= port < 1 << 16:
         raise CommandError(f"--port must be a number from 0 to 65535, got {port}")
+    proxies = read_proxies(proxy)
     settings = Settings(most_reports=most_reports, rate=rate, upload_token=upload_token)
     texts = [load_study(path).to_toml() for path in publish or []]
     listening = server.listen(host, port)
     with closing(listening):
-        collector = Collector(open_store(place), settings)
+        opened = open_store(place)
+        collector = Collector(opened, settings)
         try:
             found = [collector.publish(text, minimum=minimum) for text in texts]
+            used = {
+                **{key: context.params[key] for key in given},
+                "store": opened.name,
+                "publish": [str(path) for path in publish or []],
+            }
+            if folder is not None:
+                given["store"] = "option"
 
             def ready(url: str) -> None:
                 """Say what is served, and where."""
                 if as_json:
                     served = [study.to_dict() for study, _ in found]
-                    showing.show_json({"url": url, "serves": not check, "studies": served})
+                    told = {"url": url, "serves": not check, "studies": served, "settings": used}
+                    showing.show_json(told)
                     return
+                if check:
+                    _show_settings(used, given)
                 for study, new in found:
                     done = "Published" if new else "Serving"
                     showing.say(f"{done} study {study.study.name!r}: {study.fingerprint}")
@@ -136,9 +185,20 @@ def serve(
             if check:
                 ready(server.address(listening))
             else:
-                server.serve(collector, listening, access_log=access_log, ready=ready)
+                server.serve(
+                    collector, listening, access_log=access_log, proxies=proxies, ready=ready
+                )
         finally:
             collector.stop()
+
+
+def _show_settings(used: Mapping[str, Any], given: Mapping[str, str]) -> None:
+    """Print every setting and where it comes from."""
+    made = showing.table("setting", "value", "from")
+    for key, value in used.items():
+        shown = ", ".join(value) if isinstance(value, list) else str(value)
+        made.add_row(key, showing.literal(shown), given[key])
+    showing.stdout().print(made)
 
 
 def token(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 from rich.table import Table
@@ -16,7 +18,8 @@ from sfumato.cli.options import AsJson, Force, StudyFile, load_study, target, wh
 from sfumato.cli.people import read_counts
 from sfumato.collect.tally import Tally
 from sfumato.demo import run as demo_run
-from sfumato.demo.page import DemoRow
+from sfumato.demo.collecting import PEOPLE, Running
+from sfumato.demo.results import Collected, DemoRow
 from sfumato.randomness.bits import SeededBits
 from sfumato.study.study import Study
 from sfumato.text import format_to
@@ -95,14 +98,30 @@ def demo(
     seed: Annotated[
         int | None, typer.Option(parser=whole_number, metavar="N", help="Repeatable noise.")
     ] = None,
+    collector: Annotated[
+        bool,
+        typer.Option(
+            "--collector/--no-collector",
+            help="Whether 20,000 of them also report to a collector over HTTP.",
+        ),
+    ] = True,
+    stay: Annotated[
+        bool, typer.Option("--stay", help="Leave the collector on until Ctrl-C, to look at it.")
+    ] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a whole study on made-up people, and compare the answers with the truth."""
+    """Run a whole study on made-up people, and compare the answers with the truth.
+
+    Some of them report to a collector on this computer, which is asked and stopped. A seed does not
+    repeat their reports.
+    """
     if not 1 <= number <= _MOST_DEMO:
         raise CommandError(
             f"--people must be a whole number from 1 to {_MOST_DEMO:,}, got {number}"
         )
+    if stay and not collector:
+        raise CommandError("--stay leaves the collector on, and --no-collector has none: drop one")
     _refuse_used(out, force)
     with showing.progress("making a town") as seen:
         result = demo_run.run(
@@ -110,18 +129,53 @@ def demo(
             people=number,
             seed=seed,
             progress=lambda doing, share: seen(share, 1.0, doing),
+            report=min(number, PEOPLE) if collector else 0,
+            visit=_stay if stay else None,
         )
     if as_json:
         rows = [
             {"question": row.question, "truth": row.truth, "answer": row.answer.to_dict()}
             for row in result.rows
         ]
-        showing.show_json({"people": number, "seed": seed, "rows": rows, "page": str(result.page)})
+        told = {"people": number, "seed": seed, "rows": rows, "page": str(result.page)}
+        showing.show_json({**told, "collector": _document(result.collected)})
         return
     showing.stdout().print(_compared(result.rows))
     held = sum(row.holds for row in result.rows)
     showing.say(f"{held} of {len(result.rows)} intervals hold the truth.")
+    if isinstance(result.collected, str):
+        showing.say(f"No collector was run: {result.collected}.")
+    elif result.collected is not None:
+        found = result.collected
+        right = sum(row.holds for row in found.rows)
+        showing.say(
+            f"{found.people:,} people also reported to a collector over HTTP, in "
+            f"{found.seconds:.1f} seconds; {right} of {len(found.rows)} of its intervals hold the "
+            "truth. It has stopped; 'sfumato demo --stay' leaves it on."
+        )
     showing.say(f"All of it, with pictures: {result.page}")
+
+
+def _stay(running: Running) -> None:
+    """Leave a collector on until Ctrl-C."""
+    showing.say(f"The collector runs at {running.url}, until Ctrl-C. An administrator's token:")
+    typer.echo(running.token)
+    with contextlib.suppress(KeyboardInterrupt):
+        threading.Event().wait()
+
+
+def _document(collected: Collected | str | None) -> dict[str, Any]:
+    """What came of a collector, for JSON."""
+    if not isinstance(collected, Collected):
+        return {"reports": 0, "reason": collected}
+    return {
+        "reports": collected.people,
+        "seconds": collected.seconds,
+        "rows": [
+            {"asked": row.ask, "truth": row.truth, "answer": row.answer.to_dict()}
+            for row in collected.rows
+        ],
+    }
 
 
 def _refuse_used(folder: Path, force: bool) -> None:

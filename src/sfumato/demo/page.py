@@ -1,74 +1,21 @@
-"""The demo's results and the page that shows them: one file that works offline."""
+"""The page that shows the demo's results: one file that works offline."""
 
 from __future__ import annotations
 
 import html
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from statistics import median
 
 from sfumato.arrays import Floats
-from sfumato.collect.tally import Tally
+from sfumato.demo.results import Collected, DemoResult, DemoRow, Row, Sample
 from sfumato.estimation.answers import Answer, Answers
 from sfumato.plots import interactive, style
 from sfumato.study.study import Study
 from sfumato.text import format_to, odds
 
 _UNITS = {"people": "", "share": "%", "years": "", "minutes": ""}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoRow:
-    """One question: the truth, the answer, and the answer through the channel as published.
-
-    Args:
-        question: In plain words.
-        ask: How it is asked in Python, of an estimate `est`.
-        unit: "people", "share", "years" or "minutes".
-        truth: Counted directly from the invented people.
-        answer: Found from reports alone.
-        published: The same through the channel as first published, under the same guarantee.
-    """
-
-    question: str
-    ask: str
-    unit: str
-    truth: float
-    answer: Answer
-    published: Answer
-
-    @property
-    def holds(self) -> bool:
-        """Whether the interval holds the truth."""
-        return self.answer.low <= self.truth <= self.answer.high
-
-    @property
-    def ratio(self) -> float:
-        """How many times larger the standard error of the published channel is."""
-        return self.published.stderr / self.answer.stderr if self.answer.stderr else float("nan")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """One invented person and what a collector receives: a bin on each axis."""
-
-    name: str
-    age: float
-    minutes: float
-    report: tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoResult:
-    """The results of a run, and the path of its page."""
-
-    study: Study
-    tally: Tally
-    rows: tuple[DemoRow, ...]
-    samples: tuple[Sample, ...]
-    page: Path
 
 
 def render(result: DemoResult, pictures: Mapping[str, tuple[Answers, Floats]], library: str) -> str:
@@ -94,6 +41,7 @@ def render(result: DemoResult, pictures: Mapping[str, tuple[Answers, Floats]], l
         "level": level,
         "published": "\n".join(_published(row) for row in result.rows),
         "ratio": f"{median(row.ratio for row in result.rows):.1f}",
+        "collected": _collected(result.collected),
         "age": _picture("age", *pictures["age"]),
         "minutes": _picture("minutes", *pictures["minutes"]),
         "cdf": _picture("cdf", *pictures["cdf"]),
@@ -120,7 +68,7 @@ def amount(value: float, error: float, unit: str) -> str:
     return digits.replace("-", "−") + _UNITS[unit]
 
 
-def _exact(row: DemoRow) -> str:
+def _exact(row: Row) -> str:
     """The truth: people are counted whole, other numbers shown to the answer's digits."""
     if row.unit == "people":
         return amount(row.truth, 0.0, row.unit)
@@ -135,7 +83,7 @@ def _interval(answer: Answer, unit: str) -> str:
     return f"{low} to {amount(answer.high, answer.stderr, unit)}"
 
 
-def _question(row: DemoRow) -> str:
+def _question(row: Row) -> str:
     """One row of the table of questions."""
     mark, word = ("✓", "yes") if row.holds else ("✗", "no")
     return (
@@ -147,6 +95,24 @@ def _question(row: DemoRow) -> str:
         f'<td data-name="Interval">{_interval(row.answer, row.unit)}</td>'
         f'<td data-name="Holds the truth" class="{word}">{mark} {word}</td></tr>'
     )
+
+
+def _collected(found: Collected | str | None) -> str:
+    """The section about a collector."""
+    if found is None:
+        return ""
+    if isinstance(found, str):
+        return f"<section><h2>Over HTTP</h2><p>Left out: {html.escape(found)}.</p></section>"
+    filled = {
+        "reported": f"{found.people:,}",
+        "seconds": f"{found.seconds:.1f}",
+        "answers": "\n".join(_question(row) for row in found.rows),
+        "level": f"{100 * found.rows[0].answer.level:.6g}%",
+    }
+    text = _COLLECTED
+    for name, part in filled.items():
+        text = text.replace(f"[[{name}]]", part)
+    return text
 
 
 def _published(row: DemoRow) -> str:
@@ -234,6 +200,23 @@ def _heats(answers: Answers, truth: Floats) -> str:
         parts.append(f"<figure><figcaption>{name.capitalize()}</figcaption>{drawn}</figure>")
     return "\n".join(parts)
 
+
+_COLLECTED = """<section>
+  <h2>Over HTTP</h2>
+  <p>[[reported]] of these people also had a device each. Their reports went through the client that
+  an app would use to a collector on this computer, in [[seconds]] seconds, each on the disk before
+  it was acknowledged. The collector then answered these questions, and entered each in its log. The
+  truth is that of the [[reported]], and <code>est</code> is
+  <code>sf.connect(url, token)</code>.</p>
+  <table class="numbers">
+    <thead><tr><th>Question</th><th>Truth</th><th>Answer</th><th>[[level]] interval</th>
+    <th>Holds the truth</th></tr></thead>
+    <tbody>
+[[answers]]
+    </tbody>
+  </table>
+  <p>The collector has stopped. Run <code>sfumato demo --stay</code> to look at its pages.</p>
+</section>"""
 
 #: The frame of the page; [[name]] marks what a run fills in.
 _TEMPLATE = """<!doctype html>
@@ -375,6 +358,8 @@ _TEMPLATE = """<!doctype html>
     </tbody>
   </table>
 </section>
+
+[[collected]]
 
 <section>
   <h2>Ask your own</h2>

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from sfumato.channels.choice import Choice
 from sfumato.channels.thermometer import Thermometer
-from sfumato.demo.page import DemoResult, DemoRow, Sample, render
+from sfumato.demo.collecting import Running, collect
+from sfumato.demo.page import render
+from sfumato.demo.results import Collected, DemoResult, DemoRow, Sample
 from sfumato.demo.town import QUESTIONS, People, make_town
 from sfumato.errors import StudyError
 from sfumato.estimation.answers import Answers
@@ -21,6 +23,7 @@ from sfumato.metrics.distance import Distance
 from sfumato.plots import still, style
 from sfumato.plots.style import FAINT, INK
 from sfumato.randomness.bits import BitSource, SecureBits, SeededBits
+from sfumato.service.refusals import MissingExtraError
 from sfumato.study.axis import reals
 from sfumato.study.reports import Reports
 from sfumato.study.study import Study
@@ -55,6 +58,8 @@ def run(
     people: int = 100_000,
     seed: int | None = None,
     progress: Progress | None = None,
+    report: int = 0,
+    visit: Callable[[Running], object] | None = None,
 ) -> DemoResult:
     """Ask an invented town, and write study.toml, tally.parquet and the page index.html.
 
@@ -66,6 +71,8 @@ def run(
         people: How many live in the town.
         seed: For repeatable reports.
         progress: Called with what is being done and the share of the work done, from 0 to 1.
+        report: How many of them also report to a collector over HTTP, without regard to the seed.
+        visit: Called with the collector before it is stopped.
 
     Raises:
         StudyError: If there are no people.
@@ -96,9 +103,27 @@ def run(
     tell("asking questions", 0.4)
     estimate = tally.estimate("unbiased")
     rows = tuple(_row(place, estimate, published, town) for place in range(len(QUESTIONS)))
-    tell("drawing the page", 0.6)
+    collected: Collected | str | None = None
+    if report:
+        tell("reporting to a collector", 0.5)
+        some = {name: values[:report] for name, values in town.items()}
+        try:
+            collected = collect(
+                study,
+                some,
+                seen=lambda done, of: tell("reporting to a collector", 0.5 + 0.3 * done / of),
+                visit=visit,
+            )
+        except MissingExtraError as error:
+            collected = str(error)
+    tell("drawing the page", 0.8)
     result = DemoResult(
-        study=study, tally=tally, rows=rows, samples=samples, page=folder / "index.html"
+        study=study,
+        tally=tally,
+        rows=rows,
+        samples=samples,
+        page=folder / "index.html",
+        collected=collected,
     )
     text = render(result, pictures(estimate, town), library)
     tell("writing files", 0.9)

@@ -7,16 +7,13 @@ followed.
 from __future__ import annotations
 
 import http.client
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
-from sfumato.errors import UploadError, shown
+from sfumato.device.address import Address
 from sfumato.files import read_json
 
-SECONDS = 30.0  # to wait for an answer
 _MOST_BYTES = 1 << 24  # of an answer
 _LONGEST_WAIT = 31 * 86_400  # by then every report that waits has expired
 
@@ -65,7 +62,7 @@ class Answer:
 
 
 class Collector:
-    """The address of a collector.
+    """A collector to which batches are sent.
 
     Args:
         url: Where its routes begin, such as "https://collector.example".
@@ -76,27 +73,7 @@ class Collector:
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        rule = 'url must be an address such as "https://collector.example"'
-        try:
-            parts = urlsplit(url)
-            port = parts.port
-        except (ValueError, TypeError, AttributeError):
-            raise UploadError(f"{rule}, got url={shown(url)}") from None
-        plain = isinstance(url, str) and url.isascii() and url.isprintable() and " " not in url
-        if not plain or parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UploadError(f"{rule}, got url={shown(url)}")
-        if parts.username is not None or parts.query or parts.fragment:
-            raise UploadError(
-                f"{rule}, without a user name, query or fragment; give token= instead"
-            )
-        if token is not None and not (
-            isinstance(token, str) and token and token.isascii() and token.isprintable()
-        ):
-            raise UploadError("token must be a text of printable ASCII characters; leave it out")
-        self._secure = parts.scheme == "https"
-        self._host, self._port = parts.hostname, port
-        self._base = parts.path.rstrip("/")
-        self._token = token
+        self._address = Address(url, token)
 
     def post(self, fingerprint: str, batch: bytes, media_type: str) -> Answer:
         """Send one batch.
@@ -106,27 +83,14 @@ class Collector:
             batch: The bytes of the batch.
             media_type: Their media type.
         """
-        headers = {"Content-Type": media_type}
-        if self._token is not None:
-            headers["Authorization"] = f"Bearer {self._token}"
-        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-        connection = kind(self._host, self._port, timeout=SECONDS)
+        route, headers = f"/v1/studies/{fingerprint}/reports", {"Content-Type": media_type}
         try:
-            route = f"{self._base}/v1/studies/{fingerprint}/reports"
-            connection.request("POST", route, body=batch, headers=headers)
-            response = connection.getresponse()
-            data = response.read(_MOST_BYTES)
-            wait = _seconds(response.getheader("Retry-After"))
-            return Answer(response.status, _object(data), wait)
-        except ssl.SSLCertVerificationError:
-            raise UploadError(
-                f"the collector {self._host!r} has no certificate that this device trusts, and "
-                "nothing was sent; check the url and the device's certificates and clock"
-            ) from None
+            found = self._address.exchange(
+                "POST", route, body=batch, headers=headers, most=_MOST_BYTES
+            )
         except (OSError, http.client.HTTPException) as error:
             return Answer(0, reason=f"no answer ({type(error).__name__})")
-        finally:
-            connection.close()
+        return Answer(found.status, _object(found.data), _seconds(found.headers.get("retry-after")))
 
 
 def _object(data: bytes) -> dict[str, Any]:

@@ -171,7 +171,9 @@ class Answer:
         """Both answers as combinations of questions; refused where their covariance is unknown."""
         if self.combination is None or other.combination is None:
             raise QuestionError(
-                "a ratio is not a sum of counts: combine the counts first, then divide"
+                "these answers do not carry their covariance: one is a ratio, which is not a sum "
+                "of counts (combine the counts first, then divide), or was computed by a collector "
+                "(ask it for the difference)"
             )
         if self.combination.source is not other.combination.source:
             raise MismatchError(
@@ -550,19 +552,26 @@ class Answers(AnswersVerbs):
         return frame
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists, for JSON; a missing number is None."""
+        """Plain lists, for JSON; a missing number is None, and a date is a text."""
 
         def numbers(array: Floats) -> Any:
             plain = array.astype(object)
             plain[~np.isfinite(array)] = None
             return plain.tolist()
 
+        def ends(array: NDArray[Any] | None) -> Any:
+            if array is None:
+                return None
+            return (array.astype(str) if array.dtype.kind == "M" else array).tolist()
+
         return {
             "kind": self.kind,
             "axes": list(self.axes),
             "unit": self.unit,
+            "units": list(self.units),
             "question": self.question,
             "labels": [list(labels) for labels in self.all_labels],
+            "edges": [ends(edges) for edges in self.all_edges],
             "values": numbers(self.values),
             "stderr": numbers(self.stderr),
             "low": numbers(self.low),

@@ -41,7 +41,7 @@ def normal_quantile(level: float) -> float:
         raise QuestionError(f"level must lie between 0 and 1, got level={shown(level)}")
     from scipy.special import ndtri
 
-    return float(ndtri(0.5 + float(level) / 2))
+    return -float(ndtri((1 - float(level)) / 2))  # finite for every level below 1
 
 
 Number = TypeVar("Number", float, Floats)

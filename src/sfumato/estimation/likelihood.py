@@ -24,6 +24,7 @@ from sfumato.estimation.answers import Terms, Told
 from sfumato.estimation.decoding.cost import reason_against
 from sfumato.estimation.decoding.em import decode
 from sfumato.estimation.decoding.evidence import Interrupted
+from sfumato.estimation.decoding.labels import FEWEST, LabelDecoder
 from sfumato.estimation.decoding.mixture import Mixture, mixture_of
 from sfumato.estimation.decoding.posterior import (
     AnyDecoder,
@@ -38,6 +39,7 @@ from sfumato.estimation.rows import Curve, EveryCell, Rows, outer, row_count, ro
 from sfumato.estimation.saved import States, read_estimate, write_estimate
 from sfumato.estimation.source import mentioned
 from sfumato.estimation.unbiased import UnbiasedEstimate
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.questions.language import Question
 from sfumato.study.study import Study
 
@@ -92,7 +94,7 @@ class LikelihoodEstimate(Estimate):
         self._progress = progress
         self._reports = statistic
         self._seconds = seconds
-        self._decoders: dict[tuple[int, ...], Decoder | PlainDecoder] = {}
+        self._decoders: dict[tuple[int, ...], Decoder | PlainDecoder | LabelDecoder] = {}
         self._stopped: dict[tuple[int, ...], PlainDecoder] = {}
         self._against: dict[tuple[int, ...], str | None] = {}
         self._saved: States = {}
@@ -162,7 +164,7 @@ class LikelihoodEstimate(Estimate):
                     [block for block in self.study.blocks if set(block.axes) & set(axes)],
                     [self._ordered(axis) for axis in axes],
                     smoothing=self.smoothing,
-                    seconds=self._seconds,
+                    seconds=math.inf if self._are_labels(axes) else self._seconds,
                 )
             self._against[axes] = against
         return self._against[axes]
@@ -198,7 +200,9 @@ class LikelihoodEstimate(Estimate):
 
     def decoder(self, axes: tuple[int, ...]) -> AnyDecoder:
         """The decoded population on some axes, whatever it takes; it is decoded only once."""
-        if axes not in self._decoders:
+        if axes not in self._decoders and self._are_labels(axes):
+            self._decoders[axes] = self._label_decoder(axes)
+        elif axes not in self._decoders:
             mixture = self._mixture(axes)
             ordered = [self._ordered(axis) for axis in axes]
             if axes in self._saved:
@@ -210,6 +214,26 @@ class LikelihoodEstimate(Estimate):
             else:
                 self._decoders[axes] = smoothed_decoder(mixture, ordered, progress=self._progress)
         return self._decoders[axes]
+
+    def _are_labels(self, axes: tuple[int, ...]) -> bool:
+        """Whether an axis has many labels, of which the reports are all alike."""
+        if len(axes) != 1 or self.smoothing == "none" or self.study.axes[axes[0]].domain.ordered:
+            return False
+        block = next(block for block in self.study.blocks if axes[0] in block.axes)
+        return isinstance(block.channel.metric, UniformMetric) and block.size >= FEWEST
+
+    def _label_decoder(self, axes: tuple[int, ...]) -> LabelDecoder:
+        """The decoded population of many labels, from the unbiased counts of all of them."""
+        (axis,) = axes
+        size, everybody = self.study.shape[axis], (None,) * len(self.study.axes)
+        every = EveryCell(np.ones(size), np.arange(size), upto=False)
+        found = UnbiasedEstimate(self.study, self._reports).row_moments(
+            Question(everybody, (), ""),
+            {axis: Rows(every, [], None)},
+            population=False,
+            conditional=False,
+        )
+        return LabelDecoder(found.value, found.variance, self._reports.count)
 
     def _mixture(self, axes: tuple[int, ...]) -> Mixture:
         """The statistical model of the reports about some axes."""

@@ -48,14 +48,14 @@ class _Kept(NamedTuple):
         axes: The axes that were decoded together.
         shape: Number of cells of each.
         strengths: The strengths of every fit.
-        unsmoothed: The share in the answers of the distribution without a prior.
+        beside: The share in the answers of the distribution beside the best fit.
         nearby: How many distributions by fits that are nearly as good follow.
     """
 
     axes: tuple[int, ...]
     shape: tuple[int, ...]
     strengths: tuple[Strengths, ...]
-    unsmoothed: float
+    beside: float
     nearby: int
 
 
@@ -79,7 +79,7 @@ def write_estimate(
             "strengths": [
                 {"cells": s.cells, "along": s.along, "apart": s.apart} for s in state.strengths
             ],
-            "unsmoothed": state.unsmoothed,
+            "beside": state.beside,
             "nearby": len(state.nearby),
         }
         for axes, state in states.items()
@@ -153,7 +153,7 @@ def _read_kept(head: dict[str, Any], study: Study, what: str) -> list[_Kept]:
             strengths = tuple(_read_strengths(one, len(axes)) for one in part["strengths"])
             if len(strengths) > _MOST_FITS or axes != tuple(sorted(axes)):
                 raise ValueError
-            share = part["unsmoothed"]
+            share = part["beside"]
             if not is_number(share) or not 0 <= share <= 1 or (share and len(strengths) != 1):
                 raise ValueError
             nearby = part["nearby"]
@@ -184,16 +184,16 @@ def _split(shares: Floats, kept: list[_Kept], what: str) -> States:
     """The column of shares as distributions, each of which must sum to one."""
     states: States = {}
     start = 0
-    for axes, shape, strengths, unsmoothed, nearby in kept:
+    for axes, shape, strengths, beside, nearby in kept:
         laws: list[Floats] = []
-        fits = max(1, len(strengths)) + (unsmoothed > 0)
+        fits = max(1, len(strengths)) + (beside > 0)
         for _ in range(fits + nearby):
             law = shares[start : start + math.prod(shape)]
             start += math.prod(shape)
             if len(law) < math.prod(shape) or not abs(float(law.sum()) - 1) < 1e-6:
                 raise FormatError(f"{what} is damaged: its shares do not add up; save it again")
             laws.append(law.reshape(shape))
-        states[axes] = State(tuple(laws[:fits]), strengths, unsmoothed, tuple(laws[fits:]))
+        states[axes] = State(tuple(laws[:fits]), strengths, beside, tuple(laws[fits:]))
     if start != len(shares):
         raise FormatError(f"{what} is damaged: it has more shares than cells; save it again")
     return states

@@ -24,7 +24,8 @@ from sfumato.questions.language import Question, quoted, weights
 from sfumato.study.axis import Axis
 from sfumato.study.study import Study
 
-Ask = str | Mapping[str, Any] | None
+#: A condition on people: text, conditions by axis name, one that was read before, or none.
+Ask = str | Mapping[str, Any] | Question | None
 
 
 class Source(ABC):
@@ -180,11 +181,17 @@ class Source(ABC):
 
     def _ask(self, question: Ask, where: Ask, by_axis: Mapping[str, Any]) -> Question:
         """All conditions as one question."""
-        asked = weights(self.study.axes, question, **by_axis)
+        asked = self._read(question, by_axis)
         if where is not None:
-            asked = _both(asked, weights(self.study.axes, where))
+            asked = _both(asked, self._read(where, {}))
         trimmed = tuple(None if w is None or np.all(w == 1.0) else w for w in asked.weights)
         return replace(asked, weights=trimmed)
+
+    def _read(self, asked: Ask, by_axis: Mapping[str, Any]) -> Question:
+        """A condition as a question."""
+        if not isinstance(asked, Question):
+            return weights(self.study.axes, asked, **by_axis)
+        return _both(asked, weights(self.study.axes, **by_axis)) if by_axis else asked
 
     def _every_cell(self, place: int, asked: Floats | None, upto: bool) -> EveryCell | None:
         """All cells of an axis that a condition on it leaves, or all prefixes, as implicit rows.
@@ -204,9 +211,11 @@ class Source(ABC):
             return None
         return EveryCell(weights, cells, upto)
 
-    def _and_answered(self, axis: Axis, where: Ask) -> dict[str, Any] | str:
+    def _and_answered(self, axis: Axis, where: Ask) -> Ask:
         """The condition `where`, and that the axis has an answer."""
         everything = f"{quoted(axis.name)}=.."
+        if isinstance(where, Question):
+            return _both(where, weights(self.study.axes, everything))
         if where is None or where == "" or where == {}:
             return everything
         if isinstance(where, str):

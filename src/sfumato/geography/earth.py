@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from sfumato.arrays import Floats
-from sfumato.errors import StudyError, near
-from sfumato.exact import positive
+from sfumato.errors import StudyError
 
-_LENGTHS = {"m": Fraction(1), "km": Fraction(1000), "mile": Fraction("1609.344")}
-_LENGTH = re.compile(r"([0-9./]*)\s*([a-zA-Z]+)")
 _WGS84_RADIUS, _WGS84_FLATTENING = 6_378_137.0, 1 / 298.257223563
 _MICROMETRES = 10**6  # coordinates in space are kept to this part of a metre
 _LEAST_APART = 0.01  # metres between two places
-
-
-def metres(per: Any) -> Fraction:
-    """Read a length such as "1 km", in metres; a number without a unit counts metres.
-
-    Example:
-        >>> metres("1 km"), metres(250)
-        (Fraction(1000, 1), Fraction(250, 1))
-    """
-    found = _LENGTH.fullmatch(per.strip()) if isinstance(per, str) else None
-    if found is None or found[2].lower() in {"inf", "infinity", "nan"}:
-        return positive(per, "per")
-    unit = found[2].lower()
-    unit = "mile" if unit == "miles" else unit
-    if unit not in _LENGTHS:
-        raise StudyError(
-            f"per must be a length such as '1 km', got per={per!r}: {near(unit, _LENGTHS)}"
-        )
-    return positive(found[1] or 1, "per") * _LENGTHS[unit]
 
 
 def in_space(latitude: Floats, longitude: Floats) -> Floats:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from textwrap import shorten
 from typing import Any, Literal
 
 import numpy as np
@@ -23,17 +22,17 @@ from sfumato.domains.tables import columns as columns_of
 from sfumato.errors import DataError, QuestionError, StudyError
 from sfumato.estimation.answers import Answers
 from sfumato.exact import rational, to_plain
-from sfumato.geography.earth import exact_places, metres
+from sfumato.geography.earth import exact_places
+from sfumato.geography.place_map import ABOUT
+from sfumato.geography.shapes import corners_of, inside
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import refuse_large_table
 from sfumato.metrics.labelled import Blocks
 from sfumato.metrics.points import Points
-from sfumato.metrics.words import Number, some
+from sfumato.metrics.words import Number, read_metres, some
 from sfumato.study.axis import Axis, categories
 
 _SIDES = ("south", "west", "north", "east")
-#: What GeoJSON says once about all cells.
-_ABOUT = ("axes", "unit", "question", "level", "method", "n", "notes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -286,13 +285,7 @@ class Grid:
             >>> quarter.inside([(0, 0), (3, 0), (3, 3)])
             ['r2c1', 'r3c1', 'r3c2']
         """
-        corners = _corners(polygon)
-        y, x = self._centres()
-        within = np.zeros(self.size, dtype=np.bool_)
-        for (y0, x0), (y1, x1) in zip(corners, np.roll(corners, -1, axis=0), strict=True):
-            crossed = (y0 > y) != (y1 > y)
-            if crossed.any():  # then the side is not level
-                within ^= crossed & (x < x0 + (y - y0) * ((x1 - x0) / (y1 - y0)))
+        within = inside(corners_of(polygon), *self._centres())
         return [label for label, held in zip(self.labels(), within.tolist(), strict=True) if held]
 
     def points(self, epsilon: Number, per: Number = "1 km") -> Points:
@@ -313,7 +306,7 @@ class Grid:
         """
         refuse_large_table(self.size)
         places = exact_places(*self._centres())
-        return Points(epsilon, metres(per), at=zip(self.labels(), places, strict=True))
+        return Points(epsilon, read_metres(per, "per"), at=zip(self.labels(), places, strict=True))
 
     def heatmap(self, answers: Answers) -> Answers:
         """Answers for every cell, laid out on the map: longitude across, latitude up.
@@ -379,7 +372,7 @@ class Grid:
                 }
             )
         said = answers.to_dict()
-        about = {name: said[name] for name in _ABOUT}
+        about = {name: said[name] for name in ABOUT}
         return {"type": "FeatureCollection", "features": features, "about": about}
 
     @property
@@ -416,26 +409,6 @@ class Grid:
                 f"cells of this grid are 'r1c1' to 'r{self.rows}c{self.columns}', got {label!r}"
             )
         return (int(found[1]) - 1) * self.columns + int(found[2]) - 1
-
-
-def _corners(polygon: Any) -> Floats:
-    """Corners of a polygon, one row each."""
-    try:
-        corners = np.asarray(polygon, dtype=np.float64)
-    except (TypeError, ValueError):
-        corners = np.full((1, 1), np.nan)
-    if corners.ndim != 2 or corners.shape[1] != 2 or len(corners) < 3:
-        raise StudyError(
-            "polygon must be three corners or more, each (latitude, longitude) in degrees, such as "
-            f"[(55.9, -3.3), (56.0, -3.3), (56.0, -3.1)], got {shorten(repr(polygon), 80)}"
-        )
-    bad = np.flatnonzero(~np.isfinite(corners).all(axis=1))
-    if len(bad):
-        raise StudyError(
-            f"corners of a polygon must be finite numbers, got {polygon[bad[0]]!r} as corner "
-            f"{bad[0] + 1}: correct it or leave it out"
-        )
-    return corners
 
 
 def _cells_of(name: str, cells: Any) -> list[str]:

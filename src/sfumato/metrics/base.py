@@ -48,6 +48,13 @@ class Metric(ABC):
             optional: Whether "no answer" is one more cell, the last.
         """
 
+    def bind_together(self, domains: Sequence[Domain]) -> CellMetric:
+        """E between combinations of cells of several axes, flat in C order; most refuse."""
+        raise StudyError(
+            f"several axes together need protect=Uniform(...) or Lp(...), got "
+            f"{type(self).__name__}; other guarantees are stated axis by axis"
+        )
+
     @abstractmethod
     def describe(self) -> str:
         """The statement in plain words."""

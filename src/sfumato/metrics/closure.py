@@ -79,10 +79,10 @@ def close_integers(numerators: NDArray[Any]) -> NDArray[Any]:
     closed = numerators.astype(np.int64 if fits else object)
     if _surely_closed(closed):
         return closed
-    closed[infinite] = beyond
-    shortest(closed, np.add)
-    closed[closed >= beyond] = -1
-    return closed
+    short = np.min_scalar_type(-2 * beyond - 1) if fits else np.dtype(object)
+    paths = np.where(infinite, beyond, closed).astype(short)
+    shortest(paths, np.add)
+    return np.where(paths >= beyond, -1, paths).astype(closed.dtype)
 
 
 def _surely_closed(numerators: NDArray[Any]) -> bool:

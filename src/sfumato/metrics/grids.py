@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import LineMetric
+from sfumato.metrics.norm_grids import NormGridMetric
+from sfumato.metrics.norms import GRID, share_of_axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ def grid_within(metric: CellMetric, shape: Sequence[int]) -> GridMetric | None:
         True
     """
     rows, columns = shape
+    if isinstance(metric, NormGridMetric) and metric.shape == (rows, columns) and not metric.cap:
+        return _norm_within(metric)
     least, denominator = _by_gap(metric, rows, columns)
     down, across = (
         [Fraction(int(e), gap * denominator) for gap, e in enumerate(line) if gap and e >= 0]
@@ -109,6 +113,40 @@ def grid_within(metric: CellMetric, shape: Sequence[int]) -> GridMetric | None:
     return GridMetric(
         LineMetric.equal(share * steps[0], rows), LineMetric.equal(share * steps[1], columns)
     )
+
+
+def _norm_within(metric: NormGridMetric) -> GridMetric:
+    """The sum of two lines in proportion to the steps: Hölder's factor, and room for rounding E."""
+    share = share_of_axis(Fraction(1), metric.order, 2)
+    if metric.order == 2:
+        share *= 1 - Fraction(2, GRID) / min(metric.steps)
+    rows, columns = metric.shape
+    down, across = metric.steps
+    return GridMetric(
+        LineMetric.equal(share * down, rows), LineMetric.equal(share * across, columns)
+    )
+
+
+def sum_within_norm(lines: GridMetric, metric: NormGridMetric) -> bool:
+    """Whether the sum of two lines is at most a norm for all pairs: their dual norm is at most 1.
+
+    Args:
+        lines: E'.
+        metric: E.
+    """
+    steps = (lines.rows.equal_step, lines.columns.equal_step)
+    if metric.cap is not None or metric.shape != (lines.rows.size, lines.columns.size):
+        return False
+    pairs = zip(steps, metric.steps, strict=True)
+    shares = [own / step for own, step in pairs if own is not None]
+    if len(shares) < 2:
+        return False
+    if metric.order == 1:
+        return max(shares) <= 1
+    if metric.order == math.inf:
+        return sum(shares) <= 1
+    rounded = 1 - Fraction(1, GRID) / min(metric.steps)
+    return rounded > 0 and sum(share**2 for share in shares) <= rounded**2
 
 
 def _by_gap(metric: CellMetric, rows: int, columns: int) -> tuple[NDArray[Any], int]:

@@ -118,8 +118,9 @@ def blocks_of(metric: CellMetric) -> Iterator[tuple[Cells, CellMetric | None]]:
         [([0, 2], UniformMetric(epsilon=Fraction(1, 1), size=2, notes=())), ([1], None)]
     """
     if isinstance(metric, BlockMetric):
-        for mark in dict.fromkeys(metric.block.tolist()):
-            cells = np.flatnonzero(metric.block == mark)
+        order = np.argsort(metric.block, kind="stable")
+        ends = np.flatnonzero(np.diff(metric.block[order])) + 1
+        for cells in sorted(np.split(order, ends), key=lambda cells: int(cells[0])):
             yield cells, UniformMetric(metric.epsilon, len(cells)) if len(cells) > 1 else None
         return
     if not isinstance(metric, TableMetric):
@@ -139,6 +140,9 @@ def blocks_of(metric: CellMetric) -> Iterator[tuple[Cells, CellMetric | None]]:
             continue
         inside = metric.numerators[np.ix_(cells, cells)]
         order = _line_order(inside)
+        if len(cells) == metric.size and (np.diff(order) > 0).all():
+            yield cells, metric
+            return
         held = TableMetric(inside[np.ix_(order, order)], metric.denominator, len(cells))
         yield cells[order], recognised(held)
 

@@ -10,6 +10,7 @@ from sfumato.errors import StudyError, near, shown
 from sfumato.metrics.base import Metric, Sum
 from sfumato.metrics.distance import Distance
 from sfumato.metrics.graphs import Matrix, PolicyGraph
+from sfumato.metrics.ground import Ground
 from sfumato.metrics.labelled import Blocks, HighLow, SensitiveSet
 from sfumato.metrics.lp import Lp
 from sfumato.metrics.points import Points, Within
@@ -47,6 +48,7 @@ def register(metric: Kind) -> Kind:
 
 for _metric in (
     Distance,
+    Ground,
     Lp,
     Uniform,
     Blocks,

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import AsideMetric, CappedLineMetric, LineMetric
+from sfumato.metrics.grids import GridMetric, sum_within_norm
 from sfumato.metrics.labelled import BlockMetric, HighLowMetric
+from sfumato.metrics.norm_grids import NormGridMetric
 from sfumato.metrics.uniform import UniformMetric
 
 _MOST_CELLS = 2048  # of metrics that are compared pair by pair
@@ -43,6 +45,8 @@ def uniform_within(metric: CellMetric) -> UniformMetric | None:
         return metric
     if isinstance(metric, BlockMetric | HighLowMetric):
         return UniformMetric(metric.epsilon, metric.size)
+    if isinstance(metric, NormGridMetric):
+        return UniformMetric(metric.least(), metric.size)
     numerators, denominator = _integers(metric)
     finite = numerators[(numerators >= 0) & ~np.eye(metric.size, dtype=bool)]
     if not len(finite):
@@ -73,6 +77,9 @@ def line_within(
     if isinstance(metric, CappedLineMetric) and cap == metric.cap:
         shortest = metric.equal_step or min(metric.steps)
         return CappedLineMetric(LineMetric.equal(shortest, metric.size), cap)
+    if isinstance(metric, CappedLineMetric) and cap is None:
+        shortest = min(metric.equal_step or min(metric.steps), metric.cap / (metric.size - 1))
+        return LineMetric.equal(shortest, metric.size)
     numerators, denominator = _integers(metric)
     both = _smaller(numerators)
     below = int(both.max()) + 1 if cap is None else math.ceil(cap * denominator)
@@ -144,6 +151,8 @@ def is_within(stricter: CellMetric, metric: CellMetric) -> bool:
         if stricter.equal_step is not None and metric.equal_step is not None:
             return stricter.equal_step <= metric.equal_step
         return all(a <= b for a, b in zip(stricter.steps, metric.steps, strict=True))
+    if isinstance(stricter, LineMetric) and isinstance(metric, CappedLineMetric):
+        return stricter.largest() <= metric.cap and is_within(stricter, metric.line)
     if (
         isinstance(stricter, CappedLineMetric)
         and isinstance(metric, CappedLineMetric)
@@ -151,6 +160,8 @@ def is_within(stricter: CellMetric, metric: CellMetric) -> bool:
         and is_within(stricter.line, metric.line)
     ):
         return True
+    if isinstance(stricter, GridMetric) and isinstance(metric, NormGridMetric):
+        return sum_within_norm(stricter, metric)
     if stricter.size > _MOST_CELLS:
         return False
     few, one = stricter.integers()

@@ -162,14 +162,15 @@ Quantity = Number | timedelta
 
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _SHORT = {"s": "second", "sec": "second", "min": "minute", "h": "hour", "d": "day", "w": "week"}
+_METRES = {"m": Fraction(1), "km": Fraction(1000), "mile": Fraction("1609.344")}
 _DURATION = re.compile(r"([0-9./]*)\s*([a-zA-Z]+)")
 
 
 def read_quantity(value: Any, what: str) -> Fraction | str:
-    """A positive number, or a duration as text for the axis to read.
+    """A positive number, or a duration or a length on the ground as text for the axis to read.
 
     Args:
-        value: A number, a duration as text, or a timedelta.
+        value: A number, a duration or a length as text, or a timedelta.
         what: What it is called in a message.
 
     Example:
@@ -186,12 +187,49 @@ def read_quantity(value: Any, what: str) -> Fraction | str:
     if found is None or found[2].lower() in {"inf", "infinity", "nan"}:
         return positive(value, what)
     unit = _SHORT.get(found[2], found[2].lower().removesuffix("s"))
+    if unit in _METRES:
+        return length_words(positive(found[1] or 1, what) * _METRES[unit])
     if unit not in _SECONDS:
         raise StudyError(
             f"{what} must be a number or a duration such as '7 days', got {what}={shown(value)}: "
             f"{near(unit, _SECONDS)} (months and years vary in length)"
         )
     return _duration(positive(found[1] or 1, what), unit)
+
+
+def read_metres(value: Any, what: str) -> Fraction:
+    """A length on the ground such as "1 km", in metres; a number without a unit counts metres.
+
+    Args:
+        value: What was given.
+        what: What it is called in a message.
+
+    Example:
+        >>> read_metres("1 km", "per"), read_metres(250, "per")
+        (Fraction(1000, 1), Fraction(250, 1))
+    """
+    found = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None or found[2].lower() in {"inf", "infinity", "nan"}:
+        return positive(value, what)
+    unit = found[2].lower().removesuffix("s")
+    if unit not in _METRES:
+        raise StudyError(
+            f"{what} must be a length such as '1 km', got {what}={shown(value)}: "
+            f"{near(unit, _METRES)}"
+        )
+    return positive(found[1] or 1, what) * _METRES[unit]
+
+
+def length_words(metres: Fraction) -> str:
+    """A length on the ground as text, which `read_metres` reads back.
+
+    Example:
+        >>> length_words(Fraction(1500)), length_words(Fraction(250))
+        ('1.5 km', '250 m')
+    """
+    if metres >= 1000:
+        return f"{to_plain(metres / 1000)} km"
+    return f"{to_plain(metres)} m"
 
 
 def plain(quantity: Fraction | str) -> int | float | str:
@@ -258,6 +296,11 @@ def _in_seconds(quantity: Fraction | str) -> Fraction:
     if isinstance(quantity, Fraction):
         return quantity
     amount, unit = quantity.split()
+    if unit in _METRES:
+        raise StudyError(
+            f"a length on the ground such as {quantity!r} is for places: use sf.places(...), or a "
+            "plain number in the units of the axis"
+        )
     return Fraction(amount) * _SECONDS[unit.removesuffix("s")]
 
 

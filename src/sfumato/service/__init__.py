@@ -10,7 +10,8 @@ the tally, and enters every question in the log before its answer leaves.
 
 **What is stored.** Tables, the same in SQLite and PostgreSQL (`stores/tables.py`):
 
-- `facts`: the version of the tables, and the day before which ids have been deleted;
+- `facts`: the version of the tables, the day before which ids have been deleted, and when the
+  last backup was made;
 - `studies`: each study's file, device program, explanation and audit, which never change, and the
   version of its tally;
 - `segments`: reports that wait to be tallied, with their ids, shuffled;
@@ -24,9 +25,16 @@ the tally, and enters every question in the log before its answer leaves.
 No address, no header and no time of an uploader is in any of them, except for the day on which a
 batch expires and the day on which a damaged batch came.
 
+**The path of a question.** `asking` reads it strictly. `answering` lets it wait for its turn, looks
+for an answer that was given before, and sends it with the new parts of the tally to `worker`, a
+process of its own, which `rendering` has write the answer. `jobs` are questions that take long.
+`connecting` asks from Python; `openapi` describes all routes.
+
 **Modules.** `refusals` (errors with a status and a stable code), `stores` (the tables and both
 databases), `published` (a study as the collector serves it), `receiving`, `writer`, `tallying`,
-`answering`, `tokens`, `limits` (requests per address), `backups`, `collector` (all of these
-together, without HTTP), `app` (the routes), `server` (uvicorn). Only `app` and `server` need the
-extra `server`, and only PostgreSQL needs psycopg.
+`answering`, `tokens`, `limits` (requests per address), `rates`, `backups`, `collector` (all of
+these together, without HTTP), `status` (what administrators see of it), `routes` (a table of them),
+`app` (what all routes do), `studies`, `questions` and `operations` (what each does), `http` (what
+these share), `pages` and `designing` (pages for people, and what one of them asks), `server`
+(uvicorn). Only those from `app` on need the extra `server`, and only PostgreSQL needs psycopg.
 """

@@ -6,15 +6,17 @@ PostgreSQL too.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sfumato.errors import FormatError, StoreError
-from sfumato.service.stores.base import Row, Run, Store
+from sfumato.service.stores.base import FullError, Row, Run, Store
 from sfumato.service.stores.sqlite import SqliteStore
 from sfumato.service.stores.tables import COLUMNS, KEYS
 
@@ -24,7 +26,14 @@ _AT_ONCE = 2_000  # rows
 Seen = Callable[[int], None]
 
 
-def back_up(store: Store, path: Path, *, replace: bool = False, seen: Seen | None = None) -> int:
+def back_up(
+    store: Store,
+    path: Path,
+    *,
+    replace: bool = False,
+    seen: Seen | None = None,
+    clock: Callable[[], float] = time.time,
+) -> int:
     """Write a backup: the state of the store at one moment, whole or not at all.
 
     Args:
@@ -32,6 +41,7 @@ def back_up(store: Store, path: Path, *, replace: bool = False, seen: Seen | Non
         path: The file.
         replace: Whether a file that is there may be replaced.
         seen: Told how many rows are copied, from time to time.
+        clock: Gives the seconds since 1970-01-01.
 
     Returns:
         How many rows it has.
@@ -50,6 +60,9 @@ def back_up(store: Store, path: Path, *, replace: bool = False, seen: Seen | Non
             copy.close()
         _finish(made)
         made.replace(path)
+    # On another disk, the backup is there also where the store's own is full.
+    with contextlib.suppress(FullError), store.change() as run:
+        run.set_fact("backed_up", int(clock()))
     return rows
 
 

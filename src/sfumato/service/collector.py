@@ -19,12 +19,14 @@ from sfumato.errors import SfumatoError, StudyError, shown
 from sfumato.service import published, tokens
 from sfumato.service.answering import Answering
 from sfumato.service.published import Published
+from sfumato.service.rates import Rates
 from sfumato.service.receiving import Outcome, Upload, first_day, longest, read_upload
 from sfumato.service.refusals import RefusedError
 from sfumato.service.stores.base import Store
 from sfumato.service.stores.postgres import PostgresStore
 from sfumato.service.stores.sqlite import FILE, SqliteStore
 from sfumato.service.tallying import DAY, purge, tally_pending
+from sfumato.service.worker import Worker
 from sfumato.service.writer import LOG, Damaged, Done, Pending, Writer
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
@@ -45,6 +47,8 @@ class Settings:
         body_seconds: How long the body of a request may take to come.
         store_seconds: How long an upload may wait to be stored.
         tally_seconds: How long reports wait to be tallied.
+        answer_seconds: How long an answer may take.
+        most_questions: How many questions may wait for their answers.
     """
 
     most_reports: int = 10_000
@@ -56,12 +60,16 @@ class Settings:
     body_seconds: float = 30.0
     store_seconds: float = 20.0
     tally_seconds: float = 1.0
+    answer_seconds: float = 600.0
+    most_questions: int = 64
 
     def __post_init__(self) -> None:
         whole(self.most_reports, "most_reports", least=1, most=MOST_REPORTS)
         whole(self.most_waiting, "most_waiting", least=1)
         whole(self.reserve, "reserve")
-        for name in ("rate", "burst", "body_seconds", "store_seconds", "tally_seconds"):
+        whole(self.most_questions, "most_questions", least=1)
+        names = ("rate", "burst", "body_seconds", "store_seconds", "tally_seconds")
+        for name in (*names, "answer_seconds"):
             value = getattr(self, name)
             least = 0 if name == "rate" else 1e-9
             if not least <= value < 1e9:
@@ -87,6 +95,7 @@ class Collector:
         store: Where everything is kept.
         settings: How it behaves.
         clock: Gives the seconds since 1970-01-01.
+        worker: The process that answers questions; left out, one of its own.
 
     Example:
         >>> import sfumato as sf
@@ -103,13 +112,22 @@ class Collector:
         store: Store,
         settings: Settings | None = None,
         clock: Callable[[], float] = time.time,
+        worker: Worker | None = None,
     ) -> None:
         self.store = store
         self.settings = settings or Settings()
         self._clock = clock
         self._studies: dict[str, Published] = {}
         self._first_day = (0, 0)  # as of which day it was read, and what it is
-        self.answering = Answering(store, clock)
+        self._started = time.monotonic()
+        self.rates = Rates()
+        self.answering = Answering(
+            store,
+            clock,
+            worker,
+            most_waiting=self.settings.most_questions,
+            seconds=self.settings.answer_seconds,
+        )
         self.writer = Writer(
             store,
             self.today,
@@ -128,6 +146,7 @@ class Collector:
 
     def stop(self) -> None:
         """Store all that waits, stop, and close the store."""
+        self.answering.stop()
         self.writer.stop()
         self._stopping.set()
         self._keeper.join()
@@ -150,6 +169,11 @@ class Collector:
             with self.store.look() as run:
                 self._first_day = (today, first_day(run, today))
         return self._first_day[1]
+
+    @property
+    def seconds(self) -> int:
+        """How long it has run."""
+        return int(time.monotonic() - self._started)
 
     # Studies
 
@@ -287,18 +311,29 @@ class Collector:
         purge(self.store, published.every(self.store), self._clock())
         self._first_day = (0, 0)
 
+    def sample(self) -> None:
+        """Note how many reports have been accepted, for the rates."""
+        with self.store.look() as run:
+            rows = run("SELECT study, count FROM counters WHERE reason = 'accepted'")
+        self.rates.note(dict(rows))
+
     def _keep(self) -> None:
         """Tally and delete, until the collector stops."""
-        purged = -1
+        purged, said = -1, ""
         while not self._stopping.wait(self.settings.tally_seconds):
             try:
                 self.tally()
+                if self.rates.due:
+                    self.sample()
                 hour = int(self._clock() // 3_600)
                 if hour != purged:
                     self.purge()
                     purged = hour
+                said = ""
             except SfumatoError as error:
-                LOG.error("cannot tally: %s", error)
+                if said != str(error):  # once, however often it is tried
+                    said = str(error)
+                    LOG.error("cannot tally: %s", said)
 
     # Tokens
 

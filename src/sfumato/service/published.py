@@ -16,11 +16,13 @@ from sfumato.device.program import Program
 from sfumato.device.wire import ReportLayout
 from sfumato.service.refusals import RefusedError
 from sfumato.service.stores.base import Run, Store
+from sfumato.study.axis import Axis
 from sfumato.study.study import Study
 
 _COLUMNS = "number, fingerprint, file, program, explanation, audit, minimum, keep, day"
 #: How many reports there must be before any answer, unless the study's owner says otherwise.
 MINIMUM = 100
+_MOST_LABELS = 4_096  # of an axis in `to_dict`
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,25 @@ class Published:
             "keep": self.keep,
             "retention": self.retention,
             "published": self.day,
+            "axes": [_axis(axis) for axis in self.study.axes],
         }
+
+
+def _axis(axis: Axis) -> dict[str, Any]:
+    """What a page needs to offer questions about an axis."""
+    domain, labels = axis.domain, axis.labels()
+    held = {
+        "name": axis.name,
+        "kind": domain.kind,
+        "unit": axis.unit,
+        "cells": axis.size,
+        "optional": axis.optional,
+        "ordered": domain.ordered,
+        "numeric": domain.numbers() is not None,
+    }
+    if domain.ordered:
+        return held | {"domain": domain.to_dict()}
+    return held | {"labels": labels[:_MOST_LABELS]}
 
 
 def publish(

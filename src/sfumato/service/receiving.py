@@ -106,8 +106,7 @@ def first_day(run: Run, today: int) -> int:
         run: A transaction.
         today: Today, by this computer's clock, which may have gone backwards.
     """
-    row = run.one("SELECT value FROM facts WHERE name = 'purged'")
-    return today if row is None else max(today, row[0])
+    return max(today, run.fact("purged"))
 
 
 def expired(expires: int) -> RefusedError:

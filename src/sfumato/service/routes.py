@@ -18,11 +18,12 @@ class Endpoint:
     Attributes:
         method: The method of HTTP.
         path: The path; names in braces stand for parts of it.
-        name: The name of the function in `app` that answers.
+        name: The name of the method that answers, in one of the groups that `app` names.
         summary: What it does, in a line.
         roles: Whose tokens it takes; None takes everybody, also without a token.
         origin: What pages of other origins may do.
         limited: Whether an address may call it only so often.
+        open: Whether it answers without a token too, though an address far less often.
     """
 
     method: str
@@ -32,9 +33,11 @@ class Endpoint:
     roles: frozenset[Role] | None = None
     origin: Origin = "same"
     limited: bool = True
+    open: bool = False
 
 
 _STUDY = "/v1/studies/{fingerprint}"
+_JOB = "/v1/jobs/{job}"
 ADMIN: frozenset[Role] = frozenset({"admin"})
 ANALYST: frozenset[Role] = frozenset({"admin", "analyst"})
 UPLOADER: frozenset[Role] = frozenset({"admin", "uploader"})
@@ -42,8 +45,16 @@ UPLOADER: frozenset[Role] = frozenset({"admin", "uploader"})
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/health", "health", "Whether the process runs.", limited=False),
     Endpoint("GET", "/ready", "ready", "Whether uploads can be stored.", limited=False),
+    Endpoint("GET", "/v1/openapi.json", "openapi", "This document."),
     Endpoint("GET", "/metrics", "metrics", "Figures for Prometheus.", ANALYST),
     Endpoint("GET", "/client/sfumato.js", "client", "The client for browsers.", origin="read"),
+    Endpoint("GET", "/", "page", "A page that links to the others."),
+    Endpoint("GET", "/design", "page", "A page that designs a study."),
+    Endpoint("GET", "/explore", "page", "A page that asks questions."),
+    Endpoint("GET", "/operate", "page", "A page for administrators."),
+    Endpoint("GET", "/answer/{fingerprint}", "answer", "The page on which people answer."),
+    Endpoint("GET", "/pages/{name}", "asset", "What pages are made of."),
+    Endpoint("POST", "/v1/design", "design", "What a study would promise.", ANALYST, open=True),
     Endpoint("GET", "/v1/studies", "studies", "All published studies.", ANALYST),
     Endpoint("POST", "/v1/studies", "publish", "Publish a study file (TOML).", ADMIN),
     Endpoint("GET", _STUDY, "study", "What anybody may know about a study.", origin="read"),
@@ -57,6 +68,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("POST", f"{_STUDY}/reports", "upload", "Take one batch.", origin="upload"),
     Endpoint("GET", f"{_STUDY}/counts", "counts", "How many reports came.", ANALYST),
     Endpoint("POST", f"{_STUDY}/ask", "ask", "Answer a question.", ANALYST),
+    Endpoint("GET", f"{_STUDY}/check", "check", "Whether any population explains it.", ANALYST),
+    Endpoint("GET", _JOB, "job", "An answer that takes long, or how far it is.", ANALYST),
+    Endpoint("DELETE", _JOB, "cancel", "End a question that takes long.", ANALYST),
+    Endpoint("GET", "/v1/status", "status", "How the collector is.", ADMIN),
     Endpoint("GET", "/v1/questions", "questions", "The log of answered questions.", ADMIN),
 )
 

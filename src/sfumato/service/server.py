@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from types import FrameType
 
 import uvicorn
 
@@ -28,7 +31,9 @@ def listen(host: str, port: int) -> socket.socket:
         StoreError: If the port is in use, or may not be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # Of a socket that says it is TCP, asyncio sends each answer at once (TCP_NODELAY); otherwise
+    # the last part of it waits 40 ms for the client to acknowledge the first.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))
@@ -53,6 +58,7 @@ def serve(
     listening: socket.socket,
     *,
     access_log: bool = False,
+    proxies: Sequence[str] = ("127.0.0.1",),
     ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until the process is told to stop; then answer what came, and stop the collector.
@@ -61,12 +67,14 @@ def serve(
         collector: The collector.
         listening: The socket.
         access_log: Whether to log each request, with the address it came from.
+        proxies: The addresses and networks that are believed to say for whom they ask.
         ready: Told the address, once connections are taken.
     """
     config = uvicorn.Config(
         Service(collector).app(),
         access_log=access_log,
         log_level="info" if access_log else "warning",
+        forwarded_allow_ips=list(proxies),
         server_header=False,
         date_header=False,
         timeout_keep_alive=_IDLE_SECONDS,
@@ -75,4 +83,39 @@ def serve(
     )
     if ready is not None:
         ready(address(listening))
-    uvicorn.Server(config).run(sockets=[listening])
+    _Server(config, collector).run(sockets=[listening])
+
+
+@contextmanager
+def running(collector: Collector) -> Iterator[str]:
+    """A collector that serves from a thread of this process, on a free port: to try things out.
+
+    Args:
+        collector: The collector, which is stopped in the end.
+
+    Yields:
+        Its address.
+    """
+    with closing(listen("127.0.0.1", 0)) as listening:
+        config = uvicorn.Config(Service(collector).app(), access_log=False, log_level="warning")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        try:
+            yield address(listening)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+class _Server(uvicorn.Server):
+    """A server that gives up long answers when it is told to stop, so that it need not wait."""
+
+    def __init__(self, config: uvicorn.Config, collector: Collector) -> None:
+        super().__init__(config)
+        self._collector = collector
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take a signal to stop."""
+        self._collector.answering.close()
+        super().handle_exit(sig, frame)

@@ -7,8 +7,9 @@ either all of it or nothing.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from sfumato.collect.packing import Bytes, unpack
 from sfumato.collect.tally import Tally
 from sfumato.device.wire import ID_BYTES
 from sfumato.service.published import Published
-from sfumato.service.stores.base import Run, Store
+from sfumato.service.stores.base import FullError, Run, Store
 
 _AT_ONCE = 50_000  # reports of one transaction, unless one segment has more
 _MOST_SEGMENTS = 10_000
@@ -45,13 +46,31 @@ def tally_pending(store: Store, study: Published) -> int:
         How many were new.
     """
     total = 0
-    while True:
+    while _waits(store, study):
         with store.change() as run:
             found = _tally_some(run, study)
         if found is None:
-            return total
+            break
         total += found
         time.sleep(_PAUSE)  # a lock that is taken again at once would be given to nobody else
+    return total
+
+
+def _waits(store: Store, study: Published) -> bool:
+    """Whether any report of a study waits to be tallied; no writer is waited for."""
+    with store.look() as run:
+        return bool(run("SELECT 1 FROM segments WHERE study = ? LIMIT 1", (study.number,)))
+
+
+def tally_what_fits(store: Store, study: Published) -> None:
+    """Tally the reports that wait, as far as the disk has room; the others wait for more.
+
+    Args:
+        store: Where they are.
+        study: The study.
+    """
+    with contextlib.suppress(FullError):
+        tally_pending(store, study)
 
 
 def _tally_some(run: Run, study: Published) -> int | None:
@@ -152,24 +171,52 @@ class Current:
     tally: Tally
 
 
-def read_tally(store: Store, study: Published, known: Current | None = None) -> Current:
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The tally of a study as the store keeps it.
+
+    Attributes:
+        version: How often the tally has grown.
+        reports: How many reports it has.
+        numbers: The numbers of all of its parts; a part never changes.
+        new: The bytes of those that were not known.
+    """
+
+    version: int
+    reports: int
+    numbers: list[int]
+    new: dict[int, bytes]
+
+
+def read_parts(store: Store, study: Published, known: Set[int] = frozenset()) -> Parts:
+    """The parts of the newest tally of a study, read at a cost of those that are new.
+
+    Args:
+        store: Where it is.
+        study: The study.
+        known: The numbers of parts that need not be read.
+    """
+    with store.look() as run:
+        row = run.one("SELECT version, reports FROM studies WHERE number = ?", (study.number,))
+        rows = run("SELECT number FROM tallies WHERE study = ? ORDER BY number", (study.number,))
+        numbers = [number for (number,) in rows]
+        new = {number: _data(run, number) for number in numbers if number not in known}
+    version, reports = row or (0, 0)
+    return Parts(version, reports, numbers, new)
+
+
+def read_tally(store: Store, study: Published) -> Current:
     """The tally of all reports of a study that have been tallied.
 
     Args:
         store: Where it is.
         study: The study.
-        known: What was read earlier, which is returned if it is still the newest.
     """
-    with store.look() as run:
-        row = run.one("SELECT version FROM studies WHERE number = ?", (study.number,))
-        version = 0 if row is None else row[0]
-        if known is not None and known.version == version:
-            return known
-        parts = run("SELECT data FROM tallies WHERE study = ? ORDER BY number", (study.number,))
+    parts = read_parts(store, study)
     found = accumulator_of(study.study, study.keep)
-    for (data,) in parts:
+    for data in parts.new.values():
         found.merge(Accumulator.from_bytes(data))
-    return Current(version, found.freeze())
+    return Current(parts.version, found.freeze())
 
 
 def purge(store: Store, studies: Iterable[Published], now: float) -> None:
@@ -185,9 +232,9 @@ def purge(store: Store, studies: Iterable[Published], now: float) -> None:
     """
     day = int((now - GRACE) // DAY)
     with store.change() as run:
-        if _fact(run, "cleared") >= day:
+        if run.fact("cleared") >= day:
             return
-        _set_fact(run, "purged", max(day, _fact(run, "purged")))
+        run.set_fact("purged", max(day, run.fact("purged")))
         run("DELETE FROM quarantine WHERE day < ?", (day - QUARANTINE_DAYS,))
     for study in studies:
         tally_pending(store, study)
@@ -203,19 +250,4 @@ def purge(store: Store, studies: Iterable[Published], now: float) -> None:
                     (study.number, bytes([first]), bytes([last]) + b"\xff" * ID_BYTES, day),
                 )
     with store.change() as run:
-        _set_fact(run, "cleared", day)
-
-
-def _fact(run: Run, name: str) -> int:
-    """A number that the store keeps; 0 if it was never set."""
-    row = run.one("SELECT value FROM facts WHERE name = ?", (name,))
-    return 0 if row is None else int(row[0])
-
-
-def _set_fact(run: Run, name: str, value: int) -> None:
-    """Keep a number."""
-    run(
-        "INSERT INTO facts (name, value) VALUES (?, ?) "
-        "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        (name, value),
-    )
+        run.set_fact("cleared", day)

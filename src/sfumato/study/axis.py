@@ -202,12 +202,19 @@ class Together:
         """E between combinations of cells, flat in C order."""
         statement = self.statement
         if len(self.axes) > 1:
-            if not isinstance(statement, Uniform):
-                raise StudyError(
-                    f"{self.words} together need protect=Uniform(epsilon=...), got "
-                    f"{type(statement).__name__}; other guarantees are stated axis by axis"
-                )
-            return UniformMetric(statement.epsilon, self.size)
+            if isinstance(statement, Uniform):
+                return UniformMetric(statement.epsilon, self.size)
+            for axis in self.axes:
+                if axis.optional:
+                    raise StudyError(
+                        f"axis {axis.name!r} is optional, and {type(statement).__name__} does not "
+                        "say how far 'no answer' lies from the values; use Uniform, or leave out "
+                        "optional=True"
+                    )
+            try:
+                return statement.bind_together([axis.domain for axis in self.axes])
+            except (StudyError, TooLargeError) as error:
+                raise type(error)(f"{self.words}: {error}") from None
         (axis,) = self.axes
         try:
             metric = statement.bind(axis.domain, optional=axis.optional)
@@ -242,7 +249,8 @@ def together(
 
     Args:
         axes: Axes that state neither protect nor channel of their own.
-        protect: E between any two combinations of their values: `Uniform`.
+        protect: E between any two combinations of their values: `Uniform`, or `Lp` with p = 1, 2
+            or infinity on ordered axes.
         channel: How combinations are perturbed; left out, the planner chooses.
 
     Example:

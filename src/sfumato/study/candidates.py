@@ -10,18 +10,16 @@ tried, up to the margins below.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from collections.abc import Iterator
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arrays import MOST_ROW_ENTRIES, Floats
+from sfumato.arrays import MOST_ROW_ENTRIES
 from sfumato.channels.base import Channel
 from sfumato.channels.choice import Choice, described
 from sfumato.channels.code import Code, Tables
@@ -36,6 +34,7 @@ from sfumato.channels.searched.extremal import Extremal
 from sfumato.channels.searched.matrix_response import MatrixResponse
 from sfumato.channels.stricter import Stricter
 from sfumato.channels.thermometer import Thermometer
+from sfumato.channels.trees.hierarchy import Hierarchical
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import AsideMetric, CappedLineMetric, LineMetric
@@ -44,79 +43,24 @@ from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 from sfumato.metrics.recognise import blocks_of
 from sfumato.metrics.stricter import caps_of, line_within, uniform_within
 from sfumato.metrics.uniform import UniformMetric
+from sfumato.study.asked import Asked, variance
 from sfumato.study.choose_uniform import because, choose_uniform
+from sfumato.study.two_scales import at_two_scales
 
 #: A later candidate must have a variance this much smaller: the last bits of machines differ, and
 #: must not decide which channel a study gets. What is found by search must be worth its table.
 _WORTH, _WORTH_A_TABLE = 0.98, 0.85
 #: Cells up to which a candidate is tried: what takes about a second.
-_MOST_CELLS, _MOST_EXPONENTIAL, _MOST_CODED, _MOST_SEARCHED = 4096, 1024, 256, 128
-#: Rows of weights that stand for all ranges or all cells, and entries of them all.
-_MOST_ROWS, _FEWEST_ROWS, _MOST_ENTRIES = 513, 33, 1 << 17
-_MOST_BLOCKS = 256
+_MOST_EXPONENTIAL, _MOST_CODED, _MOST_SEARCHED = 1024, 256, 128
+#: Kinds of blocks up to which each gets a channel of its own by comparison.
+_MOST_KINDS = 64
+#: Sensitive cells from which combs on a line may be too large to be extended.
+_FEW_COMBED = 128
 _TYPICAL_PEOPLE = 10_000
 #: Bytes of the tables that a device program of a searched channel may have, to be a default.
 MOST_PROGRAM_BYTES = 1 << 20
 
 Blocks = list[tuple[NDArray[np.intp], CellMetric | None]]
-#: Settles a candidate and binds it.
-Bind = Callable[[Choice, CellMetric], tuple[Choice, Channel]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Asked:
-    """Typical questions about one axis, as rows of weights whose squares have the same mean.
-
-    Attributes:
-        rows: One row per question, one column per cell.
-        shares: The share of each row in the mean.
-        ordered: Whether they are ranges; otherwise single cells.
-    """
-
-    rows: Floats
-    shares: Floats
-    ordered: bool
-
-    @classmethod
-    def of(cls, values: int, size: int, *, ordered: bool) -> Asked:
-        """All ranges of an ordered axis, or all single cells.
-
-        Args:
-            values: Number of cells that hold values.
-            size: Number of all cells, "no answer" included.
-            ordered: Whether cells have an order.
-        """
-        most = max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_ENTRIES // size))
-        if not ordered:
-            cells = np.unique(np.linspace(0, values - 1, most).round().astype(np.intp))
-            return cls(np.eye(size)[cells], np.full(len(cells), 1 / len(cells)), ordered)
-        # It needs SciPy, which a device with a study file does not have.
-        from sfumato.questions.lines import Ranges
-
-        every = Ranges(values, size=size, ends=most)
-        rows, counts = every.squares()
-        return cls(rows, counts / every.questions, ordered)
-
-    @property
-    def words(self) -> str:
-        """What they are called."""
-        return "ranges" if self.ordered else "single cells"
-
-    @property
-    def workload(self) -> str:
-        """What searched channels call them."""
-        return "ranges" if self.ordered else "cells"
-
-    def at(self, cells: NDArray[np.intp]) -> Asked:
-        """The same questions about some of the cells; those that are alike there become one."""
-        rows, place = np.unique(self.rows[:, cells], axis=0, return_inverse=True)
-        shares = np.bincount(place, weights=self.shares).astype(np.float64)
-        return Asked(rows, shares, self.ordered)
-
-    def variance(self, channel: Channel) -> float:
-        """Mean variance, per person, of unbiased answers if people are spread evenly."""
-        spread = channel.second_moment(self.rows) - self.rows**2
-        return float(self.shares @ spread.mean(axis=1))
 
 
 class Chosen(NamedTuple):
@@ -133,14 +77,12 @@ class Chosen(NamedTuple):
     channel: Channel | None = None
 
 
-def _bound(choice: Choice, metric: CellMetric) -> tuple[Choice, Channel]:
-    """A candidate settled, and its channel."""
-    settled = choice.settled(metric)
-    return settled, settled.bind(metric)
-
-
 def best_channel(
-    metric: CellMetric, asked: Asked, *, held: Choice | None = None, bind: Bind = _bound
+    metric: CellMetric,
+    asked: Asked,
+    *,
+    held: Choice | None = None,
+    search: bool = True,
 ) -> Chosen:
     """The candidate with the smallest error on typical questions, and the reason in words.
 
@@ -148,33 +90,41 @@ def best_channel(
         metric: E between cells.
         asked: The questions.
         held: A channel that was found earlier, which need not be searched for again.
-        bind: Settles a candidate and binds it, or knows the result.
+        search: Whether rows found by search are tried.
 
     Raises:
         StudyError: If no channel can serve the metric.
     """
     if metric.size == 2:
         return Chosen(Binary(), "for two cells no channel with this guarantee is better")
-    candidates = list(_candidates(metric, asked))
-    if len(candidates) == 1:  # to compare its error would take longer than to bind it
-        only = candidates[0].settled(metric)
-        return Chosen(only, "no other channel is tried on so many cells")
+    # Neither is needed on a device with a study file. Only threads of what is loaded are limited.
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):  # threads would mostly wait for each other's small matrices
+        return _compared(metric, asked, held, search)
+
+
+def _compared(metric: CellMetric, asked: Asked, held: Choice | None, search: bool) -> Chosen:
+    """The candidate with the smallest error, on one thread."""
+    rows, shares = asked.rows(metric)
     tried: list[tuple[float, Choice]] = []
     best: Chosen | None = None
     least = math.inf
     problems = []
-    for choice in candidates:
+    for choice in _candidates(metric, asked, search):
         try:
             known = held if held and _same_words(held, choice) else choice
-            settled, channel = bind(known, metric)
-            variance = asked.variance(channel)
+            settled = known.settled(metric)
+            channel = settled.bind(metric)
+            found = variance(channel, rows, shares)
         except (StudyError, TooLargeError) as error:
             problems.append(str(error))
             continue
-        if _decodable(channel) and _portable(settled, channel) and np.isfinite(variance):
-            tried.append((variance, settled))
-            if variance < (_WORTH_A_TABLE if settled.slow else _WORTH) * least:
-                least, best = variance, Chosen(settled, "", channel)
+        if _decodable(channel) and _portable(settled, channel) and np.isfinite(found):
+            tried.append((found, settled))
+            if found < (_WORTH_A_TABLE if settled.slow else _WORTH) * least:
+                least, best = found, Chosen(settled, "", channel)
     if best is None:
         raise StudyError("no channel can serve this metric: " + "; ".join(dict.fromkeys(problems)))
     return best._replace(reason=_reason(best.choice, least, tried, asked))
@@ -186,7 +136,7 @@ def _reason(best: Choice, least: float, tried: list[tuple[float, Choice]], asked
     if not others:
         return "no other channel that is tried can serve this metric"
     near, name = others[0]
-    if near < least:
+    if near < _WORTH * least:
         share = 1 - near / least
         return (
             f"no other is clearly better: {name} has a variance {share:.0%} smaller, which is not "
@@ -218,48 +168,39 @@ def _portable(choice: Choice, channel: Channel) -> bool:
     return len(json.dumps(tables.held)) <= MOST_PROGRAM_BYTES
 
 
-def _candidates(metric: CellMetric, asked: Asked) -> Iterator[Choice]:
+def _candidates(metric: CellMetric, asked: Asked, search: bool) -> Iterator[Choice]:
     """Channels that may serve a metric, the simplest first."""
+    searched = [Extremal(asked.workload)] if search and metric.size <= _MOST_SEARCHED else []
     if isinstance(metric, UniformMetric):
         yield from _uniform(metric, asked.ordered)
-        yield from _searched(metric, asked)
+        yield from searched
         return
     if isinstance(metric, BlockMetric | HighLowMetric):
         yield Hadamard()
     if isinstance(metric, LineMetric | CappedLineMetric):
         yield Geometric()
-        yield Thermometer()
-        if metric.size > _MOST_CELLS and metric.equal_step is None:
-            cap = metric.cap if isinstance(metric, CappedLineMetric) else None
-            yield Stricter("line", Geometric(), cap)
+        if metric.size * _TYPICAL_PEOPLE <= MOST_ROW_ENTRIES:
+            yield Thermometer()
     if isinstance(metric, HighLowMetric):
         yield from _sensitive(metric, asked)
     if isinstance(metric, AsideMetric):
-        yield Extended(Geometric())
-    if metric.size > (_MOST_CODED if isinstance(metric, AsideMetric) else _MOST_CELLS):
-        return
-    blocks = _blocks(metric)
+        yield at_two_scales(metric) or Extended(Geometric())
+    blocks = list(blocks_of(metric))
     if len(blocks) > 1:
-        yield from _per_block(blocks, asked)
+        yield from _per_block(blocks, asked, search)
         if isinstance(metric, TableMetric):
             yield Exponential()
-        yield from _searched(metric, asked)
+        yield from searched
         return
     ((cells, inside),) = blocks
     if inside is not None and (np.diff(cells) < 0).any():
-        yield from _per_block(blocks, asked)  # a line in another order
+        yield from _per_block(blocks, asked, search)  # a line in another order
     yield from _stricter(metric, asked)
     if metric.size <= (_MOST_CODED if asked.ordered else _MOST_EXPONENTIAL):
         yield Exponential()
-    if metric.size <= _MOST_CODED:
+    if search and metric.size <= _MOST_CODED:
         yield MatrixResponse("prefix" if asked.ordered else "identity", workload=asked.workload)
-    yield from _searched(metric, asked)
-
-
-def _searched(metric: CellMetric, asked: Asked) -> Iterator[Choice]:
-    """Outputs found by search, on few cells."""
-    if metric.size <= _MOST_SEARCHED:
-        yield Extremal(asked.workload)
+    yield from searched
 
 
 @lru_cache(maxsize=64)
@@ -279,21 +220,42 @@ def _sensitive(metric: HighLowMetric, asked: Asked) -> Iterator[Extended]:
         return
     for choice in _uniform(UniformMetric(metric.epsilon, count), asked.ordered):
         yield Extended(choice)
+    if asked.ordered and count >= _FEW_COMBED:  # combs have too many kinds of reports
+        for oracle in ("best", "hrr"):
+            yield Extended(Hierarchical(2, oracle, "optimised"))
 
 
-def _per_block(blocks: Blocks, asked: Asked) -> Iterator[PerBlock]:
-    """The best channel of each block."""
+def _per_block(blocks: Blocks, asked: Asked, search: bool) -> Iterator[PerBlock]:
+    """The best channel of each block; blocks of one kind, spread alike over the axis, have one.
+
+    Rows are searched for in the largest blocks, as far as these have few cells together.
+    """
+    hiding = [(inside, asked.at(cells)) for cells, inside in blocks if inside is not None]
+    keys = [(inside, _gaps(some)) for inside, some in hiding]
+    kinds = dict(zip(keys, hiding, strict=True))
+    many, left = len(kinds) > _MOST_KINDS, _MOST_SEARCHED if search else 0
     with contextlib.suppress(StudyError, TooLargeError):
-        hiding = [(cells, inside) for cells, inside in blocks if inside is not None]
-        bind = cache(_bound)  # equal blocks have the same candidates
-        best = [best_channel(inside, asked.at(cells), bind=bind) for cells, inside in hiding]
-        yield PerBlock([chosen.choice for chosen in best])
+        best = {}
+        for kind in sorted(kinds, key=lambda kind: -kind[0].size):
+            inside, some = kinds[kind]
+            searched = not many and inside.size <= left
+            left -= inside.size if searched else 0
+            best[kind] = (
+                _usual(inside, some) if many else best_channel(inside, some, search=searched).choice
+            )
+        yield PerBlock([best[key] for key in keys])
 
 
-def _blocks(metric: CellMetric) -> Blocks:
-    """The blocks of a metric; all cells as one where there are very many."""
-    found = list(itertools.islice(blocks_of(metric), _MOST_BLOCKS + 1))
-    return found if len(found) <= _MOST_BLOCKS else [(np.arange(metric.size), metric)]
+def _gaps(asked: Asked) -> bytes:
+    """How far apart cells lie, as far as it matters to the questions."""
+    return np.diff(asked.places).tobytes() if asked.ordered else b""
+
+
+def _usual(metric: CellMetric, asked: Asked) -> Choice:
+    """A channel that suits a metric as a rule, without comparison."""
+    if isinstance(metric, UniformMetric):
+        return _uniform(metric, asked.ordered)[0]
+    return Geometric() if isinstance(metric, LineMetric | CappedLineMetric) else Exponential()
 
 
 def _stricter(metric: CellMetric, asked: Asked) -> Iterator[Choice]:
@@ -306,8 +268,11 @@ def _stricter(metric: CellMetric, asked: Asked) -> Iterator[Choice]:
         yield from map(Product, shapes_of(metric.size))
     if not asked.ordered or isinstance(metric, HighLowMetric | BlockMetric):
         return
+    if isinstance(metric, AsideMetric) and metric.size > _MOST_CODED:
+        return
     yield Stricter("line", Geometric())
-    yield Stricter("line", Thermometer())
+    if metric.size * _TYPICAL_PEOPLE <= MOST_ROW_ENTRIES:
+        yield Stricter("line", Thermometer())
     if isinstance(metric, TableMetric | CappedLineMetric | AsideMetric):
         caps = [metric.cap] if isinstance(metric, CappedLineMetric) else caps_of(metric)
         known = {line_within(metric)}

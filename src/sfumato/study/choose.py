@@ -23,6 +23,8 @@ import numpy as np
 from sfumato.arrays import MOST_ROW_ENTRIES
 from sfumato.channels.choice import Choice
 from sfumato.channels.geometric import Geometric
+from sfumato.channels.planar import Planar
+from sfumato.channels.product import Product
 from sfumato.channels.response import KaryResponse
 from sfumato.channels.thermometer import MOST_CELLS as MOST_BITS
 from sfumato.channels.thermometer import Thermometer
@@ -30,8 +32,10 @@ from sfumato.errors import StudyError, shown
 from sfumato.exact import whole
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.distance import CappedLineMetric, LineMetric
+from sfumato.metrics.norm_grids import NormGridMetric
 from sfumato.metrics.uniform import UniformMetric
-from sfumato.study.candidates import Asked, Chosen, best_channel
+from sfumato.study.asked import Asked
+from sfumato.study.candidates import Chosen, best_channel
 from sfumato.study.choose_uniform import choose_uniform
 
 #: The decoder that channels are chosen for by default.
@@ -84,6 +88,8 @@ def choose_channel(
         return Chosen(*_rounding(metric))
     if isinstance(metric, UniformMetric):
         return Chosen(*choose_uniform(metric, shape or (metric.size,), ordered, method=method))
+    if isinstance(metric, NormGridMetric):
+        return Chosen(*_on_a_grid(metric))
     if not (ordered[0] and isinstance(metric, LineMetric) and metric.equal_step is not None):
         asked = Asked.of(values or metric.size, metric.size, ordered=ordered[0])
         return best_channel(metric, asked, held=held)
@@ -107,6 +113,24 @@ def _on_a_line(size: int, epsilon: float, method: str, expected: int | None) -> 
             f"{above:.3g} times smaller than the geometric channel's"
         )
     return _by_people(size, epsilon, expected, above)
+
+
+def _on_a_grid(metric: NormGridMetric) -> tuple[Choice, str]:
+    """Noise by the norm itself; two independent kinds of noise where that is the same, or simpler.
+
+    Raises:
+        StudyError: If there are too many cells.
+    """
+    two = len(metric.shape) == 2 and metric.cap is None
+    product = Product((metric.shape[0], metric.shape[1]))
+    if metric.order == 1 and two:
+        return product, "under the L1 distance independent noise on both axes is the best known"
+    problem = Planar().misfit(metric)
+    if problem is None:
+        return Planar(), "its noise follows the stated distance, with nothing lost between axes"
+    if two and product.misfit(metric) is None:
+        return product, "there are too many cells for a table of all displacements"
+    raise StudyError(f"no channel can serve these axes together: {problem}")
 
 
 def _rounding(metric: CellMetric) -> tuple[Choice, str]:

@@ -243,11 +243,18 @@ def _axes_from_list(data: Any) -> list[Axis]:
     """All axes from their entries in a file."""
     if not isinstance(data, list) or not all(isinstance(axis, Mapping) for axis in data):
         raise FormatError("'axes' must be a list of tables, [[axes]]")
-    return [_axis_from_dict(axis) for axis in data]
+    return [axis_from_dict(axis) for axis in data]
 
 
-def _axis_from_dict(data: Mapping[str, Any]) -> Axis:
-    """An axis from its entries in a file."""
+def axis_from_dict(data: Mapping[str, Any]) -> Axis:
+    """An axis from its entries in a file; unknown and missing ones are refused.
+
+    Example:
+        >>> axis_from_dict(
+        ...     {"name": "age", "domain": {"kind": "integers", "low": 0, "high": 99}}
+        ... ).size
+        100
+    """
     known = {"name", "optional", "outside", "unit", "domain", "protect", "channel"}
     unknown = sorted(set(data) - known)
     missing = sorted({"name", "domain"} - set(data))

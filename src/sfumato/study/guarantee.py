@@ -19,10 +19,12 @@ from sfumato.exact import to_plain
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import AsideMetric, CappedLineMetric, Distance, LineMetric
+from sfumato.metrics.ground import Ground
 from sfumato.metrics.labelled import BlockMetric, Blocks, HighLow, HighLowMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.metrics.words import label_of
 from sfumato.study.axis import Axis
+from sfumato.study.places import explain_places
 from sfumato.text import odds, visible
 from sfumato.verbs import RegionVerbs
 
@@ -262,6 +264,46 @@ def explain_axis(axis: Axis, statement: Metric, metric: CellMetric) -> list[str]
         )
     if axis.optional:
         lines.append('Not answering is protected too: "no answer" is one of the answers.')
+    lines += [f"Note: {note}." for note in metric.notes]
+    return lines
+
+
+def explain_together(axes: Sequence[Axis], statement: Metric, metric: CellMetric) -> list[str]:
+    """The guarantee of several ordered axes in plain words, with pairs near and far.
+
+    Args:
+        axes: The axes.
+        statement: Their guarantee as stated.
+        metric: E between combinations of their cells.
+    """
+    if isinstance(statement, Ground):
+        return explain_places(axes, statement, metric)
+    lines = [statement.describe()]
+    shape = [axis.size for axis in axes]
+    labels = [axis.labels() for axis in axes]
+    middle = [size // 2 - 1 for size in shape]
+    for gaps in dict.fromkeys(
+        (
+            (1, *[0] * (len(shape) - 1)),
+            (*[0] * (len(shape) - 1), 1),
+            tuple(max(1, size // 8) for size in shape),
+            tuple(size - 1 for size in shape),
+        )
+    ):
+        start = [min(at, size - 1 - gap) for at, size, gap in zip(middle, shape, gaps, strict=True)]
+        end = [at + gap for at, gap in zip(start, gaps, strict=True)]
+        pair = [
+            ", ".join(
+                f"{axis.name} {names[place]}"
+                for axis, names, place in zip(axes, labels, places, strict=True)
+            )
+            for places in (start, end)
+        ]
+        one, other = (int(np.ravel_multi_index(places, shape)) for places in (start, end))
+        lines.append(
+            f"Someone with {pair[0]} and someone with {pair[1]}: a report is at most "
+            f"{odds(metric.between(one, other))} likelier from one than from the other."
+        )
     lines += [f"Note: {note}." for note in metric.notes]
     return lines
 

@@ -21,6 +21,7 @@ from sfumato.errors import StudyError, TooLargeError, shown
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.lp import Lp
+from sfumato.metrics.norm_grids import NormGridMetric
 from sfumato.metrics.uniform import Uniform, UniformMetric
 from sfumato.study.axis import Axis, Together
 from sfumato.study.guarantee import Guarantee
@@ -54,8 +55,10 @@ class Group:
         """
         if tuple(axes) == self.axes:
             return self.metric
+        if isinstance(self.metric, NormGridMetric):
+            return self.metric.margin([self.axes.index(axis) for axis in axes])
         if not isinstance(self.metric, UniformMetric):
-            raise StudyError("only a Uniform guarantee over several axes has margins")
+            raise StudyError("only Uniform and Lp over several axes have margins")
         return UniformMetric(self.metric.epsilon, math.prod(shape[axis] for axis in axes))
 
 
@@ -118,8 +121,8 @@ class Schema:
                 held["channel"] = channels[place]
             if len(group.axes) == 1:
                 axes[group.axes[0]] |= held
-            elif len(self.groups) == 1:
-                # One group over all axes: files have called its channel the mechanism since
+            elif len(self.groups) == 1 and isinstance(group.protect, Uniform):
+                # One ε for all axes: files have called its channel the mechanism since
                 # format 1, and the name is part of fingerprints.
                 data |= {{"channel": "mechanism"}.get(key, key): v for key, v in held.items()}
             else:

@@ -18,12 +18,13 @@ from sfumato.domains.tables import columns
 from sfumato.errors import MismatchError, StudyError, shown
 from sfumato.files import write_whole
 from sfumato.metrics.base import Metric
+from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import BitSource, word_source, words_of
 from sfumato.study.axis import Axis, Outside, Together
 from sfumato.study.blocks import Block, bound, columns_of, planned, settled
 from sfumato.study.choose import checked_expected
 from sfumato.study.files import damaged, from_toml, read_file, refuse_claim
-from sfumato.study.guarantee import Guarantee, explain_axis
+from sfumato.study.guarantee import Guarantee, explain_axis, explain_together
 from sfumato.study.reports import Reports
 from sfumato.study.schema import Group, Schema, arrange, digest, to_toml
 from sfumato.text import odds, visible
@@ -320,9 +321,12 @@ def _one_axis(axis: Axis, group: Group) -> list[str]:
 
 def _several(axes: Sequence[Axis], group: Group) -> list[str]:
     """One guarantee for several axes together."""
-    epsilon = group.metric.between(0, 1)
     names = [f"{axis.name} ({axis.domain.kind}, {axis.size:,} cells)" for axis in axes]
     out = [f"{', '.join(names[:-1])} and {names[-1]}, together"]
+    if not isinstance(group.metric, UniformMetric):
+        lines = explain_together(axes, group.protect, group.metric)
+        return [*out, *(part for line in lines for part in _indented(line))]
+    epsilon = group.metric.between(0, 1)
     out += _indented(
         f"E = {epsilon:g} for any two records, whatever they differ in: a report is at most "
         f"{odds(epsilon)} likelier from one person than from any other."

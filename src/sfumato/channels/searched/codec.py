@@ -60,7 +60,8 @@ class Table(ABC):
 
     def to_text(self) -> str:
         """The table as text for a file."""
-        return base64.b64encode(zlib.compress(self._to_bytes(), 9)).decode("ascii")
+        # The highest level would take ten times as long, and save a twentieth.
+        return base64.b64encode(zlib.compress(self._to_bytes(), 7)).decode("ascii")
 
     @classmethod
     def from_text(cls, text: str) -> Self:

@@ -45,7 +45,7 @@ from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import LineMetric
 from sfumato.metrics.labelled import HighLowMetric
 
-_METHOD = 2  # raised when the search changes, so that no older result is taken from the cache
+_METHOD = 3  # raised when the search changes, so that no older result is taken from the cache
 _SLACK_BITS = 12  # logarithms are shortened by this part, so that rounding stays within E
 _ROUGH_BITS, _SHARE_BITS = 12, 26  # of shares before and after they are made level
 _FLOOR_BITS = 22  # outputs are mixed with a fixed law by this part, so that none is too rare

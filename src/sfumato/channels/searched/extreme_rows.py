@@ -45,7 +45,7 @@ _STARTS, _FEWEST_STARTS, _STARTS_TIMES_CELLS = 300, 150, 7200  # rows of the fam
 _RANDOM = 50  # random rows to be changed
 _MORE_ROWS = 400  # rows that join the family at most in a round
 _FRESH = 0.005  # share of the rows that have just joined
-_LEAST_LEVERAGE, _LAST_LEAST = 1e-3, 1e-2  # in a round and at the end: rows below are dropped
+_LEAST_LEVERAGE = 1e-2  # rows below are dropped
 _GOOD_ENOUGH = 1e-3  # relative distance from the bound at which the search ends
 _TIE = 1e-7  # of f: gains that differ by less are the same
 _ALIKE = 20  # binary places of a logarithm that tell rows apart
@@ -160,7 +160,7 @@ def _descend(
         better = _distinct(found[gain > 1e-3 * most], family)[:_MORE_ROWS]
         keep = now.leverage > _LEAST_LEVERAGE
         family, shares = _joined(family[keep], now.shares[keep], better, _FRESH)
-    keep = now.leverage > _LAST_LEAST
+    keep = now.leverage > _LEAST_LEVERAGE
     family = family[keep]
     now = weigh(family, gram, now.shares[keep], _LAST_STEPS)
     return Found(np.log(family), now.shares, now.value, min(bound, now.value))

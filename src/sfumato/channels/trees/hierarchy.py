@@ -296,6 +296,17 @@ class HierarchicalChannel(BoxesChannel, SymbolLevels):
         numbers = range(len(self.parts))
         return profile.sum(axis=-1), (profile[:, self._symbols(number)] for number in numbers)
 
+    def envelope(self) -> tuple[list[tuple[int, int]], int]:
+        """Those of the levels' oracles, whose nodes all have cells, times those of the level."""
+        held = [part.inner.envelope() for part in self.parts]
+        common = math.lcm(*(total for _, total in held))
+        found = [
+            (chance * most * (common // total), chance * least * (common // total))
+            for chance, (pairs, total) in zip(self.level_words, held, strict=True)
+            for most, least in pairs
+        ]
+        return found, common << self.precision
+
     def all_squares(self, profile: Floats, *, upto: bool) -> Floats:
         """On one tree over the gathered cells, along the path to every cell.
 

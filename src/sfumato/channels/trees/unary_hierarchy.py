@@ -161,6 +161,17 @@ class UnaryHierarchyChannel(BoxesChannel, BitChannel):
                     row[1 << start | pattern << start + 1] = factor * word
         return rows, common << self.precision
 
+    def bit_rates(self) -> Floats:
+        """The chance of each level, and that of a one at its nodes times it."""
+        found = np.empty((self.size, self.width))
+        for number, (part, chance) in enumerate(zip(self.parts, self.chances, strict=True)):
+            start, end = self.starts[number], self.starts[number + 1]
+            rates = part.inner.bit_rates()
+            assert rates is not None  # noqa: S101 - unary encoding has independent bits
+            found[:, start] = chance
+            found[:, start + 1 : end] = chance * part.at_cells(rates.T).T
+        return found
+
     def coefficients(self, weights: Floats) -> Floats:
         """The constant, and each level's reading divided by the level's probability."""
         flat = weights.reshape(-1, self.size)

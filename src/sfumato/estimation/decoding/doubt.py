@@ -18,7 +18,9 @@ again summed over the cells of a term: what the smooth fit does not take from th
 That judges fine detail by coarser detail. Of waves so fine that the channel hides them, the reports
 say nothing: ages may be rounded to tens, and noise much wider than ten years will not show it. So
 waves about which the reports have an information of less than 1 get the variance `UNSEEN`,
-whatever τ² is elsewhere.
+whatever τ² is elsewhere. Of many waves with an information of at least `FAINT` they may tell the
+variance though they tell none of the waves: on one axis such waves get at most the upper end of its
+estimate, as above but with g and M along these waves only, two standard errors above it.
 
 On one axis there is also room for people who stand out, whom no terms of one size describe
 (`standing_out`).
@@ -43,6 +45,9 @@ from sfumato.estimation.decoding.mixture import MOST_CELLS, Likelihood
 from sfumato.estimation.decoding.standing_out import StandingOut
 
 UNSEEN = 1.0  # the variance of log shares along waves that no report can show
+FAINT = 0.1  # the information from which reports may tell the variance of many waves together
+_UPPER = 2.0  # standard errors
+_WAVE_PROBES = 8  # random signs
 _PROBES = ((LARGE, 8), (LARGEST, 2), (MOST_CELLS, 1))  # random signs, on grids of so many cells
 _CERTAIN = 30.0  # standard errors
 _MOST = 1.0  # the largest τ² that is expected beforehand
@@ -56,13 +61,14 @@ class Term:
         summed: The axes whose cells share a term; none where every cell has its own.
         z: Standard errors by which the reports are rougher than the smooth fit explains.
         variance: τ², the posterior mean of the variance of a term.
-        is_unseen: Which waves over the terms the reports say nothing about.
+        unseen: The variance along waves over the terms about which the reports say next to nothing;
+            0 along the others.
     """
 
     summed: tuple[int, ...]
     z: float
     variance: float
-    is_unseen: NDArray[np.bool_]
+    unseen: Floats
 
 
 class Doubt:
@@ -106,8 +112,8 @@ class Doubt:
         variance = _mean_variance(z, math.sqrt(2 / square) if square > 0 else math.inf)
         return Term(summed, z, variance, self._unseen(summed))
 
-    def _unseen(self, summed: tuple[int, ...]) -> NDArray[np.bool_]:
-        """Which waves over the terms of one kind have an information of less than 1.
+    def _unseen(self, summed: tuple[int, ...]) -> Floats:
+        """The variance along waves over the terms of one kind that have an information below 1.
 
         Along unordered axes there are no waves: every label has its own.
         """
@@ -116,32 +122,53 @@ class Doubt:
             told = np.asarray(told.take(0, axis=axis))
             if not self._ordered[axis]:
                 told = told / float(told.flat[0])  # the constants over labels are not attenuated
-        result: NDArray[np.bool_] = self._mixture.people / told.size * told < 1
+        told = self._mixture.people / told.size * told
+        result = np.where(told < 1, UNSEEN, 0.0)
+        faint = (told >= FAINT) & (told < 1)
+        if self._fit.law.ndim == 1 and np.any(faint):
+            result[faint] = min(UNSEEN, self._at_most(faint))
         return result
+
+    def _at_most(self, along: NDArray[np.bool_]) -> float:
+        """The upper end of the estimated variance of log shares along some waves of one axis."""
+        rng = np.random.Generator(np.random.PCG64(3))  # fixed: the same reports, the same answer
+        signs = rng.choice([-1.0, 1.0], size=(_WAVE_PROBES, len(along))) * along
+        once = self._asked.informed(fft.idct(signs, axis=1, norm="ortho"))
+        _, left = self._fit.curvature.respond(once)
+        left = fft.dct(left, axis=1, norm="ortho") * along
+        score = fft.dct(self._asked.score, norm="ortho") * along
+        mean, square = np.sum(signs * left) / len(signs), np.sum(left**2) / len(signs)
+        if not square > 0:
+            return math.inf
+        found = max(float(score @ score - mean) / float(square), 0.0)
+        return found + _UPPER * math.sqrt(2 / square)
 
     @property
     def _ordered(self) -> tuple[bool, ...]:
         """For each axis, whether it is smoothed."""
         return tuple(any(along) for along in self._fit.field.strengths.along)
 
-    def variance(self, rows: Floats, left: Floats) -> Floats:
+    def variance(self, rows: Floats, sensitive: Floats, left: Floats) -> Floats:
         """The variance that the terms add to sums, one per row.
 
         Args:
             rows: Weights w of the sums, shape (rows, *cells).
-            left: h − F·H⁻¹h for the derivatives h of the sums by θ, likewise.
+            sensitive: The derivatives h of the sums by θ, likewise.
+            left: h − F·H⁻¹h, likewise.
         """
-        total = self._asked.variance(rows, left) if left.ndim == 2 else np.zeros(len(left))
+        total = np.zeros(len(left))
+        if left.ndim == 2:
+            total = self._asked.variance(rows, sensitive, left)
         for term in self.terms:
             part = left.sum(axis=tuple(axis + 1 for axis in term.summed))
             total += term.variance * np.sum(part.reshape(len(left), -1) ** 2, axis=1)
-            unseen = UNSEEN - term.variance - self._fit.field.strengths.apart
-            if unseen > 0 and np.any(term.is_unseen):
+            unseen = term.unseen - term.variance - self._fit.field.strengths.apart
+            is_unseen = unseen > 0
+            if np.any(is_unseen):
                 kept = [o for axis, o in enumerate(self._ordered) if axis not in term.summed]
                 along = tuple(place for place, o in enumerate(kept, start=1) if o)
                 waves = fft.dctn(part, axes=along, norm="ortho") if along else part
-                hidden = np.sum(waves[:, term.is_unseen] ** 2, axis=1)
-                total += unseen * hidden
+                total += waves[:, is_unseen] ** 2 @ unseen[is_unseen]
         return total
 
 

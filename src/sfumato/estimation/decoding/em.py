@@ -51,6 +51,7 @@ class Decoded:
 def decode(
     mixture: Mixture,
     *,
+    start: Floats | None = None,
     tolerance: float = TOLERANCE,
     most_steps: int = MOST_STEPS,
     accelerate: bool = True,
@@ -61,6 +62,7 @@ def decode(
 
     Args:
         mixture: The counts of outputs, and the channels.
+        start: A distribution with people in all cells; left out, they are spread evenly.
         tolerance: Stop when one plain step moves less than this share of people.
         most_steps: Most steps; fewer where steps times cells would exceed 2^29.
         accelerate: Extrapolate (SQUAREM); False gives textbook EM.
@@ -69,7 +71,7 @@ def decode(
     """
     people = float(mixture.counts.sum())
     most_steps = min(most_steps, max(_FEWEST_STEPS, _MOST_WORK // math.prod(mixture.shape)))
-    law = np.full(mixture.shape, 1.0 / np.prod(mixture.shape))
+    law = np.full(mixture.shape, 1.0 / np.prod(mixture.shape)) if start is None else start
     steps, gap, best, moved = 0, np.inf, -np.inf, np.inf
     while steps < most_steps:
         first, best, gap = _step(mixture, law, people)

@@ -12,8 +12,9 @@ ways than either, has a share in the answers.
 On one ordered axis no prior is rough. Where it is not too long, θ is a smooth field plus a term of
 every cell's own, whose variance τ² is searched with λ₁ and λ₂. Without the terms it is smooth, with
 a field that hardly varies it is as under a rough prior, and heaps or spikes on a smooth population
-are in between. On longer axes weak smoothing was measured to be better for spiky populations than
-none.
+are in between. Where reports do not decide whether there are such terms, answers are a mean of both
+kinds, weighed by their evidence. On longer axes weak smoothing was measured to be better for spiky
+populations than none.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import expit, softmax
 from threadpoolctl import threadpool_limits
 
 from sfumato.arrays import Floats
@@ -52,7 +53,8 @@ Progress = Callable[[float], None]
 #: τ², the variance of the cells' own terms: none, and half decades.
 _APART = (0.0, *(10.0 ** (k / 2) for k in range(-5, 7)))
 _NONE = (0.0,)
-_APART_PRICE = 3.0  # nats of evidence that terms of their own must gain
+_APART_PRICE = 4.0  # nats of evidence that terms of their own must gain
+_HARDLY = -5.0  # nats by which the best fit of the other kind is too far behind for a share
 _CELLS = tuple(10.0 ** (k / 2) for k in range(-6, 5))
 _MIDDLE = 10.0**-1
 _FIRST, _SECOND = (-3, 4), (0, 6)  # powers of ten of λ₁ and λ₂, on axes of up to …
@@ -93,8 +95,8 @@ class Interrupted(KeyboardInterrupt):
         self.law = law
 
 
-class Unsmoothed(NamedTuple):
-    """Maximum likelihood without a prior, and its share in the answers.
+class Beside(NamedTuple):
+    """What has a share in the answers beside the best fit.
 
     Args:
         law: The distribution over cells.
@@ -124,7 +126,7 @@ class Posterior:
     best: Fit
     is_ordered: bool
     rivals: tuple[Fit, ...] = ()
-    beside: Unsmoothed | None = None
+    beside: Beside | None = None
     nearby: Floats | None = None
 
     @property
@@ -187,7 +189,8 @@ def _best_of(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Posterio
     smooth = _smooth_fit(mixture, ordered, done)
     alone = Posterior(mixture, smooth, is_ordered=True)
     if len(mixture.shape) == 1:
-        return replace(alone, nearby=_nearby(mixture, ordered, done))
+        beside = _other_kind(mixture, ordered, done)
+        return replace(alone, beside=beside, nearby=_nearby(mixture, ordered, done))
     cells = math.prod(mixture.shape)
     sparse = cells > max(_SPARSE_CELLS, mixture.people)  # Laplace's method would favour rough ones
     if sparse or cells > LARGEST:
@@ -202,7 +205,7 @@ def _best_of(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Posterio
     if unclear and all(ordered) and _may_be_unsmoothed(mixture):
         # Without extrapolation it stops earlier, which smooths a little.
         law = decode(mixture, accelerate=False).law
-        return replace(alone, beside=Unsmoothed(law, 0.5 if ahead <= 0 else 1.0))
+        return replace(alone, beside=Beside(law, 0.5 if ahead <= 0 else 1.0))
     ahead -= _AGAINST_ROUGH
     best, other = (roughest, smooth) if ahead > 0 else (smooth, roughest)
     rivals = (other,) if abs(ahead) < _RULED_OUT else ()
@@ -211,11 +214,23 @@ def _best_of(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Posterio
 
 def _nearby(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Floats | None:
     """What fits of nearly the same evidence say; see `Posterior`."""
-    ranked = sorted(done.tried, key=lambda one: -one[0])
-    kept = [theta for score, theta in ranked if score >= ranked[0][0] - _NEARLY_AS_GOOD]
+    ranked = sorted(done.tried, key=lambda one: -one.score)
+    kept = [one.theta for one in ranked if one.score >= ranked[0].score - _NEARLY_AS_GOOD]
     if len(kept) < 2:
         return None
     return np.array([_so_far(theta, mixture, ordered) for theta in kept[:MOST_NEARBY]])
+
+
+def _other_kind(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Beside | None:
+    """The best fit of the other kind, with terms of the cells' own or without, and its share.
+
+    Priors of both kinds are as likely beforehand, up to the price of terms. What was found on
+    groups of cells has no share.
+    """
+    other = done.other
+    if other is None or other.theta.shape != mixture.shape or other.score < _HARDLY:
+        return None
+    return Beside(_so_far(other.theta, mixture, ordered), float(expit(other.score)))
 
 
 def _may_be_unsmoothed(mixture: Mixture) -> bool:
@@ -246,6 +261,14 @@ def _score(found: Fit) -> float:
     return found.evidence - (_APART_PRICE if found.field.strengths.apart else 0.0)
 
 
+class _Tried(NamedTuple):
+    """A mode of a climb: its score, θ, and whether cells had terms of their own."""
+
+    score: float
+    theta: Floats
+    is_apart: bool
+
+
 class _Done:
     """Counts fits, tells their share, and remembers the best and the modes of the last climb.
 
@@ -259,7 +282,21 @@ class _Done:
     def __init__(self, progress: Progress | None) -> None:
         self._progress, self._fits = progress, 0
         self.best: Fit | None = None
-        self.tried: list[tuple[float, Floats]] = []
+        self.tried: list[_Tried] = []
+        self.other: _Tried | None = None
+
+    def compare(self) -> None:
+        """Keep the best fit of the other kind, its score relative to the best of all.
+
+        A climb that starts near the best of another may have seen one kind only.
+        """
+        best = max(self.tried, key=lambda one: one.score)
+        others = [one for one in self.tried if one.is_apart != best.is_apart]
+        if others:
+            other = max(others, key=lambda one: one.score)
+            self.other = other._replace(score=other.score - best.score)
+        elif self.other is not None and self.other.is_apart == best.is_apart:
+            self.other = None
 
     def one(self, found: Fit) -> Fit:
         """Count a fit."""
@@ -545,7 +582,7 @@ def _climb(
                         return -math.inf
                     start = foreseen.theta
             found = seen[place] = done.one(fit(mixture, field, start, effort=effort))
-            done.tried.append((_score(found), found.theta))
+            done.tried.append(_Tried(_score(found), found.theta, field.strengths.apart > 0))
         return seen[place].evidence
 
     done.tried.clear()  # evidence by another expansion is not comparable
@@ -560,6 +597,7 @@ def _climb(
                     while there is not None and visit(there, seen[here]) > value:
                         here, value, moved = there, seen[there].evidence, True
                         there = _shift(here, axis, step, space.sizes)
+    done.compare()
     return [seen[place] for place in sorted(seen)]
 
 

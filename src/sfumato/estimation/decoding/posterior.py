@@ -32,6 +32,7 @@ from sfumato.estimation.decoding.doubt import Doubt
 from sfumato.estimation.decoding.em import Decoded, decode
 from sfumato.estimation.decoding.evidence import Posterior, Progress, fit_by_evidence
 from sfumato.estimation.decoding.fitting import Fit
+from sfumato.estimation.decoding.labels import LabelDecoder
 from sfumato.estimation.decoding.mixture import LOOSE_CELLS, Mixture, posterior_ratio
 from sfumato.estimation.decoding.standing_out import StandingOut
 
@@ -109,7 +110,7 @@ class CountPosterior:
         between, left = self.fit.curvature.respond(sensitive)
         variance = np.maximum(within, 0.0) + np.maximum(between, 0.0)
         if doubt is not None:
-            variance += doubt.variance(rows, left)
+            variance += doubt.variance(rows, sensitive, left)
         return values, variance
 
     def _sensitive(
@@ -161,7 +162,7 @@ class Decoder:
 
     @cached_property
     def _moved(self) -> Floats:
-        """How far maximum likelihood without a prior moves the counts, by its share in them."""
+        """How far what is beside the best fit moves the counts, by its share in them."""
         beside = self.posterior.beside
         if beside is None:
             return np.zeros_like(self._best.counts)
@@ -203,7 +204,8 @@ class Decoder:
                 wide = np.maximum(wide, spread + (theirs - values) ** 2)
             wide = wide + self._unsure(rows)
         moved = rows.reshape(len(rows), -1) @ self._moved.ravel()
-        return values + moved, wide + moved**2
+        # On one axis `_unsure` has room for it: what is beside is one of the fits nearby.
+        return values + moved, wide if posterior.nearby is not None else wide + moved**2
 
     def _unsure(self, rows: Floats) -> Floats:
         """The square of how far fits of nearly the same evidence would move sums, at most."""
@@ -286,7 +288,7 @@ class ScaledDecoder:
         return without_errors(self.counts(), rows)
 
 
-AnyDecoder: TypeAlias = Decoder | PlainDecoder | ScaledDecoder
+AnyDecoder: TypeAlias = Decoder | PlainDecoder | LabelDecoder | ScaledDecoder
 
 
 def without_errors(counts: Floats, rows: Floats) -> tuple[Floats, Floats]:

@@ -72,6 +72,24 @@ class Run(ABC):
         rows = self(statement, values)
         return rows[0] if rows else None
 
+    def fact(self, name: str) -> int:
+        """A number that the store keeps by its name; 0 if it was never set."""
+        row = self.one("SELECT value FROM facts WHERE name = ?", (name,))
+        return 0 if row is None else int(row[0])
+
+    def set_fact(self, name: str, value: int) -> None:
+        """Keep a number.
+
+        Args:
+            name: Its name.
+            value: The number.
+        """
+        self(
+            "INSERT INTO facts (name, value) VALUES (?, ?) "
+            "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            (name, value),
+        )
+
     def count(self, study: int, reasons: dict[str, int]) -> None:
         """Add to the counters of a study.
 
@@ -90,7 +108,13 @@ class Run(ABC):
 
 
 class Store(ABC):
-    """A database with the tables of a collector, which threads and processes can share."""
+    """A database with the tables of a collector, which threads and processes can share.
+
+    Attributes:
+        name: What messages call it; never a password.
+    """
+
+    name: str
 
     @abstractmethod
     def change(self) -> AbstractContextManager[Run]:
@@ -108,6 +132,10 @@ class Store(ABC):
     @abstractmethod
     def free_bytes(self) -> int | None:
         """How much room is left on the disk; None where that cannot be known."""
+
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """How much room the store takes."""
 
     @abstractmethod
     def close(self) -> None:

@@ -123,6 +123,15 @@ class PostgresStore(Store):
         """Only the database's own server knows."""
         return None
 
+    def size_bytes(self) -> int:
+        """How much room the tables and their indexes take."""
+        with self.look() as run:
+            ((size,),) = run(
+                "SELECT coalesce(sum(pg_total_relation_size(relid)), 0) "
+                "FROM pg_stat_user_tables WHERE schemaname = 'sfumato'"
+            )
+        return int(size)
+
     def close(self) -> None:
         """Close both connections."""
         for connection in self._connections.values():

@@ -49,7 +49,7 @@ class SqliteStore(Store):
     """
 
     def __init__(self, path: Path, *, make: bool = True) -> None:
-        self.path = path
+        self.path, self.name = path, str(path)
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
         if not make and not path.is_file():
             raise StoreError(f"there is no store {str(path)!r}; name the collector's folder")
@@ -117,6 +117,11 @@ class SqliteStore(Store):
     def free_bytes(self) -> int | None:
         """How much room is left on the disk."""
         return shutil.disk_usage(self.path.parent).free
+
+    def size_bytes(self) -> int:
+        """How much room the file takes, with what has yet to be merged into it."""
+        beside = self.path.with_name(f"{self.path.name}-wal")
+        return sum(file.stat().st_size for file in (self.path, beside) if file.exists())
 
     def close(self) -> None:
         """Close both connections."""
