@@ -54,6 +54,13 @@ def _city() -> sf.Study:
     return _line(_GRID**2, sf.Matrix(blocks.tolist()), sf.Product((_GRID, _GRID)))
 
 
+def _plane() -> sf.Study:
+    """A grid under the distance in the plane, both axes together."""
+    axes = [sf.integers(name, 0, _GRID - 1) for name in "xy"]
+    protect = sf.Lp("0.5", p=2)
+    return sf.Study("scale", [sf.together(axes, protect=protect, channel=sf.Planar())])
+
+
 def _optional() -> sf.Study:
     """255 cells and "no answer"."""
     protect = sf.Distance("0.1", no_answer=5)
@@ -83,6 +90,8 @@ STUDIES: dict[str, Callable[[], sf.Study]] = {
     "product": _city,
     "stricter": lambda: _line(256, _D, sf.Stricter("line", sf.Geometric())),
     "extended": _optional,
+    "planar": _plane,
+    "two-scales": lambda: _line(256, _D, sf.TwoScales("1/8", "1/30")),
 }
 
 _COLUMNS = (
@@ -133,7 +142,7 @@ def _rows(name: str) -> Iterator[dict[str, Any]]:
         progress(f"{name}, {number:,} people")
         found: dict[str, Any] = {
             "channel": name,
-            "cells": study.shape[0],
+            "cells": study.channels[0].size,
             "report bytes": layout_of(study.layouts).size,
             "people": number,
         }

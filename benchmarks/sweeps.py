@@ -149,6 +149,8 @@ def draw(figures: Sequence[Mapping[str, Any]], path: Path) -> None:
             step = name.removesuffix(" s")
             unit = "ns per person" if scale else f"s, {rows[0]['people']:,} people"
             axis.set_title(f"{step}, {unit}", fontsize=9)
+            axis.set_xticks(at, [f"{size:g}" for size in at])
+            axis.minorticks_off()
             axis.grid(alpha=0.3)
     for axis, label in zip(axes[-1], ("cells m", "axes D of 16 cells", "ε"), strict=True):
         axis.set_xlabel(label)
