@@ -29,7 +29,7 @@ from sfumato.randomness.tables import FlipTable, RowTable, WordTable
 LEAST = 5  # mutants of every channel
 CLAIM_NOTHING = (
     "exponential", "optimised", "extremal", "matrix-response", "binary", "extended", "per-block",
-    "product", "planar",
+    "product", "planar", "two-scales",
 )  # fmt: skip
 
 #: With one more, the last near place would be cut off where it ends now: nothing changes. And the
@@ -168,7 +168,8 @@ def moved_rows(table: RowTable) -> Iterator[tuple[str, Callable[[], None]]]:
                     f"bound {place} of row {row} moved by {way}",
                     lambda r=row, p=place, w=way: _move(rows[r], p, w),
                 )
-    yield "rows swapped", lambda: _swap(rows, 0)
+    if len(rows) > 1:
+        yield "rows swapped", lambda: _swap(rows, 0)
     long = max(range(len(rows)), key=lambda row: len(np.unique(rows[row])))
     if len(np.unique(rows[long])) > 1:
         yield "bounds swapped", lambda: _swap(rows[long], _first_change(rows[long]))

@@ -89,7 +89,7 @@ def test_the_test_of_false_alarms_finds_one_without_halves(
         "_values",
         lambda self, learn, test, law, steps: right(self, test, test, law, steps),
     )
-    study = study_of(sf.Uniform(1), sf.HRR(), 16)
+    study = study_of(sf.Uniform(1), sf.HRR(), 64)
     found = np.array([least_p(study, 20_000, seed) for seed in range(RUNS)])
     assert (found <= 0.01).sum() > most_alarms(found.size, 0.01)
 

@@ -125,7 +125,7 @@ def test_a_spend_that_makes_no_sense_is_refused(
     ("spend", "words"),
     [
         ({"x": "1/4"}, r"axis 'x' is together with others.*\{'x, y': '1/4'\}"),
-        ({"x, y": sf.Distance(1)}, r"spend on axes 'x', 'y' together need protect=Uniform"),
+        ({"x, y": sf.Distance(1)}, r"spend on axes 'x', 'y': several axes together need"),
         ({"y, x": "1/4"}, "no axis 'y, x' to spend on: available are 'x, y', 'age'"),
     ],
 )

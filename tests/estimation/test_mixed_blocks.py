@@ -314,7 +314,9 @@ class TestRefusals:
         alone = sf.integers("c", 0, 2, protect=sf.Uniform(1))
         with pytest.raises(StudyError, match="axes 'a', 'b' say nothing about protection"):
             sf.Study("s", [sf.together(axes), alone])
-        with pytest.raises(StudyError, match=r"need protect=Uniform\(epsilon=...\), got Distance"):
+        with pytest.raises(
+            StudyError, match=r"together need protect=Uniform\(...\) .*, got Distance"
+        ):
             sf.Study("s", [sf.together(axes, protect=sf.Distance(1)), alone])
 
     def test_a_channel_that_does_not_fit_is_refused_when_the_study_is_made(self) -> None:

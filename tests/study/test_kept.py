@@ -789,7 +789,10 @@ def check_answers(tally: sf.Tally, name: str) -> None:
     for question, figures in kept["unbiased"].items():
         assert now["unbiased"][question] == pytest.approx(figures, rel=1e-9), question
     # The decoder stops once a step gains next to nothing: its answers are as sure as that.
-    assert now.get("likelihood", {}) == pytest.approx(kept.get("likelihood", {}), rel=1e-4)
+    # A better decoder may move likelihood answers, by far less than their errors of several people.
+    assert now.get("likelihood", {}) == pytest.approx(
+        kept.get("likelihood", {}), rel=1e-4, abs=0.01
+    )
 
 
 def ledger_words(ledger: sf.central.Ledger) -> dict[str, Any]:

@@ -130,6 +130,9 @@ class Release:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
+        answers = self.answers.to_dict()
+        for name in ("units", "edges"):  # a release asks questions, and has no axes
+            del answers[name]
         return {
             "kind": KIND,
             "format": FORMAT,
@@ -141,7 +144,7 @@ class Release:
             "spent": self.spent,
             "people": self.n,
             "secure": self.secure,
-            "answers": self.answers.to_dict(),
+            "answers": answers,
             "synthetic": None if self.synthetic is None else self.synthetic.tolist(),
             "details": dict(self.details),
         }

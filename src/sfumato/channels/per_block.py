@@ -341,6 +341,37 @@ class PerBlockChannel(SymbolChannel):
             found[:, part.cells] = part.inner.second_moment(inside[distinct])[place]
         return found.reshape(w.shape)
 
+    def all_squares(self, profile: Floats, *, upto: bool) -> Floats:
+        """Of single cells, block by block: a cell's reading is 0 for reports of other blocks.
+
+        Args:
+            profile: Sums by feature along the last axis; any axes before it stay where they are.
+            upto: Whether rows are prefixes 0..x rather than single cells x.
+        """
+        if upto:
+            return super().all_squares(profile, upto=True)
+        found = np.empty((*profile.shape[:-1], self.size))
+        for part, symbols in self._each():
+            inside = profile[..., symbols]
+            found[..., part.cells] = (
+                part.inner.all_squares(inside, upto=False) if part.inner else inside
+            )
+        return found
+
+    def all_peaks(self, *, upto: bool) -> tuple[Floats, Floats]:
+        """Of single cells, block by block.
+
+        Args:
+            upto: Whether rows are prefixes 0..x rather than single cells x.
+        """
+        if upto:
+            return super().all_peaks(upto=True)
+        top, at = np.ones(self.size), np.ones(self.size)
+        for part in self.parts:
+            if part.inner is not None:
+                top[part.cells], at[part.cells] = part.inner.all_peaks(upto=False)
+        return top, at
+
     def report_likelihood(self, outputs: Outputs) -> Floats:
         """The likelihood of each report in its own block; none in others."""
         symbols = as_symbols(outputs)

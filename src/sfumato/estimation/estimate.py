@@ -99,7 +99,7 @@ class Estimate(Averages, Quantiles, Discrimination):
             >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
             >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate()
             >>> print(est.count(age=(18, 30)))
-            1,299 ± 56
+            1,299 ± 50
         """
         asked = self._ask(question, where, by_axis)
         return self._widened(
@@ -215,7 +215,7 @@ class Estimate(Averages, Quantiles, Discrimination):
             >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
             >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate()
             >>> print(est.fraction(age=(18, 30)))
-            0.1299 ± 0.0056
+            0.1299 ± 0.0050
         """
         both, base = self._ask(question, where, by_axis), self._ask(None, where, {})
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arrays import MOST_ROW_ENTRIES
-from sfumato.channels.base import Channel
+from sfumato.arrays import MOST_ROW_ENTRIES, most_outputs
+from sfumato.channels.base import Channel, SymbolChannel
 from sfumato.channels.choice import Choice, described
 from sfumato.channels.code import Code, Tables
 from sfumato.channels.exponential import Exponential
@@ -155,7 +155,12 @@ def _same_words(held: Choice, choice: Choice) -> bool:
 
 def _decodable(channel: Channel) -> bool:
     """Whether likelihood answers from a usual number of reports take no more than minutes."""
-    return channel.layout.kind == "symbols" or channel.size * _TYPICAL_PEOPLE <= MOST_ROW_ENTRIES
+    if not isinstance(channel, SymbolChannel):
+        return channel.size * _TYPICAL_PEOPLE <= MOST_ROW_ENTRIES
+    if channel.layout.count <= most_outputs(channel.size):
+        return True
+    runs = channel.joined()
+    return runs is not None and len(runs) <= most_outputs(channel.size)
 
 
 def _portable(choice: Choice, channel: Channel) -> bool:
