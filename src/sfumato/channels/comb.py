@@ -297,7 +297,9 @@ class CombChannel(SymbolChannel):
         at_once = max(1, _ENTRIES_AT_ONCE // len(starts))
         for cell in range(0, self.size, at_once):
             cells = np.arange(cell, min(cell + at_once, self.size))[:, None]
-            nearest = (self._phase(cells, comb[None, :]) - first - length + 1) % self.circle
+            phases = self._phase(cells, np.arange(len(self.teeth))[None, :])
+            nearest = phases[:, comb] - (first + length - 1)  # a run ends within its circle
+            nearest[nearest < 0] += self.circle
             chance = upto[nearest + length] - upto[nearest]
             out[cell : cell + at_once] = self.chances[comb] * chance
         return out
