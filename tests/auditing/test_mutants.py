@@ -37,6 +37,8 @@ CLAIM_NOTHING = (
 SPARED = {
     ("square-wave-0", "spare[None] moved by 1"),
     ("planar-0", "_second: guide 9362 off"),
+    # Of the second of two draws few words are tried; the tables' own check finds it.
+    ("two-scales-1", "rough._table: guide 9361 off"),
 }
 
 
