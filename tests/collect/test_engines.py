@@ -329,7 +329,7 @@ def test_people_are_encoded_by_the_workers(cluster: Engine, few: int, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("when", ["middle", "after"])
+@pytest.mark.parametrize("when", ["middle", pytest.param("after", marks=pytest.mark.soak)])
 def test_a_killed_worker_leaves_one_report_of_each_person(
     cluster: Engine, few: int, when: str, tmp_path: Path
 ) -> None:
