@@ -160,7 +160,7 @@ def test_results_merge_in_a_tree_on_the_workers(cluster: Engine) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("when", ["middle", "after"])
+@pytest.mark.parametrize("when", ["middle", pytest.param("after", marks=pytest.mark.soak)])
 def test_a_killed_worker_changes_nothing(cluster: Engine, when: str, tmp_path: Path) -> None:
     files = tmp_path / "files"
     files.mkdir()
