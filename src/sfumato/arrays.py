@@ -6,8 +6,9 @@ person are zero.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -144,6 +145,32 @@ def take_people(outputs: Any, people: NDArray[np.intp]) -> Any:
     if isinstance(outputs, BitColumns):
         return BitColumns.from_matrix(outputs.to_matrix()[people])
     return outputs[people]
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Whether two values are equal: arrays entry by entry, records field by field, NaN as NaN.
+
+    Args:
+        a: A number, text, array, tuple or dataclass; fields that are not compared are left out.
+        b: The other one.
+
+    Example:
+        >>> alike((1.0, math.nan, np.arange(3)), (1.0, math.nan, np.arange(3)))
+        True
+    """
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        one, other = np.asarray(a), np.asarray(b)
+        is_number = one.dtype.kind == "f" and other.dtype.kind == "f"
+        return np.array_equal(one, other, equal_nan=is_number)
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (tuple, list)):
+        return len(a) == len(b) and all(map(alike, a, b))
+    if is_dataclass(a):
+        names = [one.name for one in fields(a) if one.compare]
+        return all(alike(getattr(a, name), getattr(b, name)) for name in names)
+    both_nan = isinstance(a, float) and math.isnan(a) and math.isnan(b)
+    return bool(both_nan or a == b)
 
 
 def words_for(count: int) -> int:

@@ -12,9 +12,12 @@ import secrets
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sfumato.errors import FormatError, shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 try:
     import fcntl
@@ -77,6 +80,23 @@ def write_whole(path: str | Path, write: Callable[[Path], object], *, replace: b
                 ends.callback(_remove, name)
                 _link(handle, None, name)
             name.replace(target)
+
+
+def to_csv(table: pa.Table, path: str | Path | None = None) -> str | None:
+    """An Arrow table as CSV in UTF-8: written to a file, or returned as text without one.
+
+    Args:
+        table: The table.
+        path: The file.
+    """
+    from pyarrow import BufferOutputStream, csv
+
+    if path is not None:
+        write_whole(path, lambda file: csv.write_csv(table, file))
+        return None
+    held = BufferOutputStream()
+    csv.write_csv(table, held)
+    return bytes(held.getvalue()).decode()
 
 
 def refuse_read_only(path: str | Path, found: os.stat_result) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import math
 import re
+from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 from sfumato.errors import StudyError, shown
 
@@ -124,6 +126,71 @@ def text_table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[st
         return "  ".join(parts).rstrip()
 
     return [line(columns), "  ".join("-" * width for width in widths), *map(line, rows)]
+
+
+class TableText(NamedTuple):
+    """A table with a line above it and lines below, before it is text or HTML.
+
+    Args:
+        head: The line above.
+        columns: Names of the columns.
+        rows: The cells, one tuple per row.
+        tail: The lines below.
+    """
+
+    head: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    tail: tuple[str, ...] = ()
+
+
+class Tabled(ABC):
+    """What is shown as a table: as text by `print`, and as HTML in notebooks."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def table_text(self) -> TableText:
+        """The table that shows it."""
+
+    def __str__(self) -> str:
+        head, columns, rows, tail = self.table_text()
+        return "\n".join([visible(head), "", *text_table(columns, rows), *map(visible, tail)])
+
+    def _repr_html_(self) -> str:
+        """HTML for notebooks."""
+        head, columns, rows, tail = self.table_text()
+        small = "<br>".join(escape(line) for line in tail if line)
+        below = f"<p><small>{small}</small></p>" if small else ""
+        return f"<p>{escape(head)}</p>{html_table(columns, rows)}{below}"
+
+
+def html_table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """The same table for a notebook or a page.
+
+    Args:
+        columns: Names of the columns.
+        rows: The cells, one tuple per row.
+
+    Example:
+        >>> html_table(("age",), [("<18",)])
+        '<table><tr><th>age</th></tr><tr><td>&lt;18</td></tr></table>'
+    """
+
+    def line(tag: str, row: tuple[str, ...]) -> str:
+        return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in row)}</tr>"
+
+    return f"<table>{line('th', columns)}{''.join(line('td', row) for row in rows)}</table>"
+
+
+def interval_name(level: float) -> str:
+    """The name of an interval.
+
+    Example:
+        >>> interval_name(0.95)
+        '95% interval'
+    """
+    return f"{level * 100:.6g}% interval"
 
 
 def odds(e: float) -> str:

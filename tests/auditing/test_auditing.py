@@ -576,11 +576,11 @@ def test_table_in_plain_words() -> None:
     assert lines[0] == (
         f"Study 'commute', fingerprint {study.fingerprint[:12]}: the guarantee holds."
     )
-    assert lines[2].startswith("axis  channel    holds  spent of E   most between  checked")
-    assert lines[3].startswith("age   geometric  yes    100.000000%  0 and 1")
-    assert "all pairs, exactly (9,900 pairs)  every boundary (" in lines[3]
-    assert lines[3].endswith(" reports)")
-    assert lines[4].split()[:4] == ["mode", "binary", "yes", "–"]
+    assert lines[2].startswith("axis  channel    holds   spent of E  most between  checked")
+    assert lines[4].startswith("age   geometric  yes    100.000000%       0 and 1  all pairs")
+    assert "all pairs, exactly (9,900 pairs)  every boundary (" in lines[4]
+    assert lines[4].endswith(" reports)")
+    assert lines[5].split()[:4] == ["mode", "binary", "yes", "–"]
 
 
 def test_plain_values_for_files() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 import sfumato as sf
-from sfumato.cli.language import PUNCTUATION, parse_axis
+from sfumato.cli.language import PUNCTUATION, parse_axes, parse_axis, parse_metric
 from sfumato.errors import SfumatoError
+from sfumato.metrics.base import Metric
+from sfumato.metrics.registry import REGISTRY as METRICS
 from sfumato.questions.language import quoted
 
 
@@ -177,3 +179,59 @@ def test_what_is_not_understood_is_refused_by_name_rule_and_remedy(
         parse_axis(text)
     for word in words:
         assert word in str(caught.value)
+
+
+MOOD = "mood: categories low|mid|'so so', protect "
+PLACES = {"low": [0], "mid": [1], "so so": [3]}
+
+
+WRITTEN = [
+    ("sensitive_set epsilon=1 sensitive='so so'", sf.SensitiveSet(1, ["so so"])),
+    ("high_low epsilon=1/2 sensitive=low|mid", sf.HighLow("1/2", ["low", "mid"])),
+    ("blocks epsilon=1 blocks='so so'|low||mid", sf.Blocks(1, [["so so", "low"], ["mid"]])),
+    ("points epsilon=1 at=low:0|mid:1|'so so':3", sf.Points(1, at=PLACES)),
+    (
+        "points epsilon=0.1 per=10 norm=1 at=low:0:0|mid:30:40|'so so':1/2:-1",
+        sf.Points("0.1", 10, at={"low": (0, 0), "mid": (30, 40), "so so": ("1/2", -1)}, norm=1),
+    ),
+    ("within epsilon=1 reach=2 at=low:0|mid:1|'so so':3", sf.Within(1, 2, at=PLACES)),
+    (
+        "policy_graph epsilon=1 edges=low|mid||mid|'so so'|2",
+        sf.PolicyGraph(1, [("low", "mid"), ("mid", "so so", 2)]),
+    ),
+    ("matrix values=0|1|2||1|0|1||2|1|0", sf.Matrix([[0, 1, 2], [1, 0, 1], [2, 1, 0]])),
+    (
+        "matrix values=0|inf||1|0|| labels=low|mid",
+        sf.Matrix([[0, float("inf")], [1, 0]], labels=["low", "mid"]),
+    ),
+    ("uniform epsilon=1 + uniform epsilon=1/2", sf.Uniform(1) + sf.Uniform("1/2")),
+    ("lp epsilon=1 p=2 per=10 cap=3", sf.Lp(1, 2, 10, cap=3)),
+    ("ground epsilon=1 per='1 km'", METRICS["ground"](1, "1 km")),
+]
+
+
+@pytest.mark.parametrize(("words", "metric"), WRITTEN)
+def test_every_metric_can_be_written(words: str, metric: Metric) -> None:
+    assert parse_metric(words) == metric
+    assert parse_metric(words).to_dict() == metric.to_dict()
+
+
+def test_metrics_of_labels_make_axes() -> None:
+    axis = parse_axis(MOOD + "points epsilon=1 at=low:0|mid:1|'so so':3")
+    assert axis.metric().between(0, 2) == 3.0
+    (place,) = parse_axes(
+        ["x: integers 0..7", "y: integers 0..7"], ["x, y: lp epsilon=1 p=2 cap=4"]
+    )
+    assert place.protect == sf.Lp(1, 2, cap=4)
+    for words, told in (
+        ("points epsilon=1 at=low|mid", "at=LABEL:X:Y"),
+        ("points epsilon=1 at=low:1|low:2", "each label once"),
+        ("points epsilon=1 at='low:1", "a quote must be closed"),
+    ):
+        with pytest.raises(SfumatoError, match=told):
+            parse_axis(MOOD + words)
+
+
+def test_every_metric_of_the_library_is_among_them() -> None:
+    written = {"distance"} | {words.split()[0] for words, _ in WRITTEN}
+    assert written | {"sum"} == set(METRICS)  # a sum is written with +

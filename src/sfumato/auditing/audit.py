@@ -31,7 +31,7 @@ from sfumato.metrics.cells import CellMetric
 from sfumato.randomness.bits import BitSource, SecureBits
 from sfumato.study.axis import Together
 from sfumato.study.study import Study
-from sfumato.text import visible
+from sfumato.text import Tabled, TableText
 
 _MOST_LABELS = 1 << 20
 
@@ -78,7 +78,7 @@ class AxisAudit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
+class Audit(Tabled):
     """What the check of a whole study found; axes are perturbed independently, so E adds.
 
     Args:
@@ -117,19 +117,15 @@ class Audit:
         """
         save(self.to_dict(), path)
 
-    def __str__(self) -> str:
+    def table_text(self) -> TableText:
+        """The table that shows it."""
         verdict = "the guarantee holds" if self.holds else "THE GUARANTEE DOES NOT HOLD"
         head = f"Study {self.study!r}, fingerprint {self.fingerprint[:12]}: {verdict}."
         titles = ("axis", "channel", "holds", "spent of E", "most between", "checked", "driven")
-        table = [titles, *(_row(axis) for axis in self.axes)]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in table
-        ]
         notes = [f"{a.axis}: {problem}" for a in self.axes for problem in a.problems]
         notes += [f"{a.axis}: {a.sample}" for a in self.axes if a.sample is not None]
-        return "\n".join(map(visible, [head, "", *lines, *([""] if notes else []), *notes]))
+        tail = ("", *notes) if notes else ()
+        return TableText(head, titles, [_row(axis) for axis in self.axes], tail)
 
 
 def audit(study: Study, *, sample: int | None = None, bits: BitSource | None = None) -> Audit:

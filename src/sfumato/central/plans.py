@@ -18,7 +18,7 @@ from sfumato.errors import QuestionError, SfumatoError, near
 from sfumato.noise.strategies import FIXED
 from sfumato.study.schema import Schema
 from sfumato.study.study import Study
-from sfumato.text import format_to, text_table
+from sfumato.text import Tabled, TableText, format_to, interval_name
 
 THEMSELVES = "the questions themselves"
 
@@ -58,7 +58,7 @@ class ReleaseOption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleasePlan:
+class ReleasePlan(Tabled):
     """Ways to answer the same questions at the same cost, the best first.
 
     Attributes:
@@ -104,7 +104,7 @@ class ReleasePlan:
 
     def columns(self) -> tuple[str, ...]:
         """Names of the table's columns."""
-        interval = f"{100 * self.level:.6g}% interval"
+        interval = interval_name(self.level)
         return ("mechanism", "standard error", "largest", interval, "how")
 
     def cells(self, option: ReleaseOption) -> tuple[str, ...]:
@@ -122,9 +122,10 @@ class ReleasePlan:
             "in people: root of the mean square, the largest, and the largest interval."
         )
 
-    def __str__(self) -> str:
-        lines = text_table(self.columns(), [self.cells(option) for option in self.options])
-        return "\n".join([f"Study {self.study!r}: {self.caption()}", "", *lines])
+    def table_text(self) -> TableText:
+        """The table that shows it."""
+        rows = [self.cells(option) for option in self.options]
+        return TableText(f"Study {self.study!r}: {self.caption()}", self.columns(), rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -22,7 +22,7 @@ from sfumato.errors import FormatError, QuestionError, SfumatoError, StudyError,
 from sfumato.estimation.answers import Answer, Answers
 from sfumato.files import as_path, read_json, write_whole
 from sfumato.randomness.bits import BitSource, word_source
-from sfumato.text import escape, format_to, text_table, visible
+from sfumato.text import escape, format_to, interval_name, text_table, visible
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ class Release:
 
     def __str__(self) -> str:
         answers = self.answers
-        interval = f"{100 * answers.level:.6g}% interval"
+        interval = interval_name(answers.level)
         rows: list[tuple[str, ...]] = []
         for place in range(min(len(self), _SHOWN)):
             one = self[place]

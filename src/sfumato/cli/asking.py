@@ -34,6 +34,7 @@ from sfumato.estimation.rows import MOST_ROWS
 from sfumato.files import write_whole
 from sfumato.plots import still
 from sfumato.plots.style import need
+from sfumato.text import interval_name
 
 _GROUPS = 20  # of a histogram that has too many cells to be listed
 
@@ -194,7 +195,7 @@ def quantile(
     if as_json:
         showing.show_json(answers_document(estimate, found))
         return
-    interval = showing.level_text(level)
+    interval = interval_name(level)
     made = showing.table("share", axis, right=("share",))
     for share, answer in zip(shares or [0.25, 0.5, 0.75], found, strict=True):
         made.add_row(f"{share * 100:g}%", showing.literal(str(answer)))

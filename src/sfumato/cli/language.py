@@ -2,13 +2,16 @@
 
 An axis is one line, ``age: integers 0..99, distance 0.2, clip``: a name, a colon, the kind of its
 values, then parts in any order. A channel is a name with options, ``hierarchical branching=2
-oracle=hrr``; the values of a list are joined by |, and lists in a list by ||. Whatever is not
-understood is refused, with a list of what would be.
+oracle=hrr``; the values of a list are joined by |, and lists in a list by ||. A metric is written
+in the same way, ``blocks epsilon=1 blocks=ash|elm||fir|oak``; places are labels with coordinates,
+``at=Leith:3:4|Govan:0:1``, and + adds metrics. Values with spaces or punctuation are quoted.
+Whatever is not understood is refused, with a list of what would be.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -17,7 +20,7 @@ from sfumato.channels.choice import REGISTRY, Choice, choice_from_dict
 from sfumato.cli.commands import CommandError
 from sfumato.domains.registry import domain_from_dict
 from sfumato.errors import StudyError, TooLargeError, near
-from sfumato.metrics.base import Metric
+from sfumato.metrics.base import Metric, Sum
 from sfumato.metrics.distance import Distance
 from sfumato.metrics.registry import REGISTRY as METRICS
 from sfumato.metrics.registry import metric_from_dict
@@ -163,7 +166,7 @@ def parse_axes(
     return made
 
 
-def _group(text: str) -> tuple[list[str], Uniform, Choice | None]:
+def _group(text: str) -> tuple[list[str], Metric, Choice | None]:
     """The axes of a group, their guarantee and their channel."""
     head, *rest = split(text, ":", after_space=True)
     names = [unquoted(name) for name in split(head, ",")]
@@ -359,13 +362,30 @@ def parse_metric(text: str) -> Metric:
         SensitiveSet(epsilon=0.5, sensitive=['ill', 'injured'])
         >>> parse_metric("blocks epsilon=1 blocks=ash|birch||cedar|elm")
         Blocks(epsilon=1, blocks=[['ash', 'birch'], ['cedar', 'elm']])
+        >>> parse_metric("points epsilon=1 at=low:0|mid:1|high:3 + uniform epsilon=1").between(
+        ...     "low", "high"
+        ... )
+        4.0
     """
-    return metric_from_dict(_words(text, "metric", METRICS))
+    parts = [
+        metric_from_dict(_metric(part.strip())) for part in split(text, " + ", after_space=True)
+    ]
+    return parts[0] if len(parts) == 1 else Sum(parts)
+
+
+def _metric(text: str) -> dict[str, Any]:
+    """A metric as a study file would hold it; one label where a list is wanted is a list of it."""
+    found = _words(text, "metric", METRICS)
+    for name, parameter in inspect.signature(METRICS[found["kind"]]).parameters.items():
+        value = found.get(name)
+        if parameter.annotation == "Iterable[object]" and isinstance(value, (str, int)):
+            found[name] = [value]
+    return found
 
 
 def _words(text: str, what: str, known: Iterable[str]) -> dict[str, Any]:
     """A kind and its options, as a study file would hold them."""
-    words = text.split()
+    words = [word for word in split(text, " ", after_space=True) if word.strip()]
     kind, given = (words[0], words[1:]) if words else ("", [])
     if kind not in (kinds := list(known)):
         raise CommandError(f"unknown {what} {kind!r}: {near(kind, kinds)}")
@@ -373,27 +393,32 @@ def _words(text: str, what: str, known: Iterable[str]) -> dict[str, Any]:
     for word in given:
         name, equals, value = word.partition("=")
         if not (name and equals and value):
-            raise CommandError(f"{what} {kind!r}: write OPTION=VALUE, without spaces, got {word!r}")
+            raise CommandError(
+                f"{what} {kind!r}: write OPTION=VALUE, without spaces, got {word!r}; put quotes "
+                "around a value that has some"
+            )
         if name in options:
             raise CommandError(f"{what} {kind!r} may say {name!r} once, got it twice; drop one")
-        options[name] = _value(value)
+        options[name] = _places(value) if name == "at" else _value(value)
     return options
 
 
-def parse_protection(text: str) -> Uniform:
+def parse_protection(text: str) -> Metric:
     """Read one guarantee for several axes or for whole records.
 
     Example:
-        >>> parse_protection("uniform 1/2")
-        Uniform(epsilon=0.5)
+        >>> parse_protection("uniform 1/2"), parse_protection("lp epsilon=1 p=2 per=10")
+        (Uniform(epsilon=0.5), Lp(epsilon=1, p=2, per=10))
     """
-    read = re.fullmatch(r"uniform\s+(\S+)", text.strip())
-    if read is None:
+    read = re.fullmatch(r"uniform\s+([^\s=]+)", text.strip())
+    if read is not None:
+        return Uniform(read[1])
+    if text.split(" ", 1)[0] not in METRICS or "=" not in text:
         raise CommandError(
-            f"one guarantee for several axes is written {PROTECTION!r}, got {text!r}; for other "
-            "metrics let every axis state its own"
+            f"one guarantee for several axes is written {PROTECTION!r}, or as a metric such as "
+            f"'lp epsilon=1 p=2', got {text!r}; for other metrics let every axis state its own"
         )
-    return Uniform(read[1])
+    return parse_metric(text)
 
 
 def _refuse_unknown(name: str, kind: str, what: str) -> None:
@@ -410,10 +435,31 @@ def _refuse_unknown(name: str, kind: str, what: str) -> None:
 
 def _value(text: str) -> Any:
     """A whole number, true or false, a list, a list of lists, or a word; "a|" is a list of one."""
-    if "||" in text:
-        return [part.split("|") for part in text.removesuffix("||").split("||")]
-    if "|" in text:
-        return text.removesuffix("|").split("|")
+    lists = split(text, "||")
+    if len(lists) > 1:
+        return [_listed(part) for part in (lists if lists[-1] else lists[:-1])]
+    if len(split(text, "|")) > 1:
+        return _listed(text)
     if re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
-    return _TRUTH.get(text, text)
+    return _TRUTH.get(text, unquoted(text))
+
+
+def _listed(text: str) -> list[str]:
+    """The words between |; one at the end does not count."""
+    found = [unquoted(word) for word in split(text, "|")]
+    return found if found[-1] else found[:-1]
+
+
+def _places(text: str) -> dict[str, list[str]]:
+    """Labels with their coordinates."""
+    places: dict[str, list[str]] = {}
+    for one in split(text, "|"):
+        label, *where = split(one, ":")
+        if not where or not all(where) or unquoted(label) in places:
+            raise CommandError(
+                "places are written at=LABEL:X|LABEL:X or at=LABEL:X:Y|..., each label once, got "
+                f"{one!r}"
+            )
+        places[unquoted(label)] = where
+    return places

@@ -29,6 +29,7 @@ from sfumato.exact import positive
 from sfumato.questions.language import split, unquoted
 from sfumato.randomness.bits import SecureBits, SeededBits
 from sfumato.study.study import Study
+from sfumato.text import interval_name
 
 MECHANISMS = ("laplace", "mwem")
 ACTIONS = ("new", "show")
@@ -271,7 +272,7 @@ def _show(found: central.Release, book: central.Ledger) -> None:
     """A release as a table, and what it cost."""
     answers = [found[place] for place in range(min(len(found), _SHOWN))]
     made = showing.table(
-        "question", "answer", showing.level_text(found.answers.level), right=("answer",)
+        "question", "answer", interval_name(found.answers.level), right=("answer",)
     )
     for answer in answers:
         error = answer.stderr if answer.stderr == answer.stderr else (answer.high - answer.low) / 2

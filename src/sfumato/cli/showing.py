@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sfumato.estimation.answers import NO_REPORTS, Answer, Answers
-from sfumato.text import format_to, visible, visible_json
+from sfumato.text import format_to, interval_name, visible, visible_json
 
 # Called with the amount done, the total, and what is being done.
 Seen = Callable[..., None]
@@ -162,11 +162,6 @@ def between(low: float, high: float, stderr: float) -> str:
     return f"{format_to(low, stderr)} to {format_to(high, stderr)}"
 
 
-def level_text(level: float) -> str:
-    """The name of an interval, such as "95% interval"."""
-    return f"{level * 100:.6g}% interval"
-
-
 def answers_table(asked: Sequence[str], answers: Sequence[Answer]) -> Table:
     """A table with one row per answer: question, answer, interval, notes.
 
@@ -174,7 +169,7 @@ def answers_table(asked: Sequence[str], answers: Sequence[Answer]) -> Table:
         asked: The questions.
         answers: Their answers, in the same order.
     """
-    interval = level_text(answers[0].level)
+    interval = interval_name(answers[0].level)
     with_notes = any(answer.notes for answer in answers)
     columns = ["question", "answer", interval, *(["notes"] if with_notes else [])]
     made = table(*columns, right=("answer", interval))
@@ -212,7 +207,7 @@ def bars(found: Answers, console: Console) -> Table:
         found: The answers on one axis.
         console: Where it is shown, which limits its width.
     """
-    interval = level_text(found.level)
+    interval = interval_name(found.level)
     made = table(found.axes[0], "", found.unit, interval, right=(found.unit, interval))
     made.columns[1].no_wrap = True
     top = np.nanmax(found.values, initial=0.0)

@@ -22,7 +22,7 @@ from sfumato.demo.collecting import PEOPLE, Running
 from sfumato.demo.results import Collected, DemoRow
 from sfumato.randomness.bits import SeededBits
 from sfumato.study.study import Study
-from sfumato.text import format_to
+from sfumato.text import format_to, interval_name
 
 _MOST_DEMO = 10_000_000
 _DEMO_FILES = ("study.toml", "tally.parquet", "index.html")
@@ -192,7 +192,7 @@ def _refuse_used(folder: Path, force: bool) -> None:
 
 def _compared(rows: Sequence[DemoRow]) -> Table:
     """Truth and answer side by side."""
-    interval = showing.level_text(rows[0].answer.level)
+    interval = interval_name(rows[0].answer.level)
     shown = showing.table(
         "question", "truth", "answer", interval, right=("truth", "answer", interval)
     )

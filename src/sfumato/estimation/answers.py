@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arrays import Floats
-from sfumato.errors import MismatchError, QuestionError, shown
+from sfumato.arrays import Floats, alike
+from sfumato.checks import is_number
+from sfumato.errors import MismatchError, QuestionError, near, shown
 from sfumato.estimation.intervals import (
     Estimated,
     Limits,
@@ -21,8 +23,9 @@ from sfumato.estimation.intervals import (
     normal_quantile,
     ratio_ends,
 )
-from sfumato.questions.language import Question
-from sfumato.text import escape, format_to, visible
+from sfumato.files import to_csv
+from sfumato.questions.language import Question, quoted
+from sfumato.text import escape, format_to, html_table, interval_name, visible
 from sfumato.verbs import AnswersVerbs
 
 if TYPE_CHECKING:
@@ -45,12 +48,15 @@ def _times(ends: tuple[float, float], factor: float) -> tuple[float, float]:
     return low, high
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Answer:
     """One number with its standard error and confidence interval.
 
-    `stderr` covers the perturbation alone, unless the question said population=True. Sums,
-    differences and ratios of answers from one estimate take their covariance into account.
+    It adds, subtracts and divides like a number: sums, differences and ratios of answers from one
+    estimate take their covariance into account, and where it is not known they are refused.
+    `float`, `int`, `round` and a format such as ``f"{answer:.1f}"`` give the value alone.
+
+    `stderr` covers the perturbation alone, unless the question said population=True.
 
     Args:
         value: The estimate.
@@ -73,8 +79,9 @@ class Answer:
         counted: What `n` counts: "reports", or "people" for a release in the central model.
 
     Example:
-        >>> print(Answer(value=12_343.2, stderr=211.7, n=100_000))
-        12,340 ± 210
+        >>> answer = Answer(value=12_343.2, stderr=211.7, n=100_000)
+        >>> print(answer, answer + 1_000, f"{answer:.1f}")
+        12,340 ± 210 13,340 ± 210 12343.2
     """
 
     value: float
@@ -111,8 +118,35 @@ class Answer:
         low, high = around(self.value, self.centre, reach)
         return float(low), float(high)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Answer) and alike(self, other)
+
+    def __hash__(self) -> int:
+        return hash((self.question, self.n, self.level, self.method))
+
     def __float__(self) -> float:
         return self.value
+
+    def __int__(self) -> int:
+        return int(self._finite())
+
+    def __round__(self, digits: int | None = None) -> float:
+        return round(self._finite(), digits)
+
+    def _finite(self) -> float:
+        """The value, which a whole number is made of."""
+        if not math.isfinite(self.value):
+            raise QuestionError(
+                f"this answer has no value to round, since it says: {self}; look at its interval"
+            )
+        return self.value
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec) if spec else str(self)
+
+    def __repr__(self) -> str:
+        asked = f" to {self.question!r}" if self.question else ""
+        return f"<answer {self}{asked}>"
 
     def __str__(self) -> str:
         if math.isnan(self.value):
@@ -131,19 +165,53 @@ class Answer:
         whole = math.isnan(self.stderr) and all(number % 1 == 0 for number in numbers)
         return tuple(format_to(number, 0.0 if whole else error) for number in numbers)
 
-    def __sub__(self, other: Answer) -> Answer:
-        return self._combine(other, -1.0, "−")
+    def __add__(self, other: Answer | float) -> Answer:
+        if isinstance(other, Answer):
+            return self._combine(other, 1.0, "+")
+        return self._plus(float(other)) if is_number(other) else NotImplemented
 
-    def __add__(self, other: Answer) -> Answer:
-        return self._combine(other, 1.0, "+")
+    __radd__ = __add__  # so that `sum` can start from 0
+
+    def __sub__(self, other: Answer | float) -> Answer:
+        if isinstance(other, Answer):
+            return self._combine(other, -1.0, "−")
+        return self._plus(-float(other)) if is_number(other) else NotImplemented
+
+    def __rsub__(self, other: float) -> Answer:
+        return (-self)._plus(float(other)) if is_number(other) else NotImplemented
+
+    def __neg__(self) -> Answer:
+        return replace(self * -1.0, question=f"−({self.question})")
+
+    def _plus(self, number: float) -> Answer:
+        """The answer plus a number that is known exactly."""
+        if not number:
+            return self
+
+        def moved(ends: tuple[float, float] | None) -> tuple[float, float] | None:
+            return ends and (ends[0] + number, ends[1] + number)
+
+        return replace(
+            self,
+            value=self.value + number,
+            combination=self.combination and self.combination.plus(number),
+            centre=None if self.centre is None else self.centre + number,
+            bounds=moved(self.bounds),
+            limits=moved(self.limits),
+            written=None,
+            question=f"{_left(self.question)} {'−' if number < 0 else '+'} {abs(number):g}",
+        )
 
     def __truediv__(self, other: Answer | float) -> Answer:
         if not isinstance(other, Answer):
-            return self * (1 / other)
+            return self * (1 / other) if is_number(other) else NotImplemented
         mine, theirs = self._linear(other)
-        return mine.ratio(theirs, level=self.level)
+        found = mine.ratio(theirs, level=self.level)
+        return replace(found, question=f"{_left(self.question)} / ({other.question})")
 
     def __mul__(self, factor: float) -> Answer:
+        if not is_number(factor):
+            return NotImplemented
         combination = self.combination.scale(factor) if self.combination else None
         return replace(
             self,
@@ -155,6 +223,7 @@ class Answer:
             bounds=self.bounds and _times(self.bounds, factor),
             limits=self.limits and _times(self.limits, factor),
             written=None,
+            question=f"{factor:g} · {_left(self.question)}",
         )
 
     __rmul__ = __mul__
@@ -162,7 +231,7 @@ class Answer:
     def _combine(self, other: Answer, sign: float, symbol: str) -> Answer:
         """The sum of this answer and a multiple of another from the same estimate."""
         mine, theirs = self._linear(other)
-        text = f"({self.question}) {symbol} ({other.question})"
+        text = f"{_left(self.question)} {symbol} ({other.question})"
         notes = tuple(dict.fromkeys(self.notes + other.notes))
         joint = mine.add(theirs.scale(sign))
         return replace(joint.answer(level=self.level, notes=notes), question=text)
@@ -171,14 +240,16 @@ class Answer:
         """Both answers as combinations of questions; refused where their covariance is unknown."""
         if self.combination is None or other.combination is None:
             raise QuestionError(
-                "these answers do not carry their covariance: one is a ratio, which is not a sum "
-                "of counts (combine the counts first, then divide), or was computed by a collector "
-                "(ask it for the difference)"
+                "these answers do not carry their covariance, so the error of a sum is not known: "
+                "one is a ratio, which is not a sum of counts (combine the counts first, then "
+                "divide), a quantile, or was computed elsewhere (ask a collector for the "
+                "difference, and a release for the sum as a question of its own)"
             )
         if self.combination.source is not other.combination.source:
             raise MismatchError(
                 "these answers come from different estimates, so their covariance is not known; "
-                "ask both of one estimate, or use sfumato.difference(a, b, independent=True)"
+                "ask both of one estimate (tallies of different people add: tally_a + tally_b), or "
+                "use sfumato.difference(a, b, independent=True)"
             )
         if self.combination.population != other.combination.population:
             raise QuestionError(
@@ -212,6 +283,11 @@ class Answer:
             f"<b>{escape(str(self))}</b> "
             f"<small>({self.level:.0%}: {low} to {high}; {self.n:,} {self.counted})</small>{notes}"
         )
+
+
+def _left(question: str) -> str:
+    """A question on the left of a sign; a sum goes on without more brackets."""
+    return question if question.startswith(("(", "−(")) else f"({question})"
 
 
 class Told(NamedTuple):
@@ -280,6 +356,10 @@ class JointErrors(Protocol):
         """Intervals of z standard errors each way where they are not symmetric, as of ratios."""
         ...
 
+    def one(self, place: int) -> Combination | None:
+        """One of the answers as a combination of questions; None where it is none."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Combination:
@@ -289,24 +369,37 @@ class Combination:
         source: The estimate.
         terms: Pairs of a factor and a question.
         population: Whether variances include the sampling of people.
+        constant: A number that is known exactly, to be added.
     """
 
     source: Moments
     terms: Terms
     population: bool
+    constant: float = 0.0
 
     def scale(self, factor: float) -> Combination:
         """Multiply all factors by a number."""
-        return replace(self, terms=tuple((factor * f, q) for f, q in self.terms))
+        terms = tuple((factor * f, q) for f, q in self.terms)
+        return replace(self, terms=terms, constant=factor * self.constant)
 
     def add(self, other: Combination) -> Combination:
         """The sum of both combinations."""
-        return replace(self, terms=self.terms + other.terms)
+        terms, constant = self.terms + other.terms, self.constant + other.constant
+        return replace(self, terms=terms, constant=constant)
+
+    def plus(self, number: float) -> Combination:
+        """The combination plus a number that is known exactly."""
+        return replace(self, constant=self.constant + number)
+
+    def _shifted(self, found: Estimated[float]) -> Estimated[float]:
+        """What the terms give, plus the constant."""
+        shift = self.constant
+        return found._replace(value=found.value + shift, centre=found.centre + shift)
 
     def moments(self, beside: Terms = ()) -> Estimated[float]:
         """The sum, answered from the same decoding as the questions in `beside`."""
         found = self.source.moments(self.terms, population=self.population, beside=beside)
-        return found._replace(variance=max(found.variance, 0.0))
+        return self._shifted(found._replace(variance=max(found.variance, 0.0)))
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -314,7 +407,8 @@ class Combination:
         whole = self.source.most(self.population)
         spans = [_times(question.span, factor) for factor, question in self.terms]
         low, high = (sum(ends) for ends in zip(*spans, strict=True))
-        return low and low * whole, high and high * whole
+        shift = self.constant
+        return (low and low * whole) + shift, (high and high * whole) + shift
 
     def answer(self, *, level: float, notes: tuple[str, ...] = ()) -> Answer:
         """The combination as an answer with its standard error.
@@ -383,7 +477,8 @@ class Combination:
         self, other: Combination, way: Callable[..., Estimated[float]], ratio: float
     ) -> Estimated[float]:
         """This combination less a multiple of another one, read in one way."""
-        return way(self._less(other, ratio).terms, population=self.population)
+        less = self._less(other, ratio)
+        return less._shifted(way(less.terms, population=self.population))
 
 
 def difference(a: Answer, b: Answer, *, independent: bool) -> Answer:
@@ -432,7 +527,9 @@ class Answers(AnswersVerbs):
     """An array of numbers with their errors: a histogram, CDF, heat map or list of questions.
 
     `values`, `stderr`, `low` and `high` have the same shape; `labels` and `edges` have one entry
-    per axis of that shape (for one axis, the entry itself).
+    per axis of that shape (for one axis, the entry itself). Each answer is also an `Answer`, by its
+    label or position: ``found["Lisbon"]``, ``found[0]``, ``for answer in found``; of a heat map,
+    ``found["18", "Lisbon"]``, and ``found["18"]`` is a row.
 
     Args:
         values: The estimates.
@@ -477,7 +574,7 @@ class Answers(AnswersVerbs):
     room: Floats | float = field(default=0.0, repr=False)
     bounds: tuple[Floats, Floats] | None = field(default=None, repr=False)
     limits: Limits | None = field(default=None, repr=False)
-    errors: JointErrors | None = field(default=None, repr=False)
+    errors: JointErrors | None = field(default=None, repr=False, compare=False)
     steps: tuple[str, ...] = ()
     counted: str = "reports"
 
@@ -519,6 +616,94 @@ class Answers(AnswersVerbs):
     def __len__(self) -> int:
         return len(self.values)
 
+    def __iter__(self) -> Iterator[Any]:
+        return (self._at(place) for place in range(len(self)))
+
+    def __getitem__(self, which: int | str | slice | tuple[int | str, ...]) -> Any:
+        if isinstance(which, slice):
+            return [self._at(place) for place in range(len(self))[which]]
+        if isinstance(which, tuple):
+            if not 1 <= len(which) <= self.values.ndim:
+                raise QuestionError(
+                    f"these answers are found by {self.values.ndim} labels or positions, one per "
+                    f"axis ({', '.join(self.axes)}), got {len(which)}"
+                )
+            first, *others = which
+            return self[first][tuple(others)] if others else self[first]
+        names = self.all_labels[0]
+        if isinstance(which, str):
+            if which not in names:
+                raise QuestionError(
+                    f"there is no answer for {self.axes[0]} {which!r}: {near(which, names)}"
+                )
+            return self._at(names.index(which))
+        try:
+            return self._at(range(len(self))[which])
+        except TypeError:
+            raise QuestionError(
+                f"answers are found by label, such as {names[0] if names else ''!r}, or by "
+                f"position, got {shown(which)}"
+            ) from None
+
+    def _at(self, place: int) -> Answer | Answers:
+        """One answer; of several axes, the answers in one row."""
+        label = self.all_labels[0][place]
+        whole = (None,) * (self.values.ndim - 1)
+
+        def part(held: Any) -> Any:
+            return held[place] if np.ndim(held) else held
+
+        both = self.bounds and tuple(map(part, self.bounds))
+        ends = self.limits and tuple(map(part, self.limits))
+        if whole:
+            return replace(
+                self,
+                values=self.values[place],
+                stderr=self.stderr[place],
+                kind="histogram" if len(whole) == 1 else self.kind,
+                axes=self.axes[1:],
+                all_labels=self.all_labels[1:],
+                all_edges=self.all_edges[1:],
+                units=self.units[1:],
+                question=self._asked(label),
+                centres=None if self.centres is None else self.centres[place],
+                room=part(self.room),
+                bounds=both,
+                limits=ends,
+                errors=None,
+            )
+        known = None if self.errors is None or self.steps else self.errors.one(place)
+        return Answer(
+            value=float(self.values[place]),
+            stderr=float(self.stderr[place]),
+            n=self.n,
+            level=self.level,
+            method=self.method,
+            notes=self.notes,
+            question=self._asked(label),
+            combination=known,
+            centre=None if self.centres is None else float(self.centres[place]),
+            room=float(part(self.room)),
+            bounds=both and (float(both[0]), float(both[1])),
+            limits=ends and (float(ends[0]), float(ends[1])),
+            counted=self.counted,
+        )
+
+    def _asked(self, label: str) -> str:
+        """What is asked about the part with a label."""
+        if self.kind == "linear":
+            return label
+        if self.kind == "quantile":
+            return f"{label} of {self.question.removeprefix('quantiles of ')}"
+        own = f"{quoted(self.axes[0])}{'<=' if self.kind == 'cdf' else '='}{quoted(label, ',=|')}"
+        return ", ".join(part for part in (self.question, own) if part)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Answers) and alike(self, other)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.axes, self.question, self.n, self.method))
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
         return np.array(self.values, dtype=dtype)
 
@@ -545,6 +730,14 @@ class Answers(AnswersVerbs):
             key = name.removesuffix("s") if name == "values" else name
             columns[key if key not in columns else f"{key}_"] = getattr(self, name).ravel()[:count]
         return pa.table(columns)
+
+    def to_csv(self, path: str | Path | None = None) -> str | None:
+        """One row per answer as CSV: written to a file, or returned as text without one.
+
+        Args:
+            path: The file.
+        """
+        return to_csv(self.to_arrow(), path)
 
     def to_pandas(self) -> pd.DataFrame:
         """A DataFrame with one row per answer; needs pandas."""
@@ -585,17 +778,16 @@ class Answers(AnswersVerbs):
     def _repr_html_(self) -> str:
         """HTML for notebooks: the first rows as a table."""
         most = 20
-        table = self._table(most)
-        head = "".join(f"<th>{escape(name)}</th>" for name in table.column_names)
-        body = "".join(
-            "<tr>"
-            + "".join(
-                f"<td>{escape(value) if isinstance(value, str) else f'{value:,.6g}'}</td>"
-                for value in row.values()
-            )
-            + "</tr>"
-            for row in table.to_pylist()
-        )
-        more = f"<p>… {self.values.size - most} more</p>" if self.values.size > most else ""
+        rows = [self._cells(place) for place in range(min(most, self.values.size))]
+        made = html_table((*self.axes, self.unit or "answer", interval_name(self.level)), rows)
+        more = f"<p>… {self.values.size - most:,} more</p>" if self.values.size > most else ""
         notes = f"<p><small>{escape('; '.join(self.notes))}</small></p>" if self.notes else ""
-        return f"<table><tr>{head}</tr>{body}</table>{more}{notes}"
+        return f"{made}{more}{notes}"
+
+    def _cells(self, place: int) -> tuple[str, ...]:
+        """Labels, answer and interval of one answer, as a table shows them."""
+        at = np.unravel_index(place, self.values.shape)
+        found = self[tuple(map(int, at))]
+        labels = [names[k] for names, k in zip(self.all_labels, at, strict=True)]
+        low, high = found._shown()[1:]
+        return (*labels, str(found), f"{low} to {high}")

@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import overload
 
 import numpy as np
 
 from sfumato.errors import QuestionError
-from sfumato.estimation.answers import Answer, Combination
+from sfumato.estimation.answers import Answer, Answers, Combination
+from sfumato.estimation.groups import groups
+from sfumato.estimation.rows import Bins
 from sfumato.estimation.source import Ask, Source, with_weights
 from sfumato.questions.language import Question
 
 
 class Averages(Source):
-    """Means, variances and totals of axes whose cells are numbers."""
+    """Means, variances and totals of axes whose cells are numbers; by group with `by`."""
+
+    @overload
+    def mean(
+        self,
+        axis: str,
+        *,
+        by: str,
+        bins: Bins = None,
+        where: Ask = None,
+        level: float = 0.95,
+        population: bool = False,
+    ) -> Answers: ...
+
+    @overload
+    def mean(
+        self, axis: str, *, where: Ask = None, level: float = 0.95, population: bool = False
+    ) -> Answer: ...
 
     def mean(
         self,
@@ -23,7 +44,9 @@ class Averages(Source):
         where: Ask = None,
         level: float = 0.95,
         population: bool = False,
-    ) -> Answer:
+        by: str | None = None,
+        bins: Bins = None,
+    ) -> Answer | Answers:
         """The mean of an axis' numbers, among those who answered and satisfy `where`.
 
         Args:
@@ -31,6 +54,8 @@ class Averages(Source):
             where: Conditions on the people, as text or a dict by axis.
             level: Confidence level of the intervals.
             population: Add the variance of sampling people from a population.
+            by: An axis: one answer for each of its cells, about the people in it.
+            bins: With `by`, groups of its cells, as in `histogram`.
 
         Example:
             >>> import sfumato as sf
@@ -39,7 +64,26 @@ class Averages(Source):
             >>> print(est.mean("age"))
             49.479 ± 0.027
         """
+        if by is not None or bins is not None:
+            return self._each(self.mean, axis, by, bins, where, level, population)
         return self._average(axis, where, "mean", level, population)
+
+    @overload
+    def variance(
+        self,
+        axis: str,
+        *,
+        by: str,
+        bins: Bins = None,
+        where: Ask = None,
+        level: float = 0.95,
+        population: bool = False,
+    ) -> Answers: ...
+
+    @overload
+    def variance(
+        self, axis: str, *, where: Ask = None, level: float = 0.95, population: bool = False
+    ) -> Answer: ...
 
     def variance(
         self,
@@ -48,7 +92,9 @@ class Averages(Source):
         where: Ask = None,
         level: float = 0.95,
         population: bool = False,
-    ) -> Answer:
+        by: str | None = None,
+        bins: Bins = None,
+    ) -> Answer | Answers:
         """The variance of an axis' numbers, among those who answered and satisfy `where`.
 
         It is the mean squared distance from the estimated mean, whose own error is of second order.
@@ -58,6 +104,8 @@ class Averages(Source):
             where: Conditions on the people, as text or a dict by axis.
             level: Confidence level of the intervals.
             population: Add the variance of sampling people from a population.
+            by: An axis: one answer for each of its cells, about the people in it.
+            bins: With `by`, groups of its cells, as in `histogram`.
 
         Example:
             >>> import sfumato as sf
@@ -66,9 +114,28 @@ class Averages(Source):
             >>> print(est.variance("age"))  # the truth is 833.25
             834.7 ± 1.5
         """
+        if by is not None or bins is not None:
+            return self._each(self.variance, axis, by, bins, where, level, population)
         self._numbers(axis, where, "variance")  # so that an error says "variance", not "mean"
         centre = self.mean(axis, where=where).value
         return self._average(axis, where, "variance", level, population, centre)
+
+    def _each(
+        self,
+        ask: Callable[..., Answer],
+        axis: str,
+        by: str | None,
+        bins: Bins,
+        where: Ask,
+        level: float,
+        population: bool,
+    ) -> Answers:
+        """The same about the people in each cell of another axis."""
+
+        def among(who: Question) -> Answer:
+            return ask(axis, where=who, level=level, population=population)
+
+        return groups(self, self._grouped(by), among, where=where, bins=bins)
 
     def _average(
         self,
@@ -89,6 +156,23 @@ class Averages(Source):
             found = self._answer(((1.0 / (self.whole or 1), top),), base, level, population)
         return replace(found, question=_of(f"{what} of {axis}", base), limits=limits)
 
+    @overload
+    def total(
+        self,
+        axis: str,
+        *,
+        by: str,
+        bins: Bins = None,
+        where: Ask = None,
+        level: float = 0.95,
+        population: bool = False,
+    ) -> Answers: ...
+
+    @overload
+    def total(
+        self, axis: str, *, where: Ask = None, level: float = 0.95, population: bool = False
+    ) -> Answer: ...
+
     def total(
         self,
         axis: str,
@@ -96,7 +180,9 @@ class Averages(Source):
         where: Ask = None,
         level: float = 0.95,
         population: bool = False,
-    ) -> Answer:
+        by: str | None = None,
+        bins: Bins = None,
+    ) -> Answer | Answers:
         """The sum of an axis' numbers over those who answered and satisfy `where`.
 
         With rounding="stochastic" the numbers are people's own on average; otherwise each counts as
@@ -109,6 +195,8 @@ class Averages(Source):
             where: Conditions on the people, as text or a dict by axis.
             level: Confidence level of the intervals.
             population: Add the variance of sampling people from a population.
+            by: An axis: one answer for each of its cells, about the people in it.
+            bins: With `by`, groups of its cells, as in `histogram`.
 
         Example:
             >>> import sfumato as sf
@@ -119,6 +207,8 @@ class Averages(Source):
             >>> print(tally.estimate("unbiased").total("spend"))
             171,700 ± 3,200
         """
+        if by is not None or bins is not None:
+            return self._each(self.total, axis, by, bins, where, level, population)
         base, _, top, _ = self._numbers(axis, where, "total")
         found = self._answer(((1.0, top),), base, level, population)
         return replace(found, question=_of(f"total of {axis}", base))

@@ -6,21 +6,22 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import Floats
-from sfumato.checks import several, whole
-from sfumato.errors import QuestionError, TooLargeError, shown
+from sfumato.checks import several
+from sfumato.errors import QuestionError, shown
 from sfumato.estimation.answers import EITHER_SIDE, Answer, Answers, Combination, Told
 from sfumato.estimation.averages import Averages
 from sfumato.estimation.discrimination import Discrimination
+from sfumato.estimation.groups import groups
 from sfumato.estimation.intervals import Estimated, normal_quantile
 from sfumato.estimation.quantiles import Quantiles
-from sfumato.estimation.rows import MOST_ROWS, Rows, group_edges, group_labels, row_count
-from sfumato.estimation.source import Ask, Source, mentioned
+from sfumato.estimation.rows import Bins, Rows, row_count
+from sfumato.estimation.source import Ask, Source, mentioned, with_weights
 from sfumato.questions.language import Question
 from sfumato.questions.workload import Given, Workload
 
@@ -41,6 +42,7 @@ class RowErrors:
         population: Whether errors include the sampling of people.
         conditional: Whether the answers are shares of those who satisfy the condition.
         found: The estimates.
+        factor: What sums over people were multiplied by: one over their number, for shares.
     """
 
     source: Source
@@ -49,6 +51,7 @@ class RowErrors:
     population: bool
     conditional: bool
     found: Estimated[Floats]
+    factor: float = 1.0
 
     @property
     def whole(self) -> float:
@@ -71,10 +74,24 @@ class RowErrors:
             self.found, self.asked, self.rows, z, population=self.population
         )
 
+    def one(self, place: int) -> Combination | None:
+        """One row as a combination of questions; None where it is none, as a share of some."""
+        if self.conditional or len(self.rows) != 1:
+            return None
+        ((axis, rows),) = self.rows.items()
+        question = with_weights(self.asked, axis, rows.row(place))
+        return Combination(self.source, ((self.factor, question),), self.population)
+
 
 class Estimate(Averages, Quantiles, Discrimination):
     """Answers from one tally: counts, fractions, histograms, heat maps, quantiles, averages."""
 
+    @overload
+    def count(
+        self, question: Ask = None, /, *, by: str, bins: Bins = None, **options: Any
+    ) -> Answers: ...
+
+    @overload
     def count(
         self,
         question: Ask = None,
@@ -84,7 +101,20 @@ class Estimate(Averages, Quantiles, Discrimination):
         level: float = 0.95,
         population: bool = False,
         **by_axis: Any,
-    ) -> Answer:
+    ) -> Answer: ...
+
+    def count(
+        self,
+        question: Ask = None,
+        /,
+        *,
+        where: Ask = None,
+        level: float = 0.95,
+        population: bool = False,
+        by: str | None = None,
+        bins: Bins = None,
+        **by_axis: Any,
+    ) -> Answer | Answers:
         """How many people satisfy a conjunction of conditions.
 
         Args:
@@ -92,6 +122,8 @@ class Estimate(Averages, Quantiles, Discrimination):
             where: More conditions, joined by "and".
             level: Confidence level of the intervals.
             population: Add the variance of sampling people from a population.
+            by: An axis: one answer for each of its cells, about the people in it.
+            bins: With `by`, groups of its cells, as in `histogram`.
             **by_axis: Conditions by axis name: a value, a (low, high) interval, a set.
 
         Example:
@@ -102,6 +134,10 @@ class Estimate(Averages, Quantiles, Discrimination):
             1,299 ± 50
         """
         asked = self._ask(question, where, by_axis)
+        if by is not None or bins is not None:
+            return self.histogram(
+                self._grouped(by), where=asked, bins=bins, level=level, population=population
+            )
         return self._widened(
             lambda one, _: self._answer(((1.0, one),), asked, level, population), asked, asked
         )
@@ -191,6 +227,12 @@ class Estimate(Averages, Quantiles, Discrimination):
         """
         return ask(self)
 
+    @overload
+    def fraction(
+        self, question: Ask = None, /, *, by: str, bins: Bins = None, **options: Any
+    ) -> Answers: ...
+
+    @overload
     def fraction(
         self,
         question: Ask = None,
@@ -200,7 +242,20 @@ class Estimate(Averages, Quantiles, Discrimination):
         level: float = 0.95,
         population: bool = False,
         **by_axis: Any,
-    ) -> Answer:
+    ) -> Answer: ...
+
+    def fraction(
+        self,
+        question: Ask = None,
+        /,
+        *,
+        where: Ask = None,
+        level: float = 0.95,
+        population: bool = False,
+        by: str | None = None,
+        bins: Bins = None,
+        **by_axis: Any,
+    ) -> Answer | Answers:
         """The share of people who satisfy conditions, among all or among those in `where`.
 
         Args:
@@ -208,6 +263,8 @@ class Estimate(Averages, Quantiles, Discrimination):
             where: Conditions on the people who form the whole, as text or a dict by axis.
             level: Confidence level of the intervals.
             population: Add the variance of sampling people from a population.
+            by: An axis: one answer for each of its cells, about the people in it.
+            bins: With `by`, groups of its cells, as in `histogram`.
             **by_axis: Conditions by axis name: a value, a (low, high) interval, a set.
 
         Example:
@@ -217,6 +274,13 @@ class Estimate(Averages, Quantiles, Discrimination):
             >>> print(est.fraction(age=(18, 30)))
             0.1299 ± 0.0050
         """
+        if by is not None or bins is not None:
+            asked, axis = self._ask(question, None, by_axis), self._grouped(by)
+
+            def among(who: Question) -> Answer:
+                return self.fraction(asked, where=who, level=level, population=population)
+
+            return groups(self, axis, among, where=where, bins=bins)
         both, base = self._ask(question, where, by_axis), self._ask(None, where, {})
 
         def share(top: Question, bottom: Question) -> Answer:
@@ -250,12 +314,12 @@ class Estimate(Averages, Quantiles, Discrimination):
         axis: str,
         *,
         where: Ask = None,
-        bins: int | None = None,
+        bins: Bins = None,
         fraction: bool = False,
         level: float = 0.95,
         population: bool = False,
     ) -> Answers:
-        """How many people are in each cell of an axis, or in each of `bins` groups of cells.
+        """How many people are in each cell of an axis, or in each of some groups of cells.
 
         An axis may have millions of cells: beyond 4,096 all cells are read at once, and their
         errors come by formula.
@@ -263,7 +327,9 @@ class Estimate(Averages, Quantiles, Discrimination):
         Args:
             axis: The axis.
             where: Conditions on the people, as text or a dict by axis.
-            bins: Number of groups of neighbouring cells; left out, single cells.
+            bins: Number of groups of neighbouring cells, or the edges of groups such as
+                ``[0, 18, 65, 100]``: each runs up to the next edge without it, and the last one
+                includes its end. Left out, single cells.
             fraction: Return shares of the people who satisfy `where`, not counts.
             level: Confidence level of the intervals.
             population: Add the variance of sampling people from a population.
@@ -277,7 +343,7 @@ class Estimate(Averages, Quantiles, Discrimination):
         axis: str,
         *,
         where: Ask = None,
-        bins: int | None = None,
+        bins: Bins = None,
         fraction: bool = True,
         level: float = 0.95,
         population: bool = False,
@@ -289,7 +355,9 @@ class Estimate(Averages, Quantiles, Discrimination):
         Args:
             axis: An axis with an order.
             where: Conditions on the people, as text or a dict by axis.
-            bins: Number of groups of neighbouring cells; left out, single cells.
+            bins: Number of groups of neighbouring cells, or the edges of groups such as
+                ``[0, 18, 65, 100]``: each runs up to the next edge without it, and the last one
+                includes its end. Left out, single cells.
             fraction: Return shares of the people who satisfy `where`, not counts.
             level: Confidence level of the intervals.
             population: Add the variance of sampling people from a population.
@@ -312,7 +380,7 @@ class Estimate(Averages, Quantiles, Discrimination):
         second: str,
         *,
         where: Ask = None,
-        bins: int | tuple[int | None, int | None] | None = None,
+        bins: Bins | tuple[Bins, Bins] = None,
         fraction: bool = False,
         level: float = 0.95,
         population: bool = False,
@@ -323,8 +391,8 @@ class Estimate(Averages, Quantiles, Discrimination):
             first: The axis of the rows.
             second: The axis of the columns.
             where: Conditions on the people, as text or a dict by axis.
-            bins: Number of groups of neighbouring cells, for both axes or one for each; left out,
-                single cells.
+            bins: Number or edges of groups of cells as in `histogram`, for both axes, or a tuple
+                with one for each; left out, single cells.
             fraction: Return shares of the people who satisfy `where`, not counts.
             level: Confidence level of the intervals.
             population: Add the variance of sampling people from a population.
@@ -396,9 +464,7 @@ class Estimate(Averages, Quantiles, Discrimination):
             "save the tally instead"
         )
 
-    def _all_rows(
-        self, place: int, where: Ask, bins: int | None, *, upto: bool = False
-    ) -> Rows | None:
+    def _all_rows(self, place: int, where: Ask, bins: Bins, *, upto: bool = False) -> Rows | None:
         """All cells of a large axis, or all prefixes; None where rows of weights can be written."""
         axis = self.study.axes[place]
         asked = self._ask(None, where, {}).weights[place]
@@ -413,28 +479,6 @@ class Estimate(Averages, Quantiles, Discrimination):
             labels if len(every) == len(labels) else [labels[c] for c in every.cells.tolist()],
             edges[first : last + 2] if edges is not None and adjacent else None,
         )
-
-    def _cell_rows(self, place: int, where: Ask, bins: int | None) -> Rows:
-        """One row of weights per cell or group of cells, of the cells that `where` leaves."""
-        axis = self.study.axes[place]
-        asked = self._ask(None, where, {}).weights[place]
-        keep = np.flatnonzero(asked) if asked is not None else np.arange(axis.size)
-        values = keep[keep < axis.domain.size]
-        if bins is not None:
-            whole(bins, "bins", least=1, error=QuestionError)
-        count = min(bins or len(values), len(values)) + (len(values) < len(keep))
-        if count > MOST_ROWS:
-            raise TooLargeError(
-                f"axis {axis.name!r} has {count} groups of cells to show here; the limit is "
-                f"{MOST_ROWS}. Ask for groups of cells with bins={MOST_ROWS} or fewer"
-                + ("" if bins is None else ", or leave bins out for single cells")
-            )
-        groups = np.array_split(values, min(bins or len(values), len(values)))
-        groups += [keep[keep >= axis.domain.size]] if len(values) < len(keep) else []
-        table = np.zeros((len(groups), axis.size))
-        for row, group in enumerate(groups):
-            table[row, group] = 1.0 if asked is None else asked[group]
-        return Rows(table, group_labels(axis, groups), group_edges(axis, groups))
 
     # Putting answers together
 
@@ -467,10 +511,12 @@ class Estimate(Averages, Quantiles, Discrimination):
             level,
             self.told_about({*rows, *mentioned([asked])}, row_count(rows)),
         )
-        notes = found.notes + self._cut_notes(asked.prorated)
+        cut = [name for name, row in zip(names, rows.values(), strict=True) if row.cut]
+        notes = found.notes + self._cut_notes(list(dict.fromkeys([*asked.prorated, *cut])))
         unit = "fraction" if fraction else self.unit
         units = tuple(self.study.axes[place].unit for place in rows)
-        errors = RowErrors(self, asked, rows, population, conditional, estimated)
+        factor = 1.0 / (self.whole or 1) if fraction else 1.0
+        errors = RowErrors(self, asked, rows, population, conditional, estimated, factor)
         return replace(
             found,
             notes=notes,

@@ -9,8 +9,8 @@ import numpy as np
 
 from sfumato.errors import QuestionError, TooLargeError
 from sfumato.estimation.answers import Answer, Answers
-from sfumato.estimation.estimate import Estimate
-from sfumato.estimation.source import Ask, with_weights
+from sfumato.estimation.rows import Bins
+from sfumato.estimation.source import Ask, Source, with_weights
 from sfumato.questions.language import Question
 
 #: Beyond this many groups, questions about single groups are not asked.
@@ -18,12 +18,12 @@ MOST_GROUPS = 256
 
 
 def groups(
-    estimate: Estimate,
+    estimate: Source,
     axis: str,
     ask: Callable[[Question], Answer],
     *,
     where: Ask = None,
-    bins: int | None = None,
+    bins: Bins = None,
 ) -> Answers:
     """One answer for each cell of an axis, about the people in it.
 
@@ -32,7 +32,7 @@ def groups(
         axis: The axis.
         ask: Asks one question about the people who satisfy a condition.
         where: Conditions on all people, as text or a dict by axis.
-        bins: Number of groups of neighbouring cells; left out, single cells.
+        bins: Number or edges of groups of cells, as in `histogram`; left out, single cells.
 
     Raises:
         TooLargeError: If there are more than 256 groups.

@@ -102,6 +102,11 @@ class LikelihoodEstimate(Estimate):
             self._saved = read_estimate(saved, study, statistic.digest(), smoothing)
 
     @property
+    def options(self) -> tuple[Any, ...]:
+        """How it decodes, and for how long."""
+        return (*self.unbiased.options, self.smoothing, self._seconds)
+
+    @property
     def decodings(self) -> int:
         """Number of sets of axes that have been decoded, now or before they were saved."""
         return len({*self._decoders, *self._saved})

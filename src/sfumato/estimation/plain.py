@@ -30,6 +30,9 @@ class Elsewhere:
         """Refused: they are not known here."""
         raise _elsewhere()
 
+    def one(self, place: int) -> None:
+        """None: the covariance of one answer with others is not known here."""
+
 
 def _elsewhere() -> QuestionError:
     return QuestionError(

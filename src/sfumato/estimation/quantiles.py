@@ -36,8 +36,9 @@ from sfumato.checks import is_number
 from sfumato.domains.base import Domain
 from sfumato.errors import QuestionError, TooLargeError, shown
 from sfumato.estimation.answers import NO_REPORTS, UNSURE_DIVISOR, Answer, Answers, Told
+from sfumato.estimation.groups import groups
 from sfumato.estimation.intervals import around, normal_quantile
-from sfumato.estimation.rows import Curve, Rows, Ruler
+from sfumato.estimation.rows import Bins, Curve, Rows, Ruler
 from sfumato.estimation.source import Ask, Source, mentioned
 from sfumato.questions.language import Question
 from sfumato.study.axis import Axis
@@ -243,6 +244,58 @@ class Quantiles(Source):
         if single:
             return _single(line, shares[0], found[0], level, notes)
         return _several(line, shares, found, level, notes)
+
+    @overload
+    def median(
+        self,
+        axis: str,
+        *,
+        by: str,
+        bins: Bins = None,
+        where: Ask = None,
+        level: float = 0.95,
+        population: bool = False,
+    ) -> Answers: ...
+
+    @overload
+    def median(
+        self, axis: str, *, where: Ask = None, level: float = 0.95, population: bool = False
+    ) -> Answer: ...
+
+    def median(
+        self,
+        axis: str,
+        *,
+        where: Ask = None,
+        level: float = 0.95,
+        population: bool = False,
+        by: str | None = None,
+        bins: Bins = None,
+    ) -> Answer | Answers:
+        """The value that half of the people are at or below: `quantile` with q = 0.5.
+
+        Args:
+            axis: An axis with an order.
+            where: Conditions on the people, as text or a dict by axis.
+            level: Confidence level of the intervals.
+            population: Add the variance of sampling people from a population.
+            by: An axis: one answer for each of its cells, about the people in it.
+            bins: With `by`, groups of its cells, as in `histogram`.
+
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+            >>> tally = study.simulate({"age": list(range(100)) * 100}, seed=1)
+            >>> print(tally.estimate(method="unbiased").median("age"))
+            50 (48 to 51)
+        """
+
+        def ask(who: Ask) -> Answer:
+            return self.quantile(axis, 0.5, where=who, level=level, population=population)
+
+        if by is None and bins is None:
+            return ask(where)
+        return groups(self, self._grouped(by), ask, where=where, bins=bins)
 
 
 def _find(line: Line, shares: list[float], level: float) -> tuple[list[_Found], tuple[str, ...]]:

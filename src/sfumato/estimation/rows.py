@@ -5,16 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arrays import Floats
-from sfumato.domains.base import Domain
+from sfumato.checks import several, whole
+from sfumato.domains.base import Domain, Ordered
+from sfumato.errors import QuestionError, TooLargeError
 from sfumato.questions.language import Question
 from sfumato.study.axis import Axis
 from sfumato.study.blocks import Block
+
+#: Groups of cells of an axis: their number, or their edges; None for single cells.
+Bins: TypeAlias = int | Sequence[Any] | None
 
 #: Beyond this many rows, rows of single cells and of prefixes are not written out as weights.
 MOST_ROWS = 4096
@@ -58,11 +64,54 @@ class Rows:
         weights: One row per question, shape (rows, cells of the axis), or all cells at once.
         labels: The name of every row.
         edges: Edges of the groups of cells in the axis' units; None where they are not adjacent.
+        cut: Whether a row takes a share of a bin only.
     """
 
     weights: Floats | EveryCell
     labels: list[str]
     edges: NDArray[Any] | None
+    cut: bool = False
+
+    @classmethod
+    def of(cls, axis: Axis, asked: Floats | None, bins: Bins) -> Rows:
+        """One row per cell or group of cells that a condition leaves; "no answer" is the last.
+
+        Args:
+            axis: The axis.
+            asked: The condition's weight of every cell; None is one for all.
+            bins: The number of groups of neighbouring cells, or their edges; None for single cells.
+
+        Raises:
+            TooLargeError: If there would be more than 4,096 rows.
+        """
+        limit = np.ones(axis.size) if asked is None else asked
+        keep = np.flatnonzero(limit)
+        values, apart = keep[keep < axis.domain.size], keep[keep >= axis.domain.size]
+        edged = None if bins is None or np.ndim(bins) == 0 else several(bins, "bins")
+        number = None
+        if edged is None and bins is not None:
+            number = whole(bins, "bins", least=1, error=QuestionError)
+        count = len(edged) - 1 if edged is not None else min(number or len(values), len(values))
+        if count + len(apart) > MOST_ROWS:
+            raise TooLargeError(
+                f"axis {axis.name!r} has {count + len(apart)} groups of cells to show here; the "
+                f"limit is {MOST_ROWS}. Ask for groups of cells with bins={MOST_ROWS} or fewer"
+                + ("" if bins is None else ", or leave bins out for single cells")
+            )
+        if edged is None:
+            groups = np.array_split(values, count)
+            table = np.zeros((count, axis.size))
+            for row, group in enumerate(groups):
+                table[row, group] = 1.0
+            labels, cut = group_labels(axis, groups), False
+        else:
+            table, labels, cut = _edged(axis, edged)
+            groups = [np.flatnonzero(row * limit) for row in table]
+            groups = [] if cut or not all(map(len, groups)) else groups
+        if len(apart):
+            table = np.vstack([table, np.arange(axis.size) == apart[0]])
+            labels, groups = [*labels, axis.labels()[-1]], [*groups, apart]
+        return cls(table * limit, labels, group_edges(axis, groups), cut)
 
     @property
     def table(self) -> Floats:
@@ -70,6 +119,16 @@ class Rows:
         if isinstance(self.weights, EveryCell):
             raise TypeError("the weights of all cells of an axis are not written out")
         return self.weights
+
+    def row(self, place: int) -> Floats:
+        """The weights of one row."""
+        if not isinstance(self.weights, EveryCell):
+            found: Floats = self.weights[place]
+            return found
+        cells = np.arange(len(self.weights.asked))
+        cell = self.weights.cells[place]
+        alone: Floats = self.weights.asked * (cells <= cell if self.weights.upto else cells == cell)
+        return alone
 
     def part(self, rows: slice) -> Rows:
         """Some of the rows, without labels and edges."""
@@ -186,6 +245,34 @@ def row_tables(
                 len(part), *(1,) * (table.ndim - 1), part.shape[1]
             )
         yield table
+
+
+def _edged(axis: Axis, edges: Sequence[Any]) -> tuple[Floats, list[str], bool]:
+    """Weights of the groups of cells between edges, their labels, and whether a bin is cut."""
+    domain = axis.domain
+    if not isinstance(domain, Ordered):
+        raise QuestionError(
+            f"axis {axis.name!r} has no order, so its bins have no edges; leave bins out, and ask "
+            f"for several values together as {axis.name}=a|b"
+        )
+    if len(edges) < 2:
+        raise QuestionError(f"bins must be a number, or two edges or more, got {len(edges)}")
+    table, labels, cut = np.zeros((len(edges) - 1, axis.size)), [], False
+    step = 1 if domain.kind in ("integers", "dates") else 0  # what is whole ends before an edge
+    for row, (low, high) in enumerate(pairwise(edges)):
+        first, last = domain.span(low, high, axis=axis.name)
+        if first is None or last is None or first == last:
+            raise QuestionError(
+                f"bins of axis {axis.name!r} must be edges that rise, and edge {row + 2} does not"
+            )
+        last -= step if row < len(table) - 1 else 0
+        weights, was_cut = domain.weigh((first, last))
+        table[row, : domain.size] = weights
+        labels.append(
+            domain.write(first) if first == last else f"{domain.write(first)}..{domain.write(last)}"
+        )
+        cut = cut or was_cut
+    return table, labels, cut
 
 
 def group_labels(axis: Axis, groups: Sequence[NDArray[np.int64]]) -> list[str]:

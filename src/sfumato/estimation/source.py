@@ -19,7 +19,7 @@ from sfumato.collect.block_sums import AnyStatistic
 from sfumato.errors import QuestionError, near, shown
 from sfumato.estimation.answers import PRORATED, ROUNDED, Answer, Combination, Terms, Told
 from sfumato.estimation.intervals import Estimated, normal_quantile
-from sfumato.estimation.rows import MOST_ROWS, Curve, EveryCell, Rows
+from sfumato.estimation.rows import MOST_ROWS, Bins, Curve, EveryCell, Rows
 from sfumato.questions.language import Question, quoted, weights
 from sfumato.study.axis import Axis
 from sfumato.study.study import Study
@@ -176,6 +176,23 @@ class Source(ABC):
         """The number of people, or their total weight; infinite where it is not known."""
         return self.whole if self._knows_whole(population) else math.inf
 
+    @property
+    def options(self) -> tuple[Any, ...]:
+        """How it was asked to estimate: equal estimates have equal options."""
+        return ()
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Source)
+            and type(self) is type(other)
+            and self.study == other.study
+            and self.statistic == other.statistic
+            and (self.notes, self.options) == (other.notes, other.options)
+        )
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.study, self.n))
+
     def __repr__(self) -> str:
         return f"<{self.method} estimate of study {self.study.name!r} from {self.n:,} reports>"
 
@@ -222,6 +239,16 @@ class Source(ABC):
             return where if _mentions(self.study.axes, where, axis) else f"{where}, {everything}"
         weights(self.study.axes, where)  # which refuses what is no question
         return {axis.name: (None, None), **where}
+
+    def _cell_rows(self, place: int, where: Ask, bins: Bins) -> Rows:
+        """One row of weights per cell or group of cells, of the cells that `where` leaves."""
+        return Rows.of(self.study.axes[place], self._ask(None, where, {}).weights[place], bins)
+
+    def _grouped(self, by: str | None) -> str:
+        """The axis of a group-by; bins alone are refused."""
+        if by is None:
+            raise QuestionError("bins are groups of an axis: name it with by=")
+        return by
 
     def _place(self, axis: str) -> int:
         """The position of an axis in the study, by its name."""

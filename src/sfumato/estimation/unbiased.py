@@ -69,11 +69,17 @@ class UnbiasedEstimate(Estimate):
         notes: tuple[str, ...] = (),
     ) -> None:
         super().__init__(study, statistic, notes)
+        self._via = via
         self._more = max(MORE_PEOPLE * mean_square(statistic, squared), heaviest**2)
         self._channels = study.channels
         self._squared = squared
         self._sums = Sums(statistic, via)
         self._squares = self._sums if squared is None else Sums(squared, via)
+
+    @property
+    def options(self) -> tuple[Any, ...]:
+        """How sums are computed, and squared weights if there are any."""
+        return (self._via, self._squared)
 
     @property
     def method(self) -> str:

@@ -31,7 +31,7 @@ from sfumato.metrics.base import Metric
 from sfumato.planning.expected_error import Method, checked_people
 from sfumato.study.axis import Axis
 from sfumato.study.study import Study
-from sfumato.text import format_to, percent, text_table
+from sfumato.text import Tabled, TableText, format_to, percent
 
 Number = float | Fraction
 
@@ -81,7 +81,7 @@ class BinRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BinPlan:
+class BinPlan(Tabled):
     """The recommended number of bins, and the errors from which it follows."""
 
     low: float
@@ -112,7 +112,8 @@ class BinPlan:
         """Names of the table's columns."""
         return ("bins", "width", "E per bin", "noise", "rounding", "total", "channel")
 
-    def __str__(self) -> str:
+    def table_text(self) -> TableText:
+        """The table that shows it."""
         wide = "with any ends" if self.typical_width is None else f"of width {self.typical_width:g}"
         head = (
             f"{self.bins} bins from {self.low:g} to {self.high:g}: with {self.n:,} people and "
@@ -120,7 +121,7 @@ class BinPlan:
             f"{format_to(self.best.total * self.n, self.best.total * self.n)} people."
         )
         rows = [row.cells(best=row is self.best) for row in self.rows]
-        return "\n".join([head, "", *text_table(self.columns(), rows)])
+        return TableText(head, self.columns(), rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -30,7 +30,7 @@ from sfumato.planning.expected_error import (
 from sfumato.planning.simulate import ExpectedError, simulate
 from sfumato.planning.variances import Prior, prior_of
 from sfumato.study.study import Study
-from sfumato.text import format_to, percent, text_table
+from sfumato.text import Tabled, TableText, format_to, percent
 from sfumato.verbs import RUNS
 
 METHODS = ("unbiased", "likelihood")
@@ -103,7 +103,7 @@ class ComparisonRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Tabled):
     """The channels that fit each block of a study, with the expected error of each.
 
     Attributes:
@@ -140,9 +140,10 @@ class Comparison:
         ]
         return f"{'; '.join([f'{self.n:,} people, {PRIORS[self.prior]}', *found])}."
 
-    def __str__(self) -> str:
-        head = f"Study {self.study!r}: {self.caption()}"
-        return "\n".join([head, "", *text_table(COLUMNS, [row.cells() for row in self.rows])])
+    def table_text(self) -> TableText:
+        """The table that shows it."""
+        rows = [row.cells() for row in self.rows]
+        return TableText(f"Study {self.study!r}: {self.caption()}", COLUMNS, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

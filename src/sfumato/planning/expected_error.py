@@ -21,7 +21,7 @@ from sfumato.questions.lines import Ranges
 from sfumato.questions.typical import cells, deciles
 from sfumato.questions.workload import Given, Workload
 from sfumato.study.study import Study
-from sfumato.text import format_to, percent, text_table
+from sfumato.text import Tabled, TableText, format_to, interval_name, percent
 from sfumato.verbs import RUNS, PlanVerbs
 
 
@@ -61,7 +61,7 @@ class PlanRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(PlanVerbs):
+class Plan(Tabled, PlanVerbs):
     """The expected errors of a study with a given number of people.
 
     Attributes:
@@ -125,7 +125,7 @@ class Plan(PlanVerbs):
     def columns(self) -> tuple[str, ...]:
         """Names of the table's columns."""
         told = ("as reported",) if self.method == "likelihood" else ()
-        interval = f"{100 * self.level:.6g}% interval"
+        interval = interval_name(self.level)
         return ("question", "standard error", "share", interval, *told, "channel")
 
     def caption(self) -> str:
@@ -133,9 +133,12 @@ class Plan(PlanVerbs):
         head = f"{self.n:,} people, {self.method} answers, {PRIORS[self.prior]}"
         return f"{'; '.join([head, *told({row.how for row in self.rows})])}."
 
-    def __str__(self) -> str:
-        lines = text_table(self.columns(), [self.cells(row) for row in self.rows])
-        return "\n".join([f"Study {self.study!r}: {self.caption()}", "", *lines, *self.notes])
+    def table_text(self) -> TableText:
+        """The table that shows it."""
+        rows = [self.cells(row) for row in self.rows]
+        return TableText(
+            f"Study {self.study!r}: {self.caption()}", self.columns(), rows, self.notes
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -13,7 +13,7 @@ from sfumato.errors import QuestionError, TooLargeError
 from sfumato.estimation.answers import Answers
 from sfumato.plots import style
 from sfumato.plots.style import ERROR, ESTIMATE, FONT, INK, TRUTH, Spec
-from sfumato.text import escape, format_to
+from sfumato.text import escape, format_to, interval_name
 
 MOST_CELLS = 250_000
 _BAND = "rgba(47, 111, 159, 0.25)"
@@ -246,7 +246,7 @@ def _step_line(answers: Answers, values: Floats, name: str, colour: str) -> Spec
 def _band(answers: Answers) -> list[Spec]:
     """The intervals as a filled band between two lines that are not drawn."""
     low = _step_line(answers, answers.low, "low", ESTIMATE)
-    high = _step_line(answers, answers.high, style.interval_name(answers), ESTIMATE)
+    high = _step_line(answers, answers.high, interval_name(answers.level), ESTIMATE)
     for line in (low, high):
         line["line"]["width"] = 0
         line["hoverinfo"] = "skip"
@@ -293,7 +293,7 @@ def _words(answers: Answers, where: str, place: Any) -> str:
     name = style.amount(answers)
     return (
         f"{escape(where)}<br><b>{format_to(value, error)} ± {format_to(error, error)}</b> "
-        f"{escape(name)}<br>{style.interval_name(answers)}: "
+        f"{escape(name)}<br>{interval_name(answers.level)}: "
         f"{format_to(low, error)} to {format_to(high, error)}"
     )
 

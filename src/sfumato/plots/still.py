@@ -17,6 +17,7 @@ from sfumato.errors import QuestionError
 from sfumato.estimation.answers import Answers
 from sfumato.plots import interactive, style
 from sfumato.plots.style import ERROR, ESTIMATE, FAINT, INK, TRUTH, safe
+from sfumato.text import interval_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -196,7 +197,7 @@ def _steps(axes: Axes, answers: Answers, truth: Floats | None, *, fill: bool) ->
     if fill:
         axes.stairs(values, places, fill=True, color=ESTIMATE, alpha=0.28)
     axes.stairs(values, places, baseline=None, color=ESTIMATE, lw=1.4, label="estimate")
-    name = style.interval_name(answers)
+    name = interval_name(answers.level)
     if fill and len(answers) <= style.MOST_WHISKERS:
         centres = (places[:-1] + places[1:]) / 2
         _whiskers(axes, centres, answers, fmt="none")
@@ -237,7 +238,7 @@ def _bars(axes: Axes, answers: Answers, truth: Floats | None) -> None:
         ecolor=ESTIMATE,
         elinewidth=1.4,
         capsize=3,
-        label=style.interval_name(answers),
+        label=interval_name(answers.level),
     )
     if truth is not None:
         axes.plot(truth, places, "d", color=TRUTH, ms=6, label="truth", zorder=4)
@@ -274,7 +275,7 @@ def _whiskers(axes: Axes, places: Floats, answers: Answers, *, fmt: str) -> None
         ecolor=ESTIMATE,
         elinewidth=1.4,
         capsize=2.5,
-        label=style.interval_name(answers),
+        label=interval_name(answers.level),
     )
 
 

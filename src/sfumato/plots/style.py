@@ -20,7 +20,7 @@ from sfumato.arrays import Floats
 from sfumato.errors import QuestionError, SfumatoError, StudyError, TooLargeError
 from sfumato.estimation.answers import Answers
 from sfumato.files import write_whole
-from sfumato.text import escape, visible
+from sfumato.text import escape, interval_name, visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -228,15 +228,10 @@ def origin(answers: Answers) -> str:
     counted = one[answers.counted] if answers.n == 1 else answers.counted
     parts = [f"from {answers.n:,} {counted}"]
     if answers.kind != "heatmap" and answers.n:
-        parts.append(f"{interval_name(answers)}s shown")
+        parts.append(f"{interval_name(answers.level)}s shown")
     if answers.question:
         parts.append(f"where {answers.question}")
     return " · ".join([*parts, *(note for note in answers.notes if note != "no reports")])
-
-
-def interval_name(answers: Answers) -> str:
-    """Name of the intervals, with their level."""
-    return f"{100 * answers.level:.6g}% interval"
 
 
 def number(value: float, *, separate: bool = True) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sfumato.arrays import Layout, Outputs, join_outputs
+from sfumato.arrays import Layout, Outputs, alike, join_outputs
 from sfumato.checks import several
 from sfumato.errors import DataError, MismatchError
 from sfumato.verbs import ReportsVerbs
@@ -13,7 +13,7 @@ from sfumato.verbs import ReportsVerbs
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reports(ReportsVerbs):
-    """Perturbed records of one study, with `len`, slices, `+`, Arrow tables and Parquet files.
+    """Perturbed records of one study, with `len`, slices, `+`, `==`, Arrow and Parquet.
 
     Args:
         fingerprint: The study's fingerprint.
@@ -45,6 +45,12 @@ class Reports(ReportsVerbs):
 
     def __add__(self, other: Reports) -> Reports:
         return Reports.join([self, other])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reports) and alike(self, other)
+
+    def __hash__(self) -> int:
+        return hash((self.fingerprint, len(self)))
 
     def __repr__(self) -> str:
         noun = "report" if len(self) == 1 else "reports"

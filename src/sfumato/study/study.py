@@ -27,13 +27,13 @@ from sfumato.study.files import damaged, from_toml, read_file, refuse_claim
 from sfumato.study.guarantee import Guarantee, explain_axis, explain_together
 from sfumato.study.reports import Reports
 from sfumato.study.schema import Group, Schema, arrange, digest, to_toml
-from sfumato.text import odds, visible
+from sfumato.text import Tabled, TableText, odds, visible
 from sfumato.verbs import StudyVerbs
 
 PEOPLE_AT_ONCE = 1 << 20
 
 
-class Study(StudyVerbs):
+class Study(Tabled, StudyVerbs):
     """What people are asked, how strongly each answer is protected, and by which channels.
 
     Args:
@@ -234,6 +234,23 @@ class Study(StudyVerbs):
         head = [f"Study {self.name!r}, fingerprint {self.fingerprint[:12]}", *expected, ""]
         lines = [*head, *_explained(self.schema, self.blocks, self.reasons)]
         return "\n".join(map(visible, lines))
+
+    def table_text(self) -> TableText:
+        """The table that a notebook shows: axes, what they are promised, and how."""
+        rows: list[tuple[str, ...]] = []
+        for group, block in zip(self.schema.groups, self.blocks, strict=True):
+            axes = [self.schema.axes[place] for place in group.axes]
+            rows.append(
+                (
+                    ", ".join(axis.name for axis in axes),
+                    ", ".join(f"{axis.domain.kind}, {axis.size:,} cells" for axis in axes),
+                    group.protect.describe(),
+                    block.choice.id,
+                )
+            )
+        head = f"Study {self.name!r}, fingerprint {self.fingerprint[:12]}"
+        columns = ("axis", "values", "guarantee", "channel")
+        return TableText(head, columns, rows, ("print(study.explain()) says what this means.",))
 
     def meaning(self) -> dict[str, Any]:
         """The entries of the study file that affect privacy or what an answer means."""
