@@ -26,7 +26,7 @@ from sfumato.cli.language import (
 )
 from sfumato.cli.options import AsJson, Force, StudyFile, load_study, target, whole_number
 from sfumato.errors import SfumatoError, near
-from sfumato.metrics.uniform import Uniform
+from sfumato.metrics.base import Metric
 from sfumato.questions.language import quoted
 from sfumato.study.axis import Axis, Together
 from sfumato.study.choose import checked_expected
@@ -247,7 +247,7 @@ def ask_scope() -> str:
     return _choose("Protection", ["each", "whole", "some"], default="each")
 
 
-def ask_whole() -> Uniform:
+def ask_whole() -> Metric:
     """One guarantee for whole records."""
     line = _ask_uniform("any two records")
     _tell(f"As a flag: --protect {shlex.quote(line)}")
