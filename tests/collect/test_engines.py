@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import sys
+import time
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +27,7 @@ from typer.testing import CliRunner
 import sfumato as sf
 from sfumato.cli import app
 from sfumato.collect import people as chunks
-from sfumato.collect.engines import choose, encoding, on_spark, parts, splits, tallying
+from sfumato.collect.engines import choose, encoding, on_dask, on_spark, parts, splits, tallying
 from sfumato.collect.engines.engine import Engine
 from sfumato.collect.engines.threads import Threads
 from sfumato.collect.engines.workers import Work
@@ -503,6 +504,54 @@ def test_a_scheduler_without_workers_is_given_up() -> None:
         pytest.raises(sf.EngineError, match=r"with a worker at .* within 0.5 seconds"),
     ):
         sf.engines.dask(empty.scheduler_address, seconds=0.5)
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A client of a cluster that has just lost its only worker, and gave it up at once."""
+    import dask.config
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setattr(on_dask, "_PAUSE", 0.1)
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "0s"}),
+        LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        cluster.sync(cluster.workers[0].close)
+        end = time.monotonic() + 60
+        while cluster.workers or client.nthreads():
+            assert time.monotonic() < end, "the cluster never gave its worker up"
+            time.sleep(0.01)
+        yield client
+
+
+@pytest.mark.slow
+def test_a_cluster_gets_a_worker_back_that_it_had_given_up(alone: Any, tmp_path: Path) -> None:
+    reports = reports_of(SYMBOLS, 50)
+    reports.save(tmp_path / "a.parquet")
+    tally = sf.engines.dask(alone).tally(SYMBOLS, tmp_path / "a.parquet")
+    assert tally == SYMBOLS.tally(reports)
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_without_workers_is_given_up_after_a_stated_time(
+    alone: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_dask.Dask, "_ask_for_lost_workers", lambda self: None)
+    engine = sf.engines.dask(alone, patience=0.3)
+    work: Work[int, list[int]] = Work(lambda item: [item], lambda parts: [*parts])
+    with pytest.raises(sf.EngineError, match=r"no worker that works for 0.3 sec.*; start workers"):
+        list(engine.gather(work, [1, 2, 3], 1))
+
+
+@pytest.mark.parametrize(
+    ("status", "doing", "works"),
+    [("running", 0, True), ("paused", 1, True), ("paused", 0, False), ("closing", 0, False)],
+)
+def test_a_paused_worker_works_while_it_does_a_task(status: str, doing: int, works: bool) -> None:
+    told = {"status": status, "metrics": {"task_counts": {"executing": doing} if doing else {}}}
+    assert on_dask._works(told) is works
 
 
 def master(workers: int, dynamic: str = "false") -> tuple[Any, list[str]]:

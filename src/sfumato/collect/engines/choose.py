@@ -27,18 +27,21 @@ def local(threads: int | None = None) -> Engine:
     return Threads(threads)
 
 
-def dask(client: Client | str | None = None, *, seconds: float = 10.0) -> Engine:
+def dask(
+    client: Client | str | None = None, *, seconds: float = 10.0, patience: float = 120.0
+) -> Engine:
     """The engine of a Dask cluster; needs the extra `dask`.
 
     Args:
         client: A `distributed.Client`, or an address such as ``tcp://scheduler:8786``; left out, a
             cluster of processes of this machine is started.
         seconds: How long to wait for the scheduler and its first worker.
+        patience: How many seconds to wait for a worker once all are lost.
 
     Raises:
         EngineError: If Dask is not installed, or the cluster cannot be reached in time.
     """
-    return Dask(client, seconds=seconds)
+    return Dask(client, seconds=seconds, patience=patience)
 
 
 def spark(session: SparkSession | str | None = None, *, seconds: float = 10.0) -> Engine:

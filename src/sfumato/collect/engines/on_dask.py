@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections import deque
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _INSTALL = "the engine 'dask' needs the extra 'dask': pip install 'sfumato[dask]'"
+_PAUSE = 2.0  # seconds between looks at the workers
 
 
 class Dask(Engine):
@@ -23,6 +26,7 @@ class Dask(Engine):
         client: A client of the cluster, or its address, such as ``tcp://scheduler:8786``; left
             out, a cluster of processes of this machine is started.
         seconds: How long to wait for the scheduler and its first worker.
+        patience: How many seconds to wait for a worker once all are lost.
 
     Raises:
         EngineError: If Dask is not installed, or the cluster cannot be reached in time.
@@ -30,11 +34,18 @@ class Dask(Engine):
 
     are_here = False
 
-    def __init__(self, client: Client | str | None = None, *, seconds: float = 10.0) -> None:
+    def __init__(
+        self,
+        client: Client | str | None = None,
+        *,
+        seconds: float = 10.0,
+        patience: float = 120.0,
+    ) -> None:
         try:
             import distributed
         except ImportError:
             raise EngineError(_INSTALL) from None
+        self.patience = patience
         self._started: list[Any] = []
         if client is None:
             try:
@@ -101,13 +112,43 @@ class Dask(Engine):
             for start in range(0, len(items), wave):
                 ahead.append(self._tree(work, items[start : start + wave]))
                 if len(ahead) > 1:  # the workers have the next wave while this one is merged here
-                    yield ahead.popleft().result()
+                    yield self._first(ahead)
             while ahead:
-                yield ahead.popleft().result()
+                yield self._first(ahead)
         except (KilledWorker, FutureCancelledError, OSError) as error:
             raise EngineError(f"the Dask cluster could not finish: {error}") from None
         finally:
             self.client.cancel(list(ahead))
+
+    def _first(self, ahead: deque[Any]) -> Any:
+        """Take the first of some results; without workers, Dask itself would wait for ever."""
+        seen = time.monotonic()
+        while not ahead[0].done():
+            with contextlib.suppress(TimeoutError):
+                ahead[0].exception(timeout=_PAUSE)
+                break
+            self._ask_for_lost_workers()
+            if any(map(_works, self.client.scheduler_info()["workers"].values())):
+                seen = time.monotonic()
+            elif time.monotonic() - seen > self.patience:
+                raise EngineError(
+                    f"the Dask cluster has had no worker that works for {self.patience:g} seconds; "
+                    "start workers, or see why they end or are paused (their logs say it; often "
+                    "they lack memory), and run this again"
+                )
+        return ahead.popleft().result()
+
+    def _ask_for_lost_workers(self) -> None:
+        """Have a cluster start again the workers that it gave up.
+
+        It looks once, some seconds after it lost a worker, whether that is back; one that still
+        starts just then is ended, and no other takes its place.
+        """
+        from distributed import SpecCluster
+
+        cluster = self.client.cluster
+        if isinstance(cluster, SpecCluster) and len(cluster.workers) < len(cluster.worker_spec):
+            cluster.scale(len(cluster.worker_spec))
 
     def _tree(self, work: Work[Item, Found], items: Sequence[Item]) -> Any:
         """The future of one result of all items."""
@@ -118,3 +159,9 @@ class Dask(Engine):
                 for start in range(0, len(level), FAN)
             ]
         return level[0]
+
+
+def _works(worker: dict[str, Any]) -> bool:
+    """Whether a worker takes tasks, or does one while it is paused."""
+    doing: int = worker["metrics"].get("task_counts", {}).get("executing", 0)
+    return worker["status"] == "running" or doing > 0
