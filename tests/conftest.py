@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import gc
 import hashlib
 import json
 import os
@@ -36,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until all tests are collected
     # Registered here and not as plain hooks: those of a conftest do not reach src/ and docs/.
     config.pluginmanager.register(Examples(), "sfumato-examples")
     if "SFUMATO_CACHE" not in os.environ:  # tests leave a person's own cache alone
@@ -47,6 +49,12 @@ def pytest_configure(config: pytest.Config) -> None:
             config.option.soak_seed = secrets.randbits(32)  # workers of xdist inherit it
         if not hasattr(config, "workerinput"):
             config.pluginmanager.register(SoakRecord(config), "sfumato-soak")
+
+
+def pytest_collection_finish() -> None:
+    # Thousands of tests stay to the end: the collector of cycles need not look at them again.
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -80,13 +88,13 @@ def record_property(
 class Examples:
     """Runs the examples of modules and pages, each in a folder of its own."""
 
-    @pytest.fixture(autouse=True)
-    def _away_from_the_sources(self, request: pytest.FixtureRequest) -> Iterator[None]:
-        if not isinstance(request.node, pytest.DoctestItem):
-            yield
-            return
+    # A fixture for all tests would be set up for each of the many that are no examples too.
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        if not isinstance(item, pytest.DoctestItem | PageExamples):
+            return (yield)
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            yield
+            return (yield)
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> Page | None:
         return Page.from_parent(parent, path=file_path) if file_path.suffix == ".md" else None
@@ -115,8 +123,7 @@ class PageExamples(pytest.Item):
         runner = doctest.DocTestRunner(
             verbose=False, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
         )
-        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            runner.run(self.test, out=output.append)
+        runner.run(self.test, out=output.append)
         if output:
             pytest.fail("".join(output), pytrace=False)
 

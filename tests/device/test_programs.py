@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections import Counter
 from fractions import Fraction
@@ -23,7 +24,7 @@ from sfumato.device.law import law
 from sfumato.device.program import Program
 from sfumato.exact import exp_bounds
 
-_FEW_WORDS = 1 << 13  # combinations of words of all draws that are tried one by one
+_BITS_TRIED = 13  # of the words of all draws together: every combination is tried
 
 
 def codes_of(channel: Channel) -> list[int]:
@@ -75,8 +76,11 @@ def test_other_decisions_make_other_reports() -> None:
     assert encoded(channel, 3, [machine.outcomes[0] + 1]) != found
 
 
-def draws_of(channel: Channel) -> int:
-    """How many words a report takes at most; found by words that lead to every branch."""
+def draws_of(channel: Channel, enough: float = math.inf) -> int:
+    """How many words a report takes at most; found by words that lead to every branch.
+
+    Where some report takes more than enough, the first of these counts.
+    """
     program = program_of(channel)
     words = random.Random(1)
     most = 0
@@ -84,6 +88,8 @@ def draws_of(channel: Channel) -> int:
         machine = Noting(program.tables, lambda: words.getrandbits(64))
         machine.run(program.blocks[0].code, cell)
         most = max(most, len(machine.outcomes))
+        if most > enough:
+            break
     return most
 
 
@@ -95,7 +101,7 @@ def _short(trial: Trial, bits: int) -> bool:
         channel = trial.bind(precision=bits)
     except sf.SfumatoError:
         return False
-    return 1 << bits * draws_of(channel) <= _FEW_WORDS
+    return draws_of(channel, enough := _BITS_TRIED // bits) <= enough
 
 
 SHORT = {

@@ -276,6 +276,7 @@ def test_an_operand_outside_its_range_stops_the_program(code: Any, reason: str) 
     assert "30" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_study_that_is_too_large_for_devices_says_so() -> None:
     study = sf.Study("far", [sf.integers("x", 0, 2**22, protect=sf.Distance("0.001"))])
     with pytest.raises(sf.TooLargeError, match="too large for devices"):
