@@ -128,6 +128,7 @@ def test_public_names_of_modules_are_in_the_reference(module: ModuleType) -> Non
     assert listed == {name for name in module.__all__ if not ismodule(getattr(module, name))}
 
 
+@pytest.mark.slow
 def test_the_command_line_page_has_help_without_colours() -> None:
     text = pages()[DOCS / "reference" / "command-line.md"]
     assert "\x1b" not in text

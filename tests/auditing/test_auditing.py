@@ -74,6 +74,7 @@ SLIGHTLY = 1 + Fraction(1, 10**9)
 # Sound studies
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", [sf.Geometric(), sf.Thermometer()], ids=lambda c: c.id)
 def test_stochastic_rounding_passes_and_spends_all(choice: Choice) -> None:
     for bins in (2, 8, 300):
@@ -84,6 +85,7 @@ def test_stochastic_rounding_passes_and_spends_all(choice: Choice) -> None:
         assert found.allowed == pytest.approx(math.log1p(8 / bins))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "study",
     [
@@ -139,6 +141,7 @@ def test_fixed_words_that_are_missing_are_caught(cells: int) -> None:
     caught(study)
 
 
+@pytest.mark.slow
 def test_structure_and_all_pairs_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     studies = [
         ages(12, "1/3", sf.Geometric()),
@@ -446,6 +449,7 @@ def test_a_missing_bit_is_caught() -> None:
     caught(study)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", [sf.Geometric(), sf.Thermometer()], ids=lambda c: c.id)
 @pytest.mark.parametrize("bins", [8, 300])
 def test_rounding_before_a_channel_for_grid_points_is_caught(choice: Choice, bins: int) -> None:
@@ -541,6 +545,7 @@ def foreign() -> sf.Study:
     return broken(study, Foreign(metric=channel.metric, odds=channel.odds))
 
 
+@pytest.mark.slow
 def test_a_large_foreign_channel_is_taken_at_its_word(
     foreign: sf.Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,7 @@ def test_every_channel_is_bound_drawn_from_and_checked(
     assert bound >= 5 * len(REGISTRY[kind].trials())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [10**6, 10**12, "1e300"])
 def test_a_joint_comb_at_a_huge_epsilon_is_audited(epsilon: int | str) -> None:
     axes = [sf.integers("row", 0, 63), sf.integers("seat", 0, 63)]

@@ -282,8 +282,8 @@ def _plant(channel: Channel, encode: Callable[..., Any]) -> None:
     object.__setattr__(channel, "encode", encode)
 
 
-#: Many levels, each with its own sampler and so with its own faults.
-LONG = ("hierarchical", "haar-hrr", "comb")
+#: Many levels or parts, each with its own sampler and so with its own faults.
+LONG = ("hierarchical", "haar-hrr", "comb", "extended", "two-scales", "planar", "product")
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ def test_honest_reports_of_a_million_people_pass() -> None:
     assert min(least_p(study, 1_000_000, seed=1)) > 0.01
 
 
+@pytest.mark.slow
 def test_the_test_of_false_alarms_finds_one_without_halves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -402,6 +403,7 @@ def test_a_significance_is_a_chance(significance: Any) -> None:
         lumped("even", 3, seed=1).check(significance=significance)
 
 
+@pytest.mark.slow
 def test_what_is_too_large_is_left_out_and_said() -> None:
     study = study_of(sf.Uniform(5), sf.KaryResponse(), (1 << 18) + 1)
     honest = study.simulate({"x": np.arange(2_000)}, seed=1)

@@ -244,6 +244,7 @@ def test_exponential_means_the_same_on_either_form_of_the_metric() -> None:
         assert sf.Exponential().bind(metric).table == sf.Exponential().bind(table).table
 
 
+@pytest.mark.slow
 def test_the_planner_takes_another_channel_where_geometric_noise_is_too_wide() -> None:
     far, near = aside(60, "1/2", "30"), aside(10, "1/100", "1/20")
     assert choose_channel(far, values=60)[0] == sf.Extended(sf.Geometric())

@@ -97,6 +97,7 @@ def test_any_value_at_random_would_break_the_bound() -> None:
     assert (p + (1 - p) / g) / ((1 - p) / g) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
 def test_audits_pass_pair_by_pair_and_by_structure(choice: Choice) -> None:
     for size in (3, 9, 300, 65_536):

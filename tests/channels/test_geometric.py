@@ -227,6 +227,7 @@ def test_a_rounded_axis_with_a_cap_works_from_end_to_end() -> None:
 # What is read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "runs", "least"), [("unbiased", 300, 0.90), ("likelihood", 60, 0.84)]
 )
@@ -256,6 +257,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(
 # Which channel, and in words
 
 
+@pytest.mark.slow
 def test_the_planner_and_the_choices() -> None:
     def channel_of(axis: Axis, choice: Any = None) -> Any:
         return sf.Study("s", [axis], channel=choice).channels[0]
@@ -284,6 +286,7 @@ def test_the_planner_and_the_choices() -> None:
     assert channel_of(many).check(many.metric()).problems == []
 
 
+@pytest.mark.slow
 def test_explain_and_file_say_the_cap() -> None:
     study = sf.Study("s", [ages(100, epsilon=0.2, cap=3)])
     text = " ".join(study.explain().split())

@@ -487,6 +487,7 @@ def test_hadamard_says_what_it_needs(metric: CellMetric) -> None:
     assert "up to" in str(sf.Hadamard().misfit(UniformMetric(ONE, (1 << 30) + 1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [6, 600])
 @pytest.mark.parametrize("kind", ["uniform", "blocks", "high-low", "nothing"])
 def test_audits_pass_pair_by_pair_and_by_structure(kind: str, size: int) -> None:

@@ -569,6 +569,7 @@ def test_many_cells_are_read_without_a_matrix(choice: Choice) -> None:
         channel.likelihood()
 
 
+@pytest.mark.slow
 def test_an_audit_of_many_cells_goes_by_levels() -> None:
     for choice in (sf.Hierarchical(), sf.HaarHRR()):
         axis = sf.integers("a", 0, 9_999, protect=sf.Uniform(1), channel=choice)

@@ -134,6 +134,7 @@ def ages(channel: sf.SquareWave, eps: float = 1.0, size: int = 32) -> sf.Study:
 class TestStudy:
     counts = np.rint(20_000 * np.exp(-(((np.arange(32) - 12) / 6) ** 2)) / 10).astype(int)
 
+    @pytest.mark.slow
     def test_likelihood_answers_beat_unbiased_ones_on_a_smooth_population(self) -> None:
         """Mean squares over 31 prefixes, of 40 runs 0.06e6 and 0.48e6, apart by 0.42e6 ± 0.14e6 a
         run: over 6 runs the difference is 7 standard errors from none."""

@@ -101,6 +101,7 @@ def test_a_wanted_error_without_a_question_is_that_of_rows_in_the_table(
     assert max(share for share in shares if share is not None) == pytest.approx(0.01, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_wanted_error_of_likelihood_answers_is_the_simulated_one(
     run: Run, study: sf.Study
 ) -> None:

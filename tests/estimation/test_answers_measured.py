@@ -105,6 +105,7 @@ def test_a_slope_is_the_exponent() -> None:
     assert growth.slope(rows, "cells") == pytest.approx(1.7)
 
 
+@pytest.mark.slow
 def test_a_process_is_ended_after_its_processor_seconds() -> None:
     program = "from benchmarks.versions import limit_seconds\nlimit_seconds(0)\nwhile True: pass"
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False, timeout=60)

@@ -59,6 +59,7 @@ def exactly_unexplained(mixture: Mixture, found: Fit, passed: Floats) -> float:
     return (float(score @ score) - float(np.trace(passed))) / spread
 
 
+@pytest.mark.slow
 def test_what_a_smooth_fit_leaves_is_as_expected_under_its_own_prior() -> None:
     """Mean 0 and variance 1; the figure itself, from eight probes, is within its probes' error.
 

@@ -94,6 +94,7 @@ def test_with_a_field_that_hardly_varies_terms_of_cells_are_a_rough_prior() -> N
     assert both.evidence == pytest.approx(rough.evidence, abs=0.01)
 
 
+@pytest.mark.slow
 def test_long_axes_choose_the_terms_of_cells_on_groups() -> None:
     """1,024 cells of a channel with more outputs than cells."""
     size = 1_024

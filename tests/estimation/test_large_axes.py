@@ -237,6 +237,7 @@ def test_a_large_axis_end_to_end():
     np.testing.assert_allclose(shares.stderr * est.n, found.stderr, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_what_has_no_formula_is_refused_with_a_remedy():
     protect = sf.Uniform(1)
     plain = sf.Hierarchical(oracle="hrr", consistency=False)

@@ -186,6 +186,7 @@ def test_sums_over_the_fullest_of_many_labels_are_less_low() -> None:
     np.testing.assert_allclose(np.array(off)[:, 1], np.array(before)[:, 1])
 
 
+@pytest.mark.slow
 def test_contradictions_are_looked_for_in_few_cells_of_a_long_axis() -> None:
     """A table of all cells by all cells, here 128 MB, would not fit where an axis is long."""
     law = humps((4_000,))

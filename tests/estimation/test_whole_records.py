@@ -197,6 +197,7 @@ RUNS = 800
 LOW, HIGH = 0.95 - 4 * np.sqrt(0.95 * 0.05 / RUNS), 0.95 + 4 * np.sqrt(0.95 * 0.05 / RUNS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channel", [sf.Comb(), sf.Hierarchical(2)], ids=lambda m: m.id)
 def test_intervals_hold_the_truth_as_often_as_they_say(channel: Choice) -> None:
     """800 collections: four standard errors of the share are 3.1 %; errors × 0.8 would be caught.

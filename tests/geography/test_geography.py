@@ -110,6 +110,7 @@ def test_blocks_cut_the_map_as_equally_as_can_be(parts: tuple[int, int]) -> None
         assert max(columns) - min(columns) == len(columns) - 1
 
 
+@pytest.mark.slow
 def test_the_grid_of_the_paper_is_collected_and_read_cell_by_cell() -> None:
     grid = sf.Grid(south=25, west=-130, north=50, east=-60, rows=125, columns=350)
     study = sf.Study("places", [grid.axis("place", protect=grid.blocks(1, 5, 7))])

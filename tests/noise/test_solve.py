@@ -66,6 +66,7 @@ def test_the_optimum_agrees_with_an_independent_solver(case: int) -> None:
     assert lower_bound(G, cost, multipliers) == pytest.approx(value, rel=1e-9)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6))
 @settings(max_examples=60)
 def test_unlike_weights_and_entries_are_solved_to_a_small_proved_gap(case: int) -> None:

@@ -157,6 +157,7 @@ def test_deciles_cells_and_means_are_what_they_say() -> None:
     assert (plan["a: mean"].unit, plan["a: mean"].share) == ("years", None)
 
 
+@pytest.mark.slow
 def test_mean_with_no_answers_is_of_those_who_answer() -> None:
     study = optional()
     counts = np.array([300, 500, 700, 800, 600, 400, 2_000])

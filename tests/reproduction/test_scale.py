@@ -177,6 +177,7 @@ def test_slopes_are_those_of_a_power() -> None:
     assert scale.slope(rows[:2], "c", "s") is None
 
 
+@pytest.mark.slow
 def test_simulated_errors_are_those_expected() -> None:
     """The mean square over k runs, in units of the expected one, is chi-square of k over k."""
     figures = record("sizing")

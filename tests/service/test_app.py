@@ -134,6 +134,7 @@ class TestUploads:
             assert answer.headers["Access-Control-Allow-Origin"] == "*"
             assert answer.headers["Access-Control-Expose-Headers"] == "Retry-After"
 
+    @pytest.mark.slow
     def test_of_a_full_disk_are_refused_and_questions_answered(
         self, running: Running, monkeypatch: pytest.MonkeyPatch
     ) -> None:

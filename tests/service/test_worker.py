@@ -123,6 +123,7 @@ def refusal(job: Any) -> tuple[int, str]:
 
 
 class TestTallies:
+    @pytest.mark.slow
     def test_are_sent_part_by_part_and_each_once(
         self, stored: Collector, monkeypatch: pytest.MonkeyPatch
     ) -> None:

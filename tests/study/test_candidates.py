@@ -46,6 +46,7 @@ def named(size: int, protect: Any) -> sf.Axis:
     return sf.categories("x", labels(size), protect=protect)
 
 
+@pytest.mark.slow
 def test_a_weaker_guarantee_is_no_worse_than_a_stronger_one() -> None:
     sensitive = error(named(100, sf.SensitiveSet(1, labels(10))), "cell")
     assert sensitive < error(named(100, sf.Uniform(1)), "cell")
@@ -76,6 +77,7 @@ def test_small_blocks_get_the_response_that_suits_them(
     assert error(named(8, protect), "cell") <= most
 
 
+@pytest.mark.slow
 def test_ordered_blocks_are_asked_for_ranges() -> None:
     hours = sf.integers("x", 0, 63, protect=sf.Blocks(1, [range(32), range(32, 64)]))
     assert error(hours, "range") < 0.8 * error(hours, "range", sf.Hadamard())
@@ -96,6 +98,7 @@ def test_a_matrix_is_as_good_as_the_high_low_that_it_is() -> None:
     assert error(named(8, sf.Matrix(rows)), "cell") == error(same, "cell")
 
 
+@pytest.mark.slow
 def test_explain_says_why() -> None:
     study = sf.Study("near", [sf.integers("x", 0, 199, protect=sf.Within(1, 20))])
     words = " ".join(study.explain().split())

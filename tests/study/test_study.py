@@ -272,6 +272,7 @@ class TestFiles:
 
 
 class TestFingerprint:
+    @pytest.mark.slow
     def test_every_part_of_the_meaning_changes_it(self) -> None:
         studies = {
             "plain": _study(),
