@@ -54,7 +54,7 @@ demo: $(RUNS) ## a first look: a made-up survey and a collector, in build/demo
 
 quick: $(READY) ## the answer to a small change: check, and the tests that are not slow
 	@$(MAKE) check
-	$(BIN)/python -m pytest -q -n $(CORES) -m "not soak and not slow" tests src
+	$(BIN)/python -m pytest -q -n $(CORES) --dist worksteal -m "not soak and not slow" tests src
 
 $(TOOLS): js/package-lock.json $(READY)
 	@cd js && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --silent --no-audit --no-fund
