@@ -38,7 +38,7 @@ $(RUNS): pyproject.toml $(LOCK)
 	fi; \
 	echo "Setting up $(VENV) with $$("$$found" --version); this takes about a minute."; \
 	"$$found" -m venv $(VENV)
-	@$(BIN)/python -m supply.part plots server > $(VENV)/runs.lock
+	@$(BIN)/python -m supply.part server > $(VENV)/runs.lock
 	@$(INSTALL) --require-hashes --requirement $(VENV)/runs.lock
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -9,11 +9,11 @@ import hashlib
 import json
 import tomllib
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from supply.lock import LOCK, PROJECT, Package, name_of, needed, read
+from supply.lock import LOCK, PROJECT, Package, name_of, needed, read, stated_by
 
 BILL = Path(__file__).with_name("sbom.cdx.json")
 
@@ -27,7 +27,9 @@ def bill(packages: Sequence[Package], lock: bytes, project: dict[str, Any]) -> d
         project: The table `project` of `pyproject.toml`.
     """
     refs = [_ref(package) for package in packages]
-    runtime = needed(packages, project["dependencies"])
+    core = needed(packages, stated_by(project))
+    extras = [name for name in project["optional-dependencies"] if name != "dev"]
+    runs = needed(packages, stated_by(project, *extras))
     itself = {
         "type": "library",
         "bom-ref": project["name"],
@@ -35,7 +37,7 @@ def bill(packages: Sequence[Package], lock: bytes, project: dict[str, Any]) -> d
         "version": project["version"],
         "licenses": [{"license": {"id": project["license"]}}],
     }
-    stated = [*project["dependencies"], *_all(project["optional-dependencies"])]
+    stated = stated_by(project, *project["optional-dependencies"])
     direct = {name_of(requirement) for requirement in stated}
     return {
         "bomFormat": "CycloneDX",
@@ -50,7 +52,13 @@ def bill(packages: Sequence[Package], lock: bytes, project: dict[str, Any]) -> d
                 "name": package.name,
                 "version": package.version,
                 "purl": ref,
-                "scope": "required" if package.name in runtime else "optional",
+                "scope": (
+                    "required"
+                    if package.name in core
+                    else "optional"
+                    if package.name in runs
+                    else "excluded"
+                ),
                 **({"properties": [_marker(package)]} if package.marker else {}),
             }
             for package, ref in zip(packages, refs, strict=True)
@@ -89,11 +97,6 @@ def _ref(package: Package) -> str:
 def _marker(package: Package) -> dict[str, str]:
     """Where this version is installed."""
     return {"name": "sfumato:marker", "value": package.marker}
-
-
-def _all(extras: dict[str, list[str]]) -> Iterable[str]:
-    """The requirements of all extras."""
-    return [requirement for held in extras.values() for requirement in held]
 
 
 if __name__ == "__main__":

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 LOCK = Path(__file__).with_name("requirements.lock")
 PROJECT = Path(__file__).parent.parent / "pyproject.toml"
@@ -71,6 +72,24 @@ def name_of(requirement: str) -> str:
     found = re.match(r"[A-Za-z0-9._-]+", requirement)
     assert found is not None, requirement
     return re.sub(r"[-_.]+", "-", found[0]).lower()
+
+
+def stated_by(project: Mapping[str, Any], *extras: str) -> list[str]:
+    """What the core and these extras state; an extra that names another one has what that states.
+
+    Args:
+        project: The table `project` of `pyproject.toml`.
+        extras: Names of extras.
+    """
+    found = list(project["dependencies"])
+    for extra in extras:
+        for requirement in project["optional-dependencies"][extra]:
+            if name_of(requirement) == project["name"]:
+                named = requirement.partition("[")[2].partition("]")[0]
+                found += stated_by(project, *named.replace(" ", "").split(","))
+            else:
+                found.append(requirement)
+    return list(dict.fromkeys(found))
 
 
 def needed(packages: Sequence[Package], requirements: Iterable[str]) -> set[str]:

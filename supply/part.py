@@ -1,7 +1,7 @@
 """A part of the lock file: what a use of sfumato needs, with the same versions and hashes.
 
-`python -m supply.part plots server` prints what the core and the extras `plots` and `server` need,
-and what an editable install takes.
+`python -m supply.part server` prints what the core and the extra `server` need, and what an
+editable install takes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import tomllib
 from collections.abc import Sequence
 
-from supply.lock import PROJECT, Package, needed, read
+from supply.lock import PROJECT, Package, needed, read, stated_by
 
 
 def part(packages: Sequence[Package], extras: Sequence[str]) -> list[Package]:
@@ -22,9 +22,8 @@ def part(packages: Sequence[Package], extras: Sequence[str]) -> list[Package]:
     """
     stated = tomllib.loads(PROJECT.read_text(encoding="utf-8"))
     project = stated["project"]
-    requirements = [*stated["build-system"]["requires"], "editables", *project["dependencies"]]
-    for extra in extras:
-        requirements += project["optional-dependencies"][extra]
+    requirements = [*stated["build-system"]["requires"], "editables"]
+    requirements += stated_by(project, *extras)
     names = needed(packages, requirements)
     return [package for package in packages if package.name in names]
 

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from supply import bill, browser, part, vulnerabilities
-from supply.lock import LOCK, Package, read
+from supply.lock import LOCK, Package, read, stated_by
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -46,9 +46,8 @@ ENVIRONMENTS = [
 def stated() -> list[Requirement]:
     """All that the project needs: to run, to draw, to be built, checked and tested."""
     project = PROJECT["project"]
-    extras = project["optional-dependencies"].values()
-    lines = [*project["dependencies"], *PROJECT["build-system"]["requires"]]
-    return [Requirement(line) for line in [*lines, *(line for held in extras for line in held)]]
+    lines = stated_by(project, *project["optional-dependencies"])
+    return [Requirement(line) for line in [*lines, *PROJECT["build-system"]["requires"]]]
 
 
 def test_every_package_in_the_lock_file_has_hashes() -> None:
@@ -102,19 +101,19 @@ def test_bill_of_materials_is_that_of_the_lock_file() -> None:
 def test_bill_of_materials_tells_what_runs_from_what_checks() -> None:
     held = Bom.from_json(json.loads(bill.text()))  # type: ignore[attr-defined]
     scopes = {part.name: part.scope for part in held.components}
-    for name in ("numpy", "scipy", "cffi"):  # cffi by way of cryptography
+    for name in ("typer", "lazy-loader", "pygments"):  # pygments by way of rich
         assert scopes[name] == ComponentScope.REQUIRED
-    for name in ("pytest", "matplotlib", "pluggy"):
+    for name in ("numpy", "starlette", "cffi"):  # cffi by way of cryptography
         assert scopes[name] == ComponentScope.OPTIONAL
+    for name in ("pytest", "mypy", "pluggy"):
+        assert scopes[name] == ComponentScope.EXCLUDED
 
 
 @pytest.mark.parametrize("where", ENVIRONMENTS, ids=lambda e: "-".join(list(e.values())[::2][:3]))
 def test_part_of_the_lock_file_is_complete_for_the_demo(where: dict[str, str]) -> None:
-    held = part.part(read(), ["plots", "server"])
+    held = part.part(read(), ["server"])
     here = {p.name for p in held if not p.marker or Marker(p.marker).evaluate(where)}
-    project = PROJECT["project"]
-    extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["plots"], *extras["server"]]
+    wanted = stated_by(PROJECT["project"], "server")
     assert {canonicalize_name(Requirement(line).name) for line in wanted} <= here
     assert {
         "hatchling",
@@ -124,12 +123,12 @@ def test_part_of_the_lock_file_is_complete_for_the_demo(where: dict[str, str]) -
         "psycopg-binary",
     } <= here  # two by way of others
     assert not {"pytest", "pyspark", "mypy", "duckdb"} & {package.name for package in held}
-    assert "supply.part plots server >" in (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "supply.part server >" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def test_part_of_the_lock_file_has_its_versions_and_hashes(tmp_path: Path) -> None:
     path = tmp_path / "part.lock"
-    held = part.part(read(), ["plots"])
+    held = part.part(read(), ["analyst"])
     path.write_text("\n".join(part.lines(held)) + "\n", encoding="ascii")
     assert read(path) == [replace(package, parents=()) for package in held]
 

@@ -5,8 +5,8 @@ Start with `Study`; everything else follows from it.
 
 from __future__ import annotations
 
-import lazy_loader
+from sfumato.extras import public_names
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

@@ -46,6 +46,7 @@ from .errors import EngineError as EngineError
 from .errors import FormatError as FormatError
 from .errors import LedgerError as LedgerError
 from .errors import MismatchError as MismatchError
+from .errors import MissingExtraError as MissingExtraError
 from .errors import QuestionError as QuestionError
 from .errors import SfumatoError as SfumatoError
 from .errors import StoreError as StoreError

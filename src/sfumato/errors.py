@@ -65,7 +65,11 @@ class CollectorError(SfumatoError):
 
 
 class EngineError(SfumatoError):
-    """An engine that is not installed, or a cluster or object store that cannot be reached."""
+    """A cluster or object store that cannot be reached, or whose work failed."""
+
+
+class MissingExtraError(SfumatoError, ImportError):
+    """A library that is not installed; the message names the extra that brings it."""
 
 
 class TooLargeError(SfumatoError, ValueError):

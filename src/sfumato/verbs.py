@@ -126,7 +126,7 @@ class StudyVerbs:
             keep: "reports" or "sums", as in `accumulator`.
 
         Raises:
-            SqlMissingError: If sqlglot is not installed; the extra `sql` brings it.
+            MissingExtraError: If sqlglot is not installed; the extra `sql` brings it.
             StudyError: If a name of the study or the table does not fit the dialect.
             TooLargeError: If the query would be too long, or its numbers too large.
 
@@ -518,7 +518,7 @@ class AnswersVerbs:
         return isotonic(cast("Answers", self))
 
     def plot(self, **options: Any) -> Any:
-        """A matplotlib figure; needs the extra `plots`.
+        """A matplotlib figure; needs the extra `analyst`.
 
         Args:
             **options: `truth`, the true numbers where they are known, and `title`.
@@ -534,7 +534,7 @@ class RegionVerbs:
     __slots__ = ()
 
     def plot(self, *, title: str | None = None) -> Any:
-        """A matplotlib figure; needs the extra `plots`."""
+        """A matplotlib figure; needs the extra `analyst`."""
         from sfumato.plots.regions import figure
 
         return figure(cast("ErrorRegion", self), title=title)
@@ -557,7 +557,7 @@ class PlanVerbs:
     __slots__ = ()
 
     def plot(self, *, title: str | None = None) -> Any:
-        """A matplotlib figure of the errors as shares; needs the extra `plots`."""
+        """A matplotlib figure of the errors as shares; needs the extra `analyst`."""
         from sfumato.plots.plans import figure
 
         return figure(cast("Plan", self), title=title)

@@ -19,8 +19,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import sfumato as sf
+from sfumato import extras
 from sfumato.cli import app
-from sfumato.service import refusals, tokens
+from sfumato.service import tokens
 from sfumato.service.collector import open_store
 
 Run = Callable[..., Result]
@@ -150,7 +151,7 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(
     def missing(module: str) -> None:
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
-    monkeypatch.setattr(refusals.importlib, "import_module", missing)
+    monkeypatch.setattr(extras.importlib, "import_module", missing)
     for words in (("serve", "x"), ("token", "list", "--store", "postgresql://x/y")):
         said = " ".join(run(*words, code=2).output.split())
         assert "pip install 'sfumato[server]'" in said

@@ -444,7 +444,7 @@ def test_an_engine_that_is_not_installed_names_its_extra(
     name: str, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(sf.EngineError, match=rf"pip install 'sfumato\[{name}\]'"):
+    with pytest.raises(sf.MissingExtraError, match=rf"pip install 'sfumato\[{name}\]'"):
         choose.named(name)
 
 

@@ -19,7 +19,7 @@ from helpers_contract_study import Case
 
 import sfumato as sf
 from sfumato.channels.choice import REGISTRY
-from sfumato.collect.engines.sql import DIALECTS, FORMS, SqlMissingError
+from sfumato.collect.engines.sql import DIALECTS, FORMS
 from sfumato.collect.packing import pack
 from sfumato.errors import FormatError, MismatchError, StudyError, TooLargeError
 from sfumato.randomness.bits import SeededBits
@@ -312,7 +312,7 @@ def test_unknown_words_are_refused() -> None:
 
 def test_without_sqlglot_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sqlglot", None)
-    with pytest.raises(SqlMissingError, match=r"pip install 'sfumato\[sql\]'"):
+    with pytest.raises(sf.MissingExtraError, match=r"pip install 'sfumato\[sql\]'"):
         symbol_study().sql("duckdb")
 
 

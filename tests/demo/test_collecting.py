@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from sfumato import extras
 from sfumato.cli import app, trying
 from sfumato.demo import collecting
 from sfumato.demo import run as demo
@@ -20,7 +21,6 @@ from sfumato.demo.collecting import Running
 from sfumato.demo.results import Collected
 from sfumato.demo.town import make_town
 from sfumato.errors import StoreError
-from sfumato.service import refusals
 
 PEOPLE = 300
 
@@ -61,20 +61,20 @@ def test_people_report_over_http_and_the_collector_is_asked_and_stopped(tmp_path
 def test_where_the_server_is_not_installed_the_demo_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load = refusals.importlib.import_module
+    load = extras.importlib.import_module
 
     def missing(module: str, package: str | None = None) -> Any:
         if module == "starlette":
             raise ModuleNotFoundError(f"No module named {module!r}", name=module)
         return load(module, package)
 
-    monkeypatch.setattr(refusals.importlib, "import_module", missing)
+    monkeypatch.setattr(extras.importlib, "import_module", missing)
     result = demo.run(tmp_path, people=100, seed=1, report=100)
     assert isinstance(result.collected, str)
-    assert "Left out: the collector needs starlette" in result.page.read_text(encoding="utf-8")
+    assert "Left out: this needs starlette" in result.page.read_text(encoding="utf-8")
     words = ["demo", "--out", str(tmp_path / "again"), "--people", "100"]
     said = " ".join(CliRunner().invoke(app, words).output.split())
-    assert "No collector was run: the collector needs starlette" in said
+    assert "No collector was run: this needs starlette" in said
     assert "pip install 'sfumato[server]'." in said
     told = json.loads(CliRunner().invoke(app, [*words, "--force", "--json"]).stdout)
     assert told["collector"]["reports"] == 0

@@ -485,9 +485,9 @@ def test_a_missing_library_is_named_with_the_extra(
         return original(name, package)
 
     monkeypatch.setattr(importlib, "import_module", gone)
-    with pytest.raises(style.PlotsMissingError, match=rf"{library}.*'sfumato\[plots\]'"):
+    with pytest.raises(sf.MissingExtraError, match=rf"{library}.*'sfumato\[analyst\]'"):
         still.save(estimate.histogram("age"), tmp_path / f"a.{suffix}")
-    assert issubclass(style.PlotsMissingError, sf.SfumatoError)
+    assert issubclass(sf.MissingExtraError, sf.SfumatoError)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,6 @@ hold. Those of the central model are in `sfumato.central.accuracy`.
 
 from __future__ import annotations
 
-import lazy_loader
+from sfumato.extras import public_names
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

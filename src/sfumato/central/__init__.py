@@ -7,6 +7,6 @@ and the cost is entered before the data are touched.
 
 from __future__ import annotations
 
-import lazy_loader
+from sfumato.extras import public_names
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

@@ -103,7 +103,7 @@ class Release:
         return f"{self.answers._repr_html_()}<p><small>{tail}</small></p>"
 
     def plot(self, **options: Any) -> Any:
-        """A matplotlib figure of the answers; needs the extra `plots`."""
+        """A matplotlib figure of the answers; needs the extra `analyst`."""
         return self.answers.plot(**options)
 
     def __str__(self) -> str:

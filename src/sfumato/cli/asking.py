@@ -31,9 +31,9 @@ from sfumato.collect.weighted import WeightedTally
 from sfumato.estimation.answers import Answer, Answers
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.rows import MOST_ROWS
+from sfumato.extras import need
 from sfumato.files import write_whole
 from sfumato.plots import still
-from sfumato.plots.style import need
 from sfumato.text import interval_name
 
 _GROUPS = 20  # of a histogram that has too many cells to be listed

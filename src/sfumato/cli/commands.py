@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from sfumato.errors import SfumatoError
+from sfumato.extras import missing
 from sfumato.files import FULL
 from sfumato.text import visible
 
@@ -357,6 +358,11 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except SfumatoError as error:
             message = str(error)
+        except ModuleNotFoundError as error:
+            told = missing(error)
+            if told is None:
+                raise
+            message = str(told)
         except BrokenPipeError:
             raise
         except OSError as error:

@@ -15,15 +15,15 @@ from sfumato.demo.collecting import Running, collect
 from sfumato.demo.page import render
 from sfumato.demo.results import Collected, DemoResult, DemoRow, Sample
 from sfumato.demo.town import QUESTIONS, People, make_town
-from sfumato.errors import StudyError
+from sfumato.errors import MissingExtraError, StudyError
 from sfumato.estimation.answers import Answers
 from sfumato.estimation.estimate import Estimate
+from sfumato.extras import need
 from sfumato.files import write_whole
 from sfumato.metrics.distance import Distance
 from sfumato.plots import still, style
 from sfumato.plots.style import FAINT, INK
 from sfumato.randomness.bits import BitSource, SecureBits, SeededBits
-from sfumato.service.refusals import MissingExtraError
 from sfumato.study.axis import reals
 from sfumato.study.reports import Reports
 from sfumato.study.study import Study
@@ -76,7 +76,7 @@ def run(
 
     Raises:
         StudyError: If there are no people.
-        PlotsMissingError: If plotly is not installed.
+        MissingExtraError: If plotly is not installed.
 
     Example:
         >>> import tempfile
@@ -165,7 +165,7 @@ def draw_picture(path: str | Path, *, people: int = 100_000, seed: int = PICTURE
     town = make_town(_checked(people))
     estimate = make_study().simulate(town, seed=seed).estimate("unbiased")
     drawn = pictures(estimate, town)
-    made = style.need("matplotlib.figure").Figure(figsize=(11.0, 3.7), layout="constrained")
+    made = need("matplotlib.figure").Figure(figsize=(11.0, 3.7), layout="constrained")
     panels = made.subplots(1, 3, width_ratios=[1.35, 1, 1])
     answers, truth = drawn["age"]
     still.draw(panels[0], answers, truth)

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sfumato.extras import need
 from sfumato.planning.expected_error import Plan, PlanRow
 from sfumato.plots import style
 from sfumato.plots.style import ESTIMATE, FAINT, INK, TRUTH, Spec, safe
@@ -23,7 +24,7 @@ def figure(plan: Plan, *, title: str | None = None) -> Figure:
         title: The heading; left out, it names the study.
 
     Raises:
-        PlotsMissingError: If matplotlib is not installed.
+        MissingExtraError: If matplotlib is not installed.
 
     Example:
         >>> import sfumato as sf
@@ -31,8 +32,8 @@ def figure(plan: Plan, *, title: str | None = None) -> Figure:
         >>> figure(study.expected_error(100_000)).axes[0].get_xlabel()
         'standard error, share of people'
     """
-    module = style.need("matplotlib.figure")
-    ticker = style.need("matplotlib.ticker")
+    module = need("matplotlib.figure")
+    ticker = need("matplotlib.ticker")
     rows = _shown(plan)
     made: Figure = module.Figure(figsize=(8.0, 1.7 + 0.32 * len(rows)), layout="constrained")
     axes = made.add_subplot()
@@ -65,7 +66,7 @@ def save(plan: Plan, path: str | Path, *, title: str | None = None) -> None:
 
     Raises:
         StudyError: If the suffix is another one.
-        PlotsMissingError: If matplotlib or plotly is not installed.
+        MissingExtraError: If matplotlib or plotly is not installed.
     """
     style.write(path, partial(figure, plan, title=title), partial(_page, plan, title=title))
 

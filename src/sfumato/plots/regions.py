@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sfumato.extras import need
 from sfumato.plots import style
 from sfumato.plots.style import ESTIMATE, FAINT, INK, TRUTH, Spec, safe
 from sfumato.study.guarantee import ErrorRegion
@@ -30,15 +31,15 @@ def figure(region: ErrorRegion, *, title: str | None = None) -> Figure:
         title: The heading; left out, it names both records.
 
     Raises:
-        PlotsMissingError: If matplotlib is not installed.
+        MissingExtraError: If matplotlib is not installed.
 
     Example:
         >>> drawn = figure(ErrorRegion(there=1.0, back=2.0, names=("ill", "well")))
         >>> drawn.axes[0].get_xlabel()
         'false alarms: says ill when it is well'
     """
-    module = style.need("matplotlib.figure")
-    ticker = style.need("matplotlib.ticker")
+    module = need("matplotlib.figure")
+    ticker = need("matplotlib.ticker")
     made: Figure = module.Figure(figsize=(6.4, 6.4), layout="constrained")
     axes = made.add_subplot()
     axes.fill([0, *_across(region)], [0, *_up(region)], color=_SHADE, label=_HIDDEN)
@@ -75,7 +76,7 @@ def save(region: ErrorRegion, path: str | Path, *, title: str | None = None) -> 
 
     Raises:
         StudyError: If the suffix is another one.
-        PlotsMissingError: If matplotlib or plotly is not installed.
+        MissingExtraError: If matplotlib or plotly is not installed.
     """
     style.write(path, partial(figure, region, title=title), partial(_page, region, title=title))
 

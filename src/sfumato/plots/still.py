@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.arrays import Floats
 from sfumato.errors import QuestionError
 from sfumato.estimation.answers import Answers
+from sfumato.extras import need
 from sfumato.plots import interactive, style
 from sfumato.plots.style import ERROR, ESTIMATE, FAINT, INK, TRUTH, safe
 from sfumato.text import interval_name
@@ -37,7 +38,7 @@ def figure(answers: Answers, *, truth: ArrayLike | None = None, title: str | Non
         title: The heading; left out, it says what is shown.
 
     Raises:
-        PlotsMissingError: If matplotlib is not installed.
+        MissingExtraError: If matplotlib is not installed.
         QuestionError: If `truth` has another shape, or there is no picture for these answers.
         TooLargeError: If an axis has too many cells to be seen.
 
@@ -49,7 +50,7 @@ def figure(answers: Answers, *, truth: ArrayLike | None = None, title: str | Non
         >>> drawn.axes[0].get_xlabel(), drawn.axes[0].get_ylabel()
         ('age', 'people')
     """
-    module = style.need("matplotlib.figure")
+    module = need("matplotlib.figure")
     style.refuse_many(answers)
     known = style.as_truth(answers, truth)
     made: Figure = module.Figure(figsize=_size(answers, known), layout="constrained")
@@ -89,7 +90,7 @@ def save(
 
     Raises:
         StudyError: If the suffix is another one.
-        PlotsMissingError: If matplotlib or plotly is not installed.
+        MissingExtraError: If matplotlib or plotly is not installed.
     """
     style.write(
         path,
@@ -143,7 +144,7 @@ def heat(
     Returns:
         The mesh that a colour bar explains.
     """
-    colors = style.need("matplotlib.colors")
+    colors = need("matplotlib.colors")
     cells = [_places(edges, n) for edges, n in zip(answers.all_edges, values.shape, strict=True)]
     mesh = axes.pcolormesh(
         cells[0],
@@ -330,7 +331,7 @@ def _places(edges: NDArray[Any] | None, count: int) -> Floats:
     if edges is None:
         return np.arange(count + 1, dtype=np.float64) - 0.5
     if style.is_date(edges):
-        edges = style.need("matplotlib.dates").date2num(edges)
+        edges = need("matplotlib.dates").date2num(edges)
     return np.asarray(edges, dtype=np.float64)
 
 
@@ -339,7 +340,7 @@ def _scale(
 ) -> None:
     """Label an axis with the user's name and values, at about `most` places."""
     axis.set_label_text(safe(name), color=INK)
-    dates, ticker = style.need("matplotlib.dates"), style.need("matplotlib.ticker")
+    dates, ticker = need("matplotlib.dates"), need("matplotlib.ticker")
     if edges is None:
         _label_cells(axis, labels, 2 * most)
     elif style.is_clock(edges):
@@ -372,7 +373,7 @@ def _label_cells(axis: Axis, labels: list[str], most: int) -> None:
 
 def _amounts(axis: Axis, answers: Answers) -> None:
     """Label an axis with people or shares."""
-    ticker = style.need("matplotlib.ticker")
+    ticker = need("matplotlib.ticker")
     write: Callable[[float], str] = style.share if answers.unit == "fraction" else style.number
     axis.set_major_formatter(ticker.FuncFormatter(lambda v, _: write(v)))
     axis.set_label_text(style.amount(answers), color=INK)

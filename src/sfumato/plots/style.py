@@ -1,11 +1,10 @@
 """The style of all pictures: wording, numbers, colours, pages, and how files are written.
 
-matplotlib and plotly come with the extra `plots` and are loaded only when a picture is drawn.
+matplotlib and plotly come with the extra `analyst` and are loaded only when a picture is drawn.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 from collections.abc import Callable
@@ -17,8 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import Floats
-from sfumato.errors import QuestionError, SfumatoError, StudyError, TooLargeError
+from sfumato.errors import QuestionError, StudyError, TooLargeError
 from sfumato.estimation.answers import Answers
+from sfumato.extras import need
 from sfumato.files import write_whole
 from sfumato.text import escape, interval_name, visible
 
@@ -65,23 +65,6 @@ _PAGE = """<!doctype html>
 </body>
 </html>
 """
-
-
-class PlotsMissingError(SfumatoError, ImportError):
-    """A library that draws pictures is not installed."""
-
-
-def need(module: str) -> Any:
-    """Import a part of the extra `plots`, or say how to get it."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        library = module.partition(".")[0]
-        if (error.name or "").partition(".")[0] != library:
-            raise
-        raise PlotsMissingError(
-            f"this picture needs {library}, which is not installed: pip install 'sfumato[plots]'"
-        ) from None
 
 
 def write(path: str | Path, figure: Callable[[], Figure], page: Callable[[], str]) -> None:

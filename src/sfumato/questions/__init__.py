@@ -6,6 +6,6 @@ questions in a study's own words. The kinds of workload also serve as strategies
 
 from __future__ import annotations
 
-import lazy_loader
+from sfumato.extras import public_names
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import traceback
 from typing import Any
 
 from sfumato.device.wire import WireError
 from sfumato.errors import SfumatoError, StoreError
+from sfumato.extras import need
 from sfumato.service.stores.base import FullError
-
-
-class MissingExtraError(SfumatoError, ImportError):
-    """A library of the extra `server` that is not installed."""
 
 
 class RefusedError(SfumatoError):
@@ -123,17 +119,3 @@ def need_server() -> None:
     """Say how to get what serving over HTTP needs, unless it is installed."""
     for library in _SERVING:
         need(library)
-
-
-def need(module: str) -> Any:
-    """Import a library of the extra `server`, or say how to get it."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        library = module.partition(".")[0]
-        if (error.name or "").partition(".")[0] != library:
-            raise
-        raise MissingExtraError(
-            f"the collector needs {library} for this, which is not installed: "
-            "pip install 'sfumato[server]'"
-        ) from None

@@ -39,7 +39,8 @@ def dask(
         patience: How many seconds to wait for a worker once all are lost.
 
     Raises:
-        EngineError: If Dask is not installed, or the cluster cannot be reached in time.
+        EngineError: If the cluster cannot be reached in time.
+        MissingExtraError: If Dask is not installed.
     """
     return Dask(client, seconds=seconds, patience=patience)
 
@@ -53,7 +54,8 @@ def spark(session: SparkSession | str | None = None, *, seconds: float = 10.0) -
         seconds: How long to wait for the master, and then for its first worker.
 
     Raises:
-        EngineError: If Spark or Java is not installed, or the cluster cannot be reached in time.
+        EngineError: If Java is missing or too old, or the cluster cannot be reached in time.
+        MissingExtraError: If Spark is not installed.
     """
     return Spark(session, seconds=seconds)
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from sfumato.collect.engines.engine import Engine
 from sfumato.collect.engines.workers import FAN, Found, Item, Work
 from sfumato.errors import EngineError, shown
+from sfumato.extras import need
 
 if TYPE_CHECKING:
     from distributed import Client
 
-_INSTALL = "the engine 'dask' needs the extra 'dask': pip install 'sfumato[dask]'"
 _PAUSE = 2.0  # seconds between looks at the workers
 
 
@@ -29,7 +29,8 @@ class Dask(Engine):
         patience: How many seconds to wait for a worker once all are lost.
 
     Raises:
-        EngineError: If Dask is not installed, or the cluster cannot be reached in time.
+        EngineError: If the cluster cannot be reached in time.
+        MissingExtraError: If Dask is not installed.
     """
 
     are_here = False
@@ -41,10 +42,7 @@ class Dask(Engine):
         seconds: float = 10.0,
         patience: float = 120.0,
     ) -> None:
-        try:
-            import distributed
-        except ImportError:
-            raise EngineError(_INSTALL) from None
+        distributed = need("distributed")
         self.patience = patience
         self._started: list[Any] = []
         if client is None:

@@ -22,12 +22,12 @@ from urllib.parse import urlsplit
 from sfumato.collect.engines.engine import Engine
 from sfumato.collect.engines.workers import FAN, Found, Item, Work
 from sfumato.errors import EngineError, shown
+from sfumato.extras import need
 
 if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import SparkSession
 
-_INSTALL = "the engine 'spark' needs the extra 'spark': pip install 'sfumato[spark]'"
 _OLDEST_JAVA = 17
 _PAUSE = 0.1  # seconds between looks for a worker
 _TRIES = 4  # of a task on this machine, as Spark has on clusters
@@ -45,19 +45,17 @@ class Spark(Engine):
         seconds: How long to wait for the master, and then for its first worker.
 
     Raises:
-        EngineError: If Spark or Java is not installed, or the cluster cannot be reached in time.
+        EngineError: If Java is missing or too old, or the cluster cannot be reached in time.
+        MissingExtraError: If Spark is not installed.
     """
 
     are_here = False
 
     def __init__(self, session: SparkSession | str | None = None, *, seconds: float = 10.0) -> None:
-        try:
-            import pyspark.sql
-        except ImportError:
-            raise EngineError(_INSTALL) from None
+        sql = need("pyspark.sql")
         self._own = False
         if session is None:
-            session = pyspark.sql.SparkSession.getActiveSession()
+            session = sql.SparkSession.getActiveSession()
         if session is None or isinstance(session, str):
             if session is None:
                 session = _started(f"local[*,{_TRIES}]")
@@ -65,7 +63,7 @@ class Spark(Engine):
                 _refuse_unreachable(session, seconds)
                 session = _with_workers(_started(session), session, seconds)
             self._own = True
-        elif not isinstance(session, pyspark.sql.SparkSession) or not hasattr(session, "_jsc"):
+        elif not isinstance(session, sql.SparkSession) or not hasattr(session, "_jsc"):
             raise EngineError(
                 "the engine 'spark' takes a SparkSession with a SparkContext or the address of a "
                 f"master, got {shown(session)}"

@@ -7,7 +7,6 @@ hexadecimal digits of bytes, by arithmetic. `query_results` reads what it return
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,8 @@ from sfumato.collect.accumulator import KEEPS
 from sfumato.collect.block_sums import is_sum
 from sfumato.collect.packing import layout_of
 from sfumato.collect.query_results import REPORT, SUMS, columns_beside
-from sfumato.errors import SfumatoError, StudyError, TooLargeError, shown
+from sfumato.errors import StudyError, TooLargeError, shown
+from sfumato.extras import need
 from sfumato.study.study import Study
 from sfumato.text import visible
 
@@ -36,22 +36,6 @@ _MOST_NUMBER = 1 << 56  # a number of seven bytes: no sum of its digits overflow
 _LONGEST_NAME = 63  # bytes; PostgreSQL cuts longer names
 # These do not tell two columns apart whose names differ in the case of letters only.
 _CASELESS = ("duckdb", "spark", "bigquery")
-
-
-class SqlMissingError(SfumatoError, ImportError):
-    """The library that writes SQL is not installed."""
-
-
-def _sqlglot() -> Any:
-    """The library that writes SQL, or how to get it."""
-    try:
-        return importlib.import_module("sqlglot")
-    except ModuleNotFoundError as error:
-        if error.name != "sqlglot":
-            raise
-        raise SqlMissingError(
-            "queries need sqlglot, which is not installed: pip install 'sfumato[sql]'"
-        ) from None
 
 
 def tally_query(
@@ -75,7 +59,7 @@ def tally_query(
     one_of(dialect, "dialect", DIALECTS)
     one_of(form, "form", FORMS)
     one_of(keep, "keep", KEEPS)
-    sqlglot = _sqlglot()
+    sqlglot = need("sqlglot")
     writer = _Writer(sqlglot.exp, study, form, _source(sqlglot, table, dialect))
     _refuse_names(study, dialect)
     found = writer.sums() if keep == "sums" and not is_sum(study.layouts) else writer.counts()

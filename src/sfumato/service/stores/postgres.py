@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from sfumato.device.wire import ID_BYTES
 from sfumato.errors import StoreError
-from sfumato.service.refusals import need
+from sfumato.extras import need
 from sfumato.service.stores.base import FullError, Row, Run, Store
 from sfumato.service.stores.tables import NUMBERED, prepare
 
