@@ -109,7 +109,13 @@ def test_maps_are_heat_maps_and_geojson(estimate: sf.Estimate) -> None:
     assert first["geometry"]["coordinates"][0][0] == [-3.3, 55.9]
     assert first["properties"]["value"] == pytest.approx(heat.values[0, 0])
     assert found["about"]["n"] == 20_000
-    with pytest.raises(QuestionError, match="GeoJSON needs the heat map"):
+    turned = estimate.heatmap("home_lat", "home_lon")
+    assert TOWN.to_geojson(turned)["features"] == found["features"]
+    assert sf.PlaceMap.of(STUDY, turned).name == "home"
+    for other in (estimate.histogram("home_lat"), estimate.count("home_lat=56..")):
+        with pytest.raises(QuestionError, match="GeoJSON needs the heat map of places"):
+            sf.PlaceMap.of(STUDY, other)
+    with pytest.raises(QuestionError, match="GeoJSON needs the heat map of 'home'"):
         TOWN.to_geojson(estimate.histogram("home_lat"))
 
 

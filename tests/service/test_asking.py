@@ -189,6 +189,15 @@ def test_answers_are_tables_too(running: Running, form: str, by: str) -> None:
             assert (said["notes"], said["study"]) == (held["notes"], trips().fingerprint)
 
 
+def test_only_maps_of_places_are_geojson(running: Running) -> None:
+    for asked in ({"count": "age=1"}, {"heatmap": ["age", "mode"]}):
+        found = running.http.post(
+            f"{running.base}/ask?format=geojson", json=asked, headers=running.headers("analyst")
+        )
+        assert (found.status_code, found.json()["code"]) == (400, "question")
+        assert "GeoJSON needs the heat map of places" in found.json()["message"]
+
+
 def test_a_form_must_be_known(running: Running) -> None:
     for form in ("xml", "", "CSV"):
         found = running.http.post(

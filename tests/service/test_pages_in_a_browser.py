@@ -31,7 +31,7 @@ from sfumato.device.wire import Batch
 from sfumato.service import tokens
 from sfumato.service.app import Service
 from sfumato.service.collector import Collector, Settings, open_store
-from sfumato.service.published import Published, every
+from sfumato.service.published import Published, every, publish
 from sfumato.service.server import address, listen
 from supply.browser import FLAGS, found, missing
 
@@ -79,7 +79,10 @@ class Running:
         ages = np.where(older, rng.normal(64, 9, PEOPLE), rng.normal(34, 9, PEOPLE))
         labels = np.array(["car", "bus", "bike", "on foot"])
         modes = labels[np.minimum(rng.geometric(0.45, PEOPLE) - 1, 3)]
-        people = {"age": np.clip(ages, 0, 99).astype(int).tolist(), "mode": modes.tolist()}
+        self.send(held, {"age": np.clip(ages, 0, 99).astype(int), "mode": modes})
+
+    def send(self, held: Published, people: dict[str, Any]) -> None:
+        """Reports of these people."""
         rows = pack(held.study.encode(people))
         ids = tuple(secrets.token_bytes(16) for _ in rows)
         expires = self.collector.today() + 30
@@ -317,7 +320,9 @@ def explored(visit: Visit, running: Running, held: Published) -> None:
     expect(page.locator("#histogram rect.chosen")).to_have_count(6)
     expect(page.locator("#range .figure")).to_be_visible()
     page.wait_for_timeout(600)  # until no question waits
-    asked_last, answer = next(one for one in reversed(answers) if "count" in one[0])
+    asked_last, answer = next(
+        one for one in reversed(answers) if one[0].get("count", "mode").find("mode") < 0
+    )
     assert asked_last == {"count": "age=20..43"}
     shown = (page.locator("#range .figure").text_content() or "").split(" ")[0]
     assert float(shown.replace(",", "")) == pytest.approx(answer["answer"]["value"], abs=50)
@@ -344,6 +349,63 @@ def explored(visit: Visit, running: Running, held: Published) -> None:
 
     assert {tuple(one[0]) for one in refused} == {("400", "ask"), ("403", "questions")}
     visit.wrong.clear()
+
+
+def test_a_map_of_places_has_a_brush(visit: Visit, running: Running) -> None:
+    home = sf.places(
+        "home", (51.4, 6.9, 51.5, 7.06), cell="1 km", protect=sf.Distance(2, per="1 km")
+    )
+    mode = sf.categories("mode", ["car", "bus"], protect=sf.Uniform(2))
+    study = sf.Study(f"town {visit.width}", [mode, home])
+    collector = running.collector
+    held, _ = publish(collector.store, study.to_toml(), collector.today(), minimum=50)
+    rng = np.random.default_rng(8)
+    places = {"home_lat": (51.46, 0.01), "home_lon": (6.98, 0.013)}
+    people: dict[str, Any] = {
+        name: rng.normal(middle, spread, PEOPLE) for name, (middle, spread) in places.items()
+    }
+    running.send(held, {"mode": rng.choice(["car", "bus"], PEOPLE), **people})
+    page = visit.page
+    page.goto(f"/explore?study={held.fingerprint}")
+    visit.enter(running.tokens["analyst"])
+    drawn = page.get_by_role("img", name="Heat map of home_lat and home_lon: 11 by 11 cells.")
+    expect(drawn).to_be_visible()
+    rects = page.locator("#heatmap rect.cell, #heatmap rect.noise")
+    expect(rects).to_have_count(121)
+    # North is up: the first row is the southern one, at the bottom.
+    south, north = rects.nth(0).bounding_box(), rects.nth(110).bounding_box()
+    assert south is not None
+    assert north is not None
+    assert north["y"] < south["y"]
+    assert south["height"] / south["width"] == pytest.approx(1011 / 1009, abs=0.05)
+    expect(page.locator("#part .figure")).to_be_visible()
+    # Rows 4 to 8 and columns 3 to 8 are dragged over; the last column is then moved by keyboard.
+    page.locator("#heatmap .chart").scroll_into_view_if_needed()
+    rects.nth(4 * 11 + 3).hover(force=True)
+    page.mouse.down()
+    rects.nth(8 * 11 + 7).hover(force=True)
+    page.mouse.up()
+    up, across = (axis.labels() for axis in study.axes[1:])
+    ends = [f"{up[4].split('..')[0]}..{up[8].split('..')[1]}"]
+    ends += [f"{across[3].split('..')[0]}..{across[8].split('..')[1]}"]
+    asked = f'{{"count":"home_lat={ends[0]}, home_lon={ends[1]}"}}'
+    with page.expect_response(lambda one: one.request.post_data == asked) as waiting:
+        page.get_by_label("Last column").focus()
+        page.keyboard.press("ArrowRight")
+    found = waiting.value.json()["answer"]
+    rows, columns = study.axes[1].domain.edges(), study.axes[2].domain.edges()
+    assert rows is not None
+    assert columns is not None
+    inside = (people["home_lat"] >= rows[4]) & (people["home_lat"] < rows[9])
+    inside &= (people["home_lon"] >= columns[3]) & (people["home_lon"] < columns[9])
+    assert found["value"] == pytest.approx(inside.sum(), abs=5 * found["stderr"])
+    assert found["notes"] == []  # no bin is cut
+    expect(page.locator("#part .figure")).to_contain_text(" people, from ")
+    cells = json.loads(saved(page, page.locator("#heatmap").get_by_role("button", name="GeoJSON")))
+    assert len(cells["features"]) == 121
+    assert cells["features"][0]["geometry"]["coordinates"][0][0] == [6.9, 51.4]
+    assert cells["about"]["n"] == PEOPLE
+    visit.good("explore-map")
 
 
 def taken_along(

@@ -11,7 +11,7 @@ import numpy as np
 from sfumato.arrays import DENSE_CELLS, Floats
 from sfumato.domains.reals import Reals
 from sfumato.errors import QuestionError, StudyError, near, shown
-from sfumato.estimation.answers import Answers
+from sfumato.estimation.answers import Answer, Answers
 from sfumato.estimation.estimate import Estimate
 from sfumato.geography.shapes import corners_of, inside, refuse_crossing
 from sfumato.metrics.ground import Ground
@@ -242,34 +242,59 @@ class PlaceMap:
             )
         return estimate.heatmap(*pair, **options)
 
+    @classmethod
+    def of(cls, study: Study, answers: Answer | Answers) -> PlaceMap:
+        """The map that a heat map is of.
+
+        Args:
+            study: The study.
+            answers: The heat map.
+
+        Raises:
+            QuestionError: If the answers are no heat map of places.
+        """
+        named = (axis.removesuffix(LATITUDE).removesuffix(LONGITUDE) for axis in _axes_of(answers))
+        name = next(named, None)
+        if name is None or set(_axes_of(answers)) != {f"{name}{LATITUDE}", f"{name}{LONGITUDE}"}:
+            raise QuestionError(
+                "GeoJSON needs the heat map of places, such as of 'home_lat' and 'home_lon', got "
+                f"{answers!r}"
+            )
+        return cls(study, name)
+
     def to_geojson(self, answers: Answers) -> dict[str, Any]:
         """The cells of a heat map as GeoJSON polygons, each with its answer and error.
 
         What holds for all cells (level, method, number of reports, ...) is in "about".
+
+        Args:
+            answers: The heat map, with either axis down its side.
 
         Raises:
             QuestionError: If the answers are no heat map of these places.
         """
         pair = (f"{self.name}{LONGITUDE}", f"{self.name}{LATITUDE}")
         edges = answers.all_edges
-        if (
-            answers.kind != "heatmap"
-            or tuple(answers.axes) != pair
-            or any(e is None for e in edges)
-        ):
+        axes = _axes_of(answers)
+        if axes not in (pair, pair[::-1]) or any(e is None for e in edges):
             raise QuestionError(
                 f"GeoJSON needs the heat map of {self.name!r}, got {answers!r}: make it with "
                 "heatmap(estimate)"
             )
-        across, up = ([round(float(e), _DECIMALS) for e in np.asarray(side)] for side in edges)
-        numbers = {
+        turned = axes != pair
+        across, up = (
+            [round(float(e), _DECIMALS) for e in np.asarray(side)]
+            for side in (edges[::-1] if turned else edges)
+        )
+        tables = {
             "value": answers.values,
             "stderr": answers.stderr,
             "low": answers.low,
             "high": answers.high,
         }
+        numbers = {name: table.T if turned else table for name, table in tables.items()}
         features = []
-        for column, row in np.ndindex(*answers.values.shape):
+        for column, row in np.ndindex(*numbers["value"].shape):
             (west, east), (south, north) = across[column : column + 2], up[row : row + 2]
             ring = [[west, south], [east, south], [east, north], [west, north], [west, south]]
             held = {
@@ -287,3 +312,10 @@ class PlaceMap:
         said = answers.to_dict()
         about = {name: said[name] for name in ABOUT}
         return {"type": "FeatureCollection", "features": features, "about": about}
+
+
+def _axes_of(answers: Answer | Answers) -> tuple[str, ...]:
+    """The axes of a heat map; none of another answer."""
+    if isinstance(answers, Answers) and answers.kind == "heatmap":
+        return tuple(answers.axes)
+    return ()

@@ -194,10 +194,18 @@ _SOURCE = {
     "reports": _WHOLE,
     "entry": {"type": "integer", "minimum": 1, "description": "The number in the log."},
 }
+_MAP = record(
+    {
+        "type": {"const": "FeatureCollection"},
+        "features": several({"type": "object"}),
+        "about": {"type": "object"},
+    }
+)
 _ANSWERED_CONTENT: Content = {
     _JSON: ref("Answered"),
     "text/csv": _TEXT,
     "application/vnd.apache.arrow.stream": _BYTES,
+    "application/geo+json": _MAP,
 }
 _WAITING: Content = {_JSON: ref("Waiting")}
 

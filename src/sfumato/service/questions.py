@@ -30,6 +30,7 @@ MEDIA = {
     "application/json": "json",
     "text/csv": "csv",
     "application/vnd.apache.arrow.stream": "arrow",
+    "application/geo+json": "geojson",
 }
 _TYPES = {form: kind for kind, form in MEDIA.items()} | {"csv": "text/csv; charset=utf-8"}
 

@@ -1,4 +1,4 @@
-"""Answers as they leave the collector: as JSON, or as a table in CSV or Arrow."""
+"""Answers as they leave the collector: as JSON, as a table in CSV or Arrow, or as GeoJSON."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import json
 from typing import Literal
 
 from sfumato.estimation.answers import Answers
+from sfumato.geography.place_map import PlaceMap
 from sfumato.service.asking import Asked
 from sfumato.service.worker import Holding, Written
 
-#: How an answer is written: JSON, or a table with one row per number.
-Form = Literal["json", "csv", "arrow"]
-FORMS = ("json", "csv", "arrow")
+#: How an answer is written: JSON, a table with one row per number, or cells of a map.
+Form = Literal["json", "csv", "arrow", "geojson"]
+FORMS = ("json", "csv", "arrow", "geojson")
 _ENDS = ("value", "low", "high")
 
 
@@ -27,6 +28,9 @@ def answered(held: Holding, asked: Asked, form: Form) -> Written:
     found = asked.put(held.estimate(asked.method, asked.seconds))
     if form == "json":
         return Written(json.dumps(found.to_dict()).encode(), found.method)
+    if form == "geojson":
+        places = PlaceMap.of(held.study, found)
+        return Written(json.dumps(places.to_geojson(found)).encode(), found.method)
     import pyarrow as pa
     from pyarrow import csv
 

@@ -28,6 +28,10 @@ export async function ask(fingerprint, question, options) {
   return settled(await call("POST", `/v1/studies/${fingerprint}/ask?wait=2`, { body, signal: options.signal }), options);
 }
 
+/** The heat map of places as GeoJSON, a text. */
+export const asGeoJson = async (fingerprint, question) =>
+  settled(await call("POST", `/v1/studies/${fingerprint}/ask?wait=2&format=geojson`, { body: JSON.stringify(question) }), {});
+
 /** The check of the reports. */
 export const checked = async (fingerprint, options = {}) => settled(await call("GET", `/v1/studies/${fingerprint}/check?wait=2`), options);
 

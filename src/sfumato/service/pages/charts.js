@@ -2,6 +2,7 @@
 // whose cells below the noise are grey, and a table of the same numbers.
 const NS = "http://www.w3.org/2000/svg";
 const HEIGHT = 250;
+const TALLEST = 640; // pixels of a map
 const NEAR = 12; // pixels between labels
 const LETTER = 6.6; // pixels of a letter, at most on average
 
@@ -111,33 +112,55 @@ export function curve(width, { labels, values, low, high, summary }) {
   return { svg };
 }
 
-/** Cells of two axes: the stronger the more people; grey where the interval begins at zero. */
-export function heatmap(width, { labels, values, low, high, fraction = false, summary }) {
+/**
+ * Cells of two axes: the stronger the more people; grey where the interval begins at zero. `chosen`
+ * holds the first and the last row and column of the part that is marked. On a map the first row is
+ * at the bottom, and `ratio` is the height of a cell over its width.
+ */
+export function heatmap(width, { labels, values, low, high, fraction = false, chosen, ratio, summary }) {
   const [rows, columns] = labels;
   const left = 10 + LETTER * Math.min(Math.max(...rows.map((label) => brief(label, 12).length)), 12);
-  const inner = width - left - 6;
-  const tall = Math.max(Math.min(inner / columns.length, 34), 11);
-  const height = 8 + tall * rows.length + 24;
+  const room = width - left - 6;
+  const inner = ratio ? Math.min(room, (TALLEST * columns.length) / (ratio * rows.length)) : room;
+  const wide = inner / columns.length;
+  const tall = ratio ? wide * ratio : Math.max(Math.min(wide, 34), 11);
+  const bottom = 8 + tall * rows.length;
+  const height = bottom + 24;
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": summary });
-  const x = (place) => left + (inner * place) / columns.length;
+  const x = (place) => left + wide * place;
+  const y = (place) => 8 + tall * (ratio ? rows.length - 1 - place : place); // the upper end of a row
   const most = Math.max(...values.flat().filter((value) => value !== null), 1e-12);
-  let next = -1;
+  let last = -Infinity;
   rows.forEach((row, i) => {
-    const top = 8 + tall * i;
-    if (top >= next) {
-      svg.append(draw("text", { x: left - 6, y: top + tall / 2 + 4, "text-anchor": "end" }, brief(row, 12)));
-      next = top + 14;
+    if (Math.abs(y(i) - last) >= 14) {
+      svg.append(draw("text", { x: left - 6, y: y(i) + tall / 2 + 4, "text-anchor": "end" }, brief(row, 12)));
+      last = y(i);
     }
     columns.forEach((column, j) => {
       const noise = !(low[i][j] > 0);
-      const rect = draw("rect", { x: x(j), y: top, width: Math.max(inner / columns.length - 1, 1), height: tall - 1, class: noise ? "noise" : "cell" });
+      const gap = Math.min(1, wide / 8, tall / 8);
+      const rect = draw("rect", { x: x(j), y: y(i), width: wide - gap, height: tall - gap, class: noise ? "noise" : "cell" });
       if (!noise) rect.setAttribute("fill-opacity", (0.12 + 0.88 * Math.min(values[i][j] / most, 1)).toFixed(3));
       const number = fraction ? `${shown(100 * values[i][j])} %` : shown(values[i][j], (high[i][j] - low[i][j]) / 4);
       svg.append(titled(rect, `${row}, ${column}: ${number}${noise ? ", below the noise" : ""}`));
     });
   });
+  if (ratio) svg.append(draw("rect", { x: left, y: 8, width: inner, height: bottom - 8, class: "outline" }));
   below(svg, columns, x, height - 7, width);
-  return { svg };
+  const frame = draw("rect", { class: "brush", visibility: "hidden" });
+  svg.append(frame);
+  const mark = ([[top, end], [first, final]]) => {
+    const ends = [y(top), y(end)];
+    const sides = { x: x(first), y: Math.min(...ends), width: x(final + 1) - x(first), height: Math.abs(ends[1] - ends[0]) + tall, visibility: "visible" };
+    for (const [name, value] of Object.entries(sides)) frame.setAttribute(name, value);
+  };
+  if (chosen) mark(chosen);
+  const within = (place, count) => Math.min(Math.max(Math.floor(place), 0), count - 1);
+  const placeOf = (across, down) => {
+    const row = within((down - 8) / tall, rows.length);
+    return [ratio ? rows.length - 1 - row : row, within((across - left) / wide, columns.length)];
+  };
+  return { svg, mark, placeOf };
 }
 
 /** One row for each label: a dot at the value, and a line over its interval. */

@@ -1,6 +1,6 @@
 // The page of analysts: what may be asked of a study, each answer with its picture, its numbers, and
 // the same question for elsewhere.
-import { ask, checked, asCommand, asCsv, asCurl, asPython, between, entries, quoted } from "./asking.js";
+import { ask, checked, asCommand, asCsv, asCurl, asGeoJson, asPython, between, entries, quoted } from "./asking.js";
 import { chart, curve, heatmap, histogram, picture, rows, shown } from "./charts.js";
 import { Refused, access, at, call, copier, day, download, facts, guarded, make, notice, scrolled, table, token } from "./page.js";
 
@@ -13,10 +13,13 @@ const LOOKED_AT = {
 };
 const QUARTILES = [0.1, 0.25, 0.5, 0.75, 0.9];
 const ENTRIES = 50;
+const COORDINATES = ["_lat", "_lon"]; // endings of the names of the two axes of places
+const ENDS = [["row-from", "column-from"], ["row-to", "column-to"]];
 
 let study;
 let panels = [];
 let chosen = [0, 0];
+let patch; // the first and the last row and column that are marked on the map
 let lastEntry = 0;
 let turn = 0; // goes up when what is being asked is not wanted any more
 
@@ -112,6 +115,7 @@ class Panel {
       make("span", { class: "hint" }, "Save as"),
       save("CSV", () => download(`${name}.csv`, new Blob([asCsv(answer)], { type: "text/csv" }))),
     );
+    if (placesOf(answer)) this.actions.append(save("GeoJSON", async () => download(`${name}.geojson`, new Blob([await asGeoJson(study.fingerprint, this.question)], { type: "application/geo+json" }))));
     if (plot) this.actions.append(save("PNG", async () => download(`${name}.png`, await picture(this.picture.querySelector("svg")))));
   }
 }
@@ -135,6 +139,22 @@ const names = (list) => list[0]?.[0] ?? [];
 const axisOf = (name) => study.axes.find((axis) => axis.name === name);
 const where = () => at("where").value.trim() || undefined;
 const isShare = (answer) => answer.unit === "fraction";
+
+/** Whether an answer is the heat map of places, latitude down the side. */
+function placesOf({ kind, axes }) {
+  if (kind !== "heatmap" || axes.some((name) => axisOf(name).unit !== "°")) return false;
+  const [one, other] = axes.map((name, i) => name.endsWith(COORDINATES[i]) && name.slice(0, -COORDINATES[i].length));
+  return one !== false && one === other;
+}
+
+/** The ends of a cell, to ten metres. */
+const inDegrees = (label) => label.split("..").map((end) => `${+Number(end).toFixed(4)}°`).join("..");
+
+/** The height of a cell on the ground over its width, in the middle of the map. */
+function ratioOf({ edges: [up, across] }) {
+  const [tall, wide] = [up, across].map((ends) => (ends.at(-1) - ends[0]) / (ends.length - 1));
+  return tall / (wide * Math.cos((Math.PI / 360) * (up[0] + up.at(-1))));
+}
 
 // The panels
 
@@ -163,11 +183,15 @@ const quantiles = new Panel("quantile", ({ answer }, host) => {
 const written = (value) => (typeof value === "number" ? value.toLocaleString("en", { maximumSignificantDigits: 5 }) : value ?? "–");
 
 const map = new Panel("heatmap", ({ answer }, host) => {
-  const { labels, values, low, high } = answer;
+  const { values, low, high } = answer;
+  const ratio = placesOf(answer) ? ratioOf(answer) : undefined;
+  const labels = ratio ? answer.labels.map((list) => list.map(inDegrees)) : answer.labels;
   host.append(make("p", { class: "hint" }, make("span", { class: "key cell" }), "people, the more the stronger ", make("span", { class: "key noise" }), "below the noise: the interval begins at zero"));
   const summary = `Heat map of ${answer.axes.join(" and ")}: ${labels[0].length} by ${labels[1].length} cells.`;
-  return (width) => heatmap(width, { labels, values, low, high, fraction: isShare(answer), summary });
+  return (width) => heatmap(width, { labels, values, low, high, fraction: isShare(answer), chosen: patch, ratio, summary });
 });
+
+const part = new Panel("part", ({ answer }, host) => void host.append(figure(answer, false)));
 
 const groups = new Panel("groups", ({ answer }) => {
   const { values, low, high } = answer;
@@ -229,23 +253,50 @@ function choose(one, other) {
   choose.timer = setTimeout(() => range.ask(pruned({ count: [question, where()].filter(Boolean).join(", ") })), WAIT);
 }
 
-function dragging() {
+/** Marks cells of the map, and asks how many people are in them, a little after the last move. */
+function choosePatch(...corners) {
+  const { axes, labels } = map.found.answer;
+  patch = labels.map((_, i) => corners.map((corner) => corner[i]).sort((a, b) => a - b));
+  corners.forEach((corner, k) => corner.forEach((place, i) => {
+    at(ENDS[k][i]).value = place;
+    at(ENDS[k][i]).setAttribute("aria-valuetext", labels[i][place]);
+  }));
+  map.picture.drawn.mark(patch);
+  clearTimeout(choosePatch.timer);
+  const question = patch.map(([from, to], i) => between(axisOf(axes[i]), labels[i], from, to)).join(", ");
+  choosePatch.timer = setTimeout(() => part.ask({ count: question }), WAIT);
+}
+
+/** Lets a pointer choose from one place of a picture to another. */
+function dragging(panel, choose) {
   let start = null;
-  const place = (event) => bars.picture.drawn.placeOf(event.clientX - bars.picture.getBoundingClientRect().left);
-  bars.picture.addEventListener("pointerdown", (event) => {
-    if (!bars.found) return;
+  const place = (event) => {
+    const { left, top } = panel.picture.getBoundingClientRect();
+    return panel.picture.drawn.placeOf(event.clientX - left, event.clientY - top);
+  };
+  panel.picture.addEventListener("pointerdown", (event) => {
+    if (!panel.found) return;
     start = place(event);
-    bars.picture.setPointerCapture(event.pointerId);
+    panel.picture.setPointerCapture(event.pointerId);
     choose(start, start);
   });
-  bars.picture.addEventListener("pointermove", (event) => start !== null && choose(start, place(event)));
-  for (const name of ["pointerup", "pointercancel"]) bars.picture.addEventListener(name, () => (start = null));
+  panel.picture.addEventListener("pointermove", (event) => start !== null && choose(start, place(event)));
+  for (const name of ["pointerup", "pointercancel"]) panel.picture.addEventListener(name, () => (start = null));
 }
 
 async function askMap() {
   const [first, second] = [at("first").value, at("second").value];
+  patch = undefined;
+  clearTimeout(choosePatch.timer);
+  part.clear();
+  at("patch").hidden = true;
   if (first === second) return map.clear("Choose two different things.");
-  return map.ask(pruned({ heatmap: [first, second], bins: groupsOf("cells") }));
+  const found = await map.ask(pruned({ heatmap: [first, second], bins: groupsOf("cells") }));
+  if (!found) return;
+  at("patch").hidden = false;
+  const last = found.answer.labels.map((labels) => labels.length - 1);
+  for (const ids of ENDS) ids.forEach((id, i) => (at(id).max = last[i]));
+  choosePatch(...[4, 2].map((share) => last.map((most) => Math.round(most / share))));
 }
 
 async function askGroups() {
@@ -332,7 +383,9 @@ async function open() {
   const pairs = study.axes.map(({ name, unit }) => [name, unit ? `${name}, in ${unit}` : name]);
   const [first, second] = study.axes;
   for (const id of ["axis", "first", "second", "by"]) fill(id, pairs);
-  at("second").value = (second ?? first).name;
+  const place = Math.max(0, study.axes.findIndex(({ name, unit }) => unit === "°" && name.endsWith(COORDINATES[0])));
+  at("first").value = study.axes[place].name;
+  at("second").value = (study.axes[place + 1] ?? second ?? first).name;
   at("by").value = (study.axes.find((axis) => !axis.ordered) ?? first).name;
   fill("of", [
     [JSON.stringify(["count", ""]), "how many people"],
@@ -364,7 +417,7 @@ const again = () => (own.found ? own.ask(own.question) : undefined);
 /** Ends what is being asked, and hides what was answered. */
 function close() {
   turn += 1;
-  clearTimeout(choose.timer);
+  for (const each of [choose, choosePatch]) clearTimeout(each.timer);
   for (const panel of panels) panel.clear();
   at("asked").hidden = true;
   for (const id of ["facts", "entries"]) at(id).replaceChildren();
@@ -399,5 +452,7 @@ for (const id of ["from", "to"]) at(id).addEventListener("input", () => choose(N
 at("study").addEventListener("change", () => guarded(open));
 at("again").addEventListener("click", () => study && refresh());
 at("show-log").addEventListener("click", () => guarded(showLog));
-dragging();
+for (const id of ENDS.flat()) at(id).addEventListener("input", () => choosePatch(...ENDS.map((ids) => ids.map((each) => Number(at(each).value)))));
+dragging(bars, choose);
+dragging(map, choosePatch);
 access("an analyst", () => begin().catch((error) => (error instanceof Refused ? notice(error.message) : Promise.reject(error))));
