@@ -61,6 +61,38 @@ def test_a_single_question_has_the_noise_of_its_steepest_pair() -> None:
     assert prepared.reach[0] == sum_quantile([1], [Fraction(1, 3)], 0.95)
 
 
+@pytest.mark.parametrize("axes", [2, 3])
+def test_one_coordinate_costs_the_same_however_many_axes_are_together(axes: int) -> None:
+    """Under L∞ a change of one coordinate by k is E = ε·k: axes together pay for no more.
+
+    Stated for the whole study, each axis has ε/D, so that the noise is D times as large.
+    """
+    names = "xyz"[:axes]
+
+    def study(*, together: bool) -> sf.Study:
+        numbers = [sf.integers(name, 0, 3) for name in names]
+        norm = sf.Lp(1, "inf")
+        if together:
+            return sf.Study("whole", [sf.together(numbers, protect=norm)])
+        return sf.Study("whole", numbers, protect=norm)
+
+    asked = central.Laplace("x=..1", "questions")
+    exact, split = (central.Space(study(together=together), 1) for together in (True, False))
+    cells = 4**axes
+    assert exact.exact(0, cells - 1) == 3  # all coordinates move by three
+    assert exact.exact(0, 3 * cells // 4) == 3  # the first one alone
+    assert split.exact(0, cells - 1) == 3
+    assert split.exact(0, 3 * cells // 4) == Fraction(3, axes)
+    # One person moves the count by one, which E = 1 or 1/D must cover.
+    (least,) = asked.prepare(exact, 1_000).stderr
+    (larger,) = asked.prepare(split, 1_000).stderr
+    law = central.Laplace("x=..1", "questions").prepare(
+        central.Space(sf.Study("one", [sf.integers("x", 0, 3, protect=sf.Distance(1))]), 1), 1_000
+    )
+    assert least == pytest.approx(law.stderr[0])
+    assert larger > (axes - 0.1) * least
+
+
 def test_what_the_study_does_not_protect_is_told_exactly() -> None:
     study = STUDIES["blocks"]
     data = central.Data.from_counts(study, [5, 6, 7, 8])

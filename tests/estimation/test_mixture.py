@@ -151,6 +151,34 @@ def test_joining_cells_keeps_totals_and_the_law_of_joined_outputs(groups: tuple[
     np.testing.assert_allclose(coarse.forward(law), out, rtol=1e-12)
 
 
+@pytest.mark.parametrize("groups", [(1, 1), (2, 3), (4, 2), (5, 7)])
+def test_joining_places_keeps_the_law_of_joined_outputs(groups: tuple[int, int]) -> None:
+    shape, beside = (11, 7), line(3, 0.9)
+    axes = [sf.integers(name, 0, size - 1) for name, size in zip("xy", shape, strict=True)]
+    capped = sf.Lp("0.6", 2, cap=2)
+    (planar,) = sf.Study("map", [sf.together(axes, protect=capped)]).channels
+    assert planar.noise.fixed.sum() > 1e-3  # the cap makes itself felt
+    counts = np.random.default_rng(9).integers(0, 50, (3, 77)).astype(float)
+    mixture = SymbolMixture.of([beside, planar], counts, [(3,), shape])
+    coarse = mixture.coarsened((1, *groups))
+    starts = [np.arange(0, m, g) for m, g in zip(shape, groups, strict=True)]
+    sizes = tuple(len(each) for each in starts)
+    assert coarse.shape == (3, *sizes)
+
+    def joined(table: np.ndarray) -> np.ndarray:
+        grid = np.add.reduceat(table.reshape(3, *shape), starts[0], axis=1)
+        return np.add.reduceat(grid, starts[1], axis=2).reshape(3, -1)
+
+    np.testing.assert_array_equal(coarse.counts, joined(counts))
+    law = np.random.default_rng(10).dirichlet(np.ones(3 * math.prod(sizes))).reshape(3, *sizes)
+    fine = law
+    for axis, (size, each) in enumerate(zip(shape, starts, strict=True), start=1):
+        held = np.diff(np.append(each, size))
+        share = fine / held.reshape([-1 if d == axis else 1 for d in range(3)])
+        fine = np.repeat(share, held, axis=axis)
+    np.testing.assert_allclose(coarse.forward(law), joined(mixture.forward(fine)), rtol=1e-12)
+
+
 # Several at once
 
 

@@ -66,6 +66,10 @@ def test_uniform_places_are_any_two_axes() -> None:
         ({"bounds": (1, 2, 3)}, "bounds must be south, west, north and east"),
         ({"bounds": {"south": 1}}, "bounds must be south, west, north and east"),
         ({"bounds": (1, 2, "x", 3)}, "north must be a finite number"),
+        ({"bounds": (-90, -3.3, 56, -3.1)}, "short of the poles"),
+        ({"bounds": (55.9, -3.3, "90.5", -3.1)}, "short of the poles"),
+        ({"bounds": (0, 0, 1, 360)}, "at most 180 degrees wide"),
+        ({"bounds": (55.9, 170, 56, 370)}, "both from -180 to 360 degrees"),
         ({"cell": "30 km"}, "two cells high or more, got cell=30 km"),
         ({"cell": "2 parsec"}, "cell must be a length such as '1 km'"),
         ({"protect": sf.Distance(1)}, "such as per='1 km', got per=1"),
@@ -91,6 +95,51 @@ def test_places_out_of_bounds_are_named_by_row_and_never_shown() -> None:
     assert "57.1" not in str(caught.value)
     clipped = town(outside="clip")
     assert len(clipped.encode({"home_lat": [57.123], "home_lon": [-3.2]})) == 1
+
+
+def test_both_coordinates_out_of_bounds_are_named_by_row() -> None:
+    for column, wrong in (("home_lat", 91.75), ("home_lat", -55.95), ("home_lon", 183.25)):
+        people = {"home_lat": [55.95] * 3, "home_lon": [-3.2] * 3}
+        people[column][1:] = [wrong, wrong]
+        with pytest.raises(DataError, match=rf"'{column}'.*\(rows 2, 3\)") as caught:
+            town().encode(people)
+        assert str(wrong) not in str(caught.value)
+        assert not any(isinstance(held, float) for held in caught.value.args)
+
+
+@pytest.mark.parametrize(
+    ("cell", "shape", "said"),
+    [
+        ("1 km", (11, 12), "11 × 12 cells, each 1,011 m high and, in the middle of the box, 1,038"),
+        ("3 km", (4, 4), "4 × 4 cells, each 2,780 m high and, in the middle of the box, 3,113"),
+        (700, (16, 18), "16 × 18 cells, each 695 m high and, in the middle of the box, 692"),
+    ],
+)
+def test_a_cell_size_that_does_not_divide_the_box_is_rounded_and_said(
+    cell: Any, shape: tuple[int, int], said: str
+) -> None:
+    study = town(cell=cell)
+    assert study.shape == shape
+    assert said in " ".join(study.explain().split())
+
+
+@pytest.mark.slow
+def test_people_without_a_place_are_told_apart_by_an_axis_of_their_own() -> None:
+    """What the refusal of `no_answer` says to do: a third has no place and reports the middle."""
+    has = sf.categories("has_home", ["yes", "no"], protect=sf.Uniform(4))
+    near = sf.Distance(epsilon=4, per="1 km")
+    study = sf.Study("town", [has, sf.places("home", BOX, cell="1 km", protect=near)])
+    people = {
+        "has_home": ["yes", "yes", "no"] * 3_000,
+        "home_lat": [55.93, 55.97, 55.95] * 3_000,
+        "home_lon": [-3.25, -3.15, -3.2] * 3_000,
+    }
+    estimate = study.simulate(people, seed=4).estimate("unbiased")
+    middle = {"home_lat": (55.94, 55.96), "home_lon": (-3.22, -3.18)}
+    for where, truth in (("yes", 0), ("no", 3_000)):
+        found = estimate.count(has_home=where, **middle)
+        assert abs(float(found) - truth) <= 4 * found.stderr
+        assert found.stderr < 400
 
 
 def test_a_length_on_the_ground_is_for_places_only() -> None:

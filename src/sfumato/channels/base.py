@@ -565,6 +565,17 @@ class SymbolChannel(Channel):
         even = self.mix(np.full(self.size, 1 / self.size))
         return self.expect(self.mix(values) / even)
 
+    #: Whether outputs are the cells of a grid of several axes, so that both can be `grouped`.
+    moves_cells: ClassVar[bool] = False
+
+    def grouped(self, groups: tuple[int, ...]) -> Floats:
+        """P(group of outputs | group of cells), cells of a group being equally likely.
+
+        Args:
+            groups: How many neighbouring cells of every axis are joined.
+        """
+        raise NotImplementedError(f"the outputs of the {self.id} channel are not cells of a grid")
+
     def joined(self) -> NDArray[np.intp] | None:
         """The first symbols of runs that decoding may join at little loss; None: joins nothing.
 

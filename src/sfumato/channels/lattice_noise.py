@@ -7,7 +7,7 @@ from the edges the law is diagonal in cosines, so that a few dozen steps are eno
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -84,6 +84,32 @@ class LatticeNoise:
                 held = np.add.reduceat(held, starts, axis=axis)
             found[row] = held.ravel()
         return found
+
+    def grouped(self, groups: Sequence[int]) -> Floats:
+        """P(group of outputs | group of cells), cells of a group being equally likely.
+
+        Args:
+            groups: How many neighbouring cells of every axis are joined; the last may be fewer.
+        """
+        found, fixed = self.kernel, self.fixed.reshape(self.shape)
+        for axis, (size, group, far) in enumerate(zip(self.shape, groups, self.reach, strict=True)):
+            cells, starts = np.arange(size), np.arange(0, size, group)
+            moved = np.clip(cells[:, None] + np.arange(-far, far + 1), 0, size - 1) // group
+            share = 1 / np.diff(np.append(starts, size))
+            steps = np.zeros((len(starts), len(starts), 2 * far + 1))
+            np.add.at(
+                steps,
+                (cells[:, None] // group, moved, np.arange(2 * far + 1)),
+                share[cells // group][:, None],
+            )
+            # The first axis of displacements becomes the last two: from a group, and to one.
+            found = np.tensordot(found, steps, axes=(0, 2))
+            fixed = np.add.reduceat(fixed, starts, axis=axis)
+        axes = range(found.ndim)
+        size = math.prod(found.shape[::2])
+        both = found.transpose(*axes[::2], *axes[1::2]).reshape(size, size)
+        result: Floats = both + fixed.ravel()
+        return result
 
     @cached_property
     def _lengths(self) -> tuple[int, ...]:

@@ -150,6 +150,7 @@ class PlanarChannel(SymbolChannel):
     """Noise from integer tables, moved into the grid; with a small chance a cell by a fixed law."""
 
     id: ClassVar[str] = "planar"
+    moves_cells: ClassVar[bool] = True
     metric: NormGridMetric
     precision: int = 64
     tables: PlanarTables = field(init=False, repr=False)
@@ -317,6 +318,14 @@ class PlanarChannel(SymbolChannel):
     def mix(self, law: Floats) -> Floats:
         """The law of the output for a law of cells, by Fourier transforms."""
         return self.noise.mix(law)
+
+    def grouped(self, groups: tuple[int, ...]) -> Floats:
+        """From the kernel of the noise, in few products.
+
+        Args:
+            groups: How many neighbouring cells of every axis are joined.
+        """
+        return self.noise.grouped(groups)
 
     def coefficients(self, weights: Floats) -> Floats:
         """The inverse of the law."""

@@ -208,7 +208,9 @@ def _ground(protect: Metric | None) -> Metric | None:
     if protect.no_answer is not None:
         raise StudyError(
             "places have no cell for 'no answer', got "
-            f"no_answer={shown(protect.no_answer)}: leave it out"
+            f"no_answer={shown(protect.no_answer)}: leave it out, ask on an axis of its own "
+            "whether there is a place, and let people without one report any place, such as the "
+            "middle of the box"
         )
     if not isinstance(protect.per, str):
         raise StudyError(

@@ -30,6 +30,7 @@ from scipy.special import expit, softmax
 from threadpoolctl import threadpool_limits
 
 from sfumato.arrays import Floats
+from sfumato.channels.base import SymbolChannel
 from sfumato.estimation.decoding.curvature import LARGE, LARGEST, ReducedCurvature
 from sfumato.estimation.decoding.doubt import Doubt
 from sfumato.estimation.decoding.em import decode
@@ -45,7 +46,13 @@ from sfumato.estimation.decoding.fitting import (
     is_weak,
 )
 from sfumato.estimation.decoding.joining import coarse_shape
-from sfumato.estimation.decoding.mixture import LOOSE_CELLS, Likelihood, Mixture, SymbolMixture
+from sfumato.estimation.decoding.mixture import (
+    LOOSE_CELLS,
+    Factor,
+    Likelihood,
+    Mixture,
+    SymbolMixture,
+)
 from sfumato.estimation.decoding.quadratic import Quadratic
 
 Progress = Callable[[float], None]
@@ -234,13 +241,18 @@ def _other_kind(mixture: Mixture, ordered: Sequence[bool], done: _Done) -> Besid
 
 
 def _may_be_unsmoothed(mixture: Mixture) -> bool:
-    """Whether maximum likelihood is cheap: two axes of few cells, with a matrix for each."""
-    if not isinstance(mixture, SymbolMixture) or len(mixture.shape) != len(mixture.factors):
+    """Whether maximum likelihood is cheap: two axes of few cells, with a matrix or noise for each.
+
+    Noise may also move both at once.
+    """
+    if not isinstance(mixture, SymbolMixture) or len(mixture.shape) != _UNSMOOTHED_AXES:
         return False
-    matrices = all(isinstance(factor, np.ndarray) for factor in mixture.factors)
+    if len(mixture.factors) == 1:
+        cheap = _moves_cells(mixture.factors[0])
+    else:
+        cheap = all(isinstance(factor, np.ndarray) for factor in mixture.factors)
     cells = math.prod(mixture.shape)
-    few = cells <= _UNSMOOTHED_CELLS and mixture.outputs < _MANY_OUTPUTS * cells
-    return matrices and few and len(mixture.shape) == _UNSMOOTHED_AXES
+    return cheap and cells <= _UNSMOOTHED_CELLS and mixture.outputs < _MANY_OUTPUTS * cells
 
 
 def _may_stand_apart(mixture: Mixture) -> bool:
@@ -626,9 +638,15 @@ def _group_sizes(mixture: Mixture, ordered: Sequence[bool]) -> list[tuple[int, .
         return [whole if few else _joined_to(_FEW_CELLS, shape, ordered)]
     if mixture.even_second is not None:
         return [whole]
-    # On the largest grids no matrix has room in any case.
-    levels = COARSE_CELLS if math.prod(shape) <= LARGEST else COARSE_CELLS[:1]
+    # On the largest grids no matrix has room in any case; noise on several axes has one on few.
+    one = math.prod(shape) > LARGEST or any(_moves_cells(factor) for factor in mixture.factors)
+    levels = COARSE_CELLS[:1] if one else COARSE_CELLS
     return list(dict.fromkeys(_joined_to(most, shape, ordered) for most in levels))
+
+
+def _moves_cells(factor: Factor) -> bool:
+    """Whether a block is noise on a grid of several axes."""
+    return isinstance(factor, SymbolChannel) and factor.moves_cells
 
 
 def _joined_to(most: int, shape: Sequence[int], ordered: Sequence[bool]) -> tuple[int, ...]:

@@ -42,6 +42,7 @@ _TINY = 1e-300
 _DIAGONAL_PROBES = 8
 _NEARLY = 0.03  # by how much the probabilities of outputs may differ for a second derivative
 _MOST_ENTRIES = 1 << 25
+_GROUPED_CELLS = 1 << 10  # groups of cells of several axes up to which their channel is a matrix
 _DENSE_AXIS = 256  # up to this many cells a matrix product is faster than a recursive filter
 _DENSE_ENTRIES = 1 << 20
 
@@ -418,6 +419,14 @@ class SymbolMixture(_Counted):
         for place, (factor, shape) in enumerate(zip(self.factors, self.shapes, strict=True)):
             by_axis = tuple(itertools.islice(sizes, len(shape)))
             shapes.append(coarse_shape(shape, by_axis))
+            if (
+                isinstance(factor, SymbolChannel)
+                and factor.moves_cells
+                and math.prod(shapes[-1]) <= _GROUPED_CELLS
+            ):
+                factors.append(factor.grouped(by_axis))
+                counts = _grouped(counts, place, shape, by_axis)
+                continue
             if not isinstance(factor, np.ndarray) and (len(shape) > 1 or self._is_long(place)):
                 assert not isinstance(factor, Grouped)  # noqa: S101 - cells are joined once
                 factors.append(Grouped(factor, shape, by_axis))
@@ -431,6 +440,15 @@ class SymbolMixture(_Counted):
                 counts = np.add.reduceat(counts, starts, axis=place)
             factors.append(joined)
         return SymbolMixture(tuple(factors), counts, tuple(shapes))
+
+
+def _grouped(counts: Floats, place: int, shape: Sequence[int], groups: Sequence[int]) -> Floats:
+    """Counts of outputs of which those of one block are cells of a grid, and are joined."""
+    before, after = counts.shape[:place], counts.shape[place + 1 :]
+    found = counts.reshape(*before, *shape, *after)
+    for axis, (size, group) in enumerate(zip(shape, groups, strict=True), start=place):
+        found = np.add.reduceat(found, np.arange(0, size, group), axis=axis)
+    return found.reshape(*before, -1, *after)
 
 
 def _transfer_of(factor: Factor, shape: tuple[int, ...], ordered: tuple[bool, ...]) -> Floats:
