@@ -9,26 +9,34 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
+import math
 import resource
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import sfumato as sf
-from benchmarks.recording import Measurement, write
-from sfumato.arrays import Floats
+from benchmarks.recording import Measurement, progress, write
+from sfumato.arrays import Cells, Floats
+from sfumato.channels.planar import PlanarChannel
 from sfumato.estimation.decoding.em import decode
 from sfumato.estimation.decoding.mixture import RowMixture
 from sfumato.estimation.likelihood import LikelihoodEstimate
 
 SIDE, PEOPLE, BOXES, EPSILON = 32, 100_000, 500, 1
 COLUMNS = ("lat_bin", "lon_bin", "count")
-_RUNS = 2
+RUNS = 8
+_FEW_RUNS = 3
+FEW = ("planar Laplace, iterative Bayesian update", "exponential")  # far behind, and slow
 _FINE = 8  # parts of a cell, along each side, by which the plane's noise is summed
-_LARGE, _MANY = 256, 1_000_000
+_GROUPS = 16
+#: Cells along a side, and people: each grows while the other stays.
+LARGE = ((64, 1_000_000), (128, 1_000_000), (256, 100_000), (256, 1_000_000), (512, 1_000_000))
 
 
 def quarters(seed: int = 1) -> Floats:
@@ -96,6 +104,7 @@ def studies() -> dict[str, tuple[sf.Study, str]]:
         "planar": (planar, "likelihood"),
         "planar, unbiased": (planar, "unbiased"),
         "product of geometrics": (product, "likelihood"),
+        "product of geometrics, unbiased": (product, "unbiased"),
         "exponential": (sf.Study("exponential", [cells]), "likelihood"),
     }
 
@@ -124,18 +133,79 @@ def by_updates(law: Floats, counts: Floats, rng: np.random.Generator) -> Floats:
     return decode(mixture).law * counts.sum()
 
 
-def errors(maps: dict[str, Floats]) -> Iterator[dict[str, Any]]:
-    """RMSE of boxes as shares of all people, per map and channel."""
+def same_noise(cells: Cells, study: sf.Study, numbers: Floats) -> sf.Reports:
+    """Reports whose noise comes from given numbers by inversion: first along rows, then columns.
+
+    Channels that read the same numbers err alike, so that few runs show which errs less.
+
+    Args:
+        cells: The cell of every person.
+        study: Its channels add noise to rows and columns, by one channel or one for each.
+        numbers: Two between 0 and 1 per person, shape (2, people).
+    """
+    laws = [_noise_of(channel) for channel in study.channels]
+    law = laws[0] if len(laws) == 1 else np.multiply.outer(*laws)
+    far = law.shape[0] // 2
+    down = np.searchsorted(np.cumsum(law.sum(axis=1)), numbers[0])
+    down = np.minimum(down, 2 * far)
+    across = np.empty(len(cells), dtype=np.int64)
+    for row in np.unique(down):
+        held = down == row
+        share = np.cumsum(law[row]) / law[row].sum()
+        across[held] = np.minimum(np.searchsorted(share, numbers[1][held]), 2 * far)
+    moved = [
+        np.clip(place + step - far, 0, SIDE - 1)
+        for place, step in zip(np.divmod(cells, SIDE), (down, across), strict=True)
+    ]
+    outputs = [np.array(part) for part in moved]
+    if len(laws) == 1:
+        outputs = [moved[0] * SIDE + moved[1]]
+    one = study.encode({"row": [0], "column": [0]})
+    kinds = [held.dtype for held in one.outputs]
+    return replace(
+        one, outputs=tuple(part.astype(kind) for part, kind in zip(outputs, kinds, strict=True))
+    )
+
+
+def _noise_of(channel: Any) -> Floats:
+    """The chance of every displacement, up to twice the width of the map."""
+    if isinstance(channel, PlanarChannel):
+        found: Floats = channel.noise.classes
+        for axis in range(2):
+            found = np.moveaxis(found, axis, 0)
+            found = np.concatenate([found[:0:-1] / 2, found[:1], found[1:] / 2])
+            found = np.moveaxis(found, 0, axis)
+        return _padded(found)
+    alpha = math.exp(-float(channel.metric.exact(0, 1)))
+    return alpha ** np.abs(np.arange(-2 * SIDE, 2 * SIDE + 1)) * (1 - alpha) / (1 + alpha)
+
+
+def _padded(law: Floats) -> Floats:
+    """A law of displacements with room for twice the width of the map."""
+    beside = 2 * SIDE - law.shape[0] // 2
+    return np.pad(law, beside) if beside >= 0 else law[-beside:beside, -beside:beside]
+
+
+def errors(maps: dict[str, Floats], runs: int) -> Iterator[dict[str, Any]]:
+    """RMSE of boxes as shares of all people, per map and channel, and beside that of planar."""
     law, tried = laplace_law(), studies()
     for name, shares in maps.items():
         squares: dict[str, list[float]] = {}
-        for run in range(_RUNS):
+        for run in range(runs):
+            progress(f"{name}, run {run + 1} of {runs}")
             rng = np.random.default_rng([run, len(name)])
             counts = rng.multinomial(PEOPLE, shares.ravel())
             asked = boxes(rng)
             truth = asked @ counts
+            people = np.repeat(np.arange(SIDE**2), counts)
+            numbers = rng.random((2, PEOPLE))
             for what, (study, method) in tried.items():
-                tally = study.simulate_counts(counts.reshape(study.shape), seed=run)
+                if what in FEW and run >= _FEW_RUNS:
+                    continue
+                if len(study.axes) == 2:
+                    tally = study.tally(same_noise(people, study, numbers))
+                else:
+                    tally = study.simulate_counts(counts.reshape(study.shape), seed=run)
                 estimate = tally.estimate(method=method)
                 if isinstance(estimate, LikelihoodEstimate):  # without errors, which take longer
                     axes = tuple(range(len(study.axes)))
@@ -143,46 +213,63 @@ def errors(maps: dict[str, Floats]) -> Iterator[dict[str, Any]]:
                 else:
                     found = estimate.linear(asked).values
                 squares.setdefault(what, []).append(float(np.mean((found - truth) ** 2)))
-            found = asked @ by_updates(law, counts.astype(float), rng)
-            what = "planar Laplace, iterative Bayesian update"
-            squares.setdefault(what, []).append(float(np.mean((found - truth) ** 2)))
+            if run < _FEW_RUNS:
+                found = asked @ by_updates(law, counts.astype(float), rng)
+                squares.setdefault(FEW[0], []).append(float(np.mean((found - truth) ** 2)))
         for what, held in squares.items():
+            ours = squares["planar, unbiased" if "unbiased" in what else "planar"]
+            off = np.array(held) - np.array(ours[: len(held)])
+            spread = float(off.std(ddof=1)) / math.sqrt(len(off)) if len(off) > 1 else math.nan
             yield {
                 "map": name,
                 "channel": what,
+                "runs": len(held),
                 "RMSE, thousandths of all people": 1000 * float(np.mean(held)) ** 0.5 / PEOPLE,
+                "over planar's": (float(np.mean(held)) / float(np.mean(ours[: len(held)]))) ** 0.5,
+                "standard errors above planar": float(off.mean()) / spread if spread else 0.0,
             }
 
 
-def large() -> list[str]:
-    """A large map in words: seconds of the processor to encode, tally and decode it."""
+def large(side: int, people: int) -> str:
+    """A large map in words: seconds of the processor to encode, to decode and to draw it."""
+    progress(f"{side} × {side} places")
     rng = np.random.default_rng(3)
-    middles = rng.integers(20, _LARGE - 20, (30, 2))
-    at = middles[rng.integers(0, 30, _MANY)] + 6 * rng.normal(size=(_MANY, 2))
-    people = np.clip(at.round(), 0, _LARGE - 1).astype(np.int64)
-    axes = [sf.integers(name, 0, _LARGE - 1) for name in ("row", "column")]
-    study = sf.Study("large", [sf.together(axes, protect=sf.Lp(1, 2))])
+    middles = rng.integers(side // 12, side - side // 12, (30, 2))
+    at = middles[rng.integers(0, 30, people)] + side / 43 * rng.normal(size=(people, 2))
+    cells = np.clip(at.round(), 0, side - 1).astype(np.int64)
+    size = 111_195 / 250  # metres of a cell: 250 to a degree
+    box = (0, 0, side / 250, side / 250)
+    near = sf.Distance(1, per=f"{size:g} m")
+    home = sf.places("home", box, cell=size, protect=near)
+    study = sf.Study("large", [home])
     (channel,) = study.channels
-    cells = people[:, 0] * _LARGE + people[:, 1]
+    flat = cells[:, 0] * side + cells[:, 1]
     bits = sf.SecureBits()
-    channel.encode(cells[:1000], bits)
+    channel.encode(flat[:1000], bits)
     start = time.process_time()
-    channel.encode(cells, bits)
+    channel.encode(flat, bits)
     encoded = time.process_time() - start
-    tally = study.tally(study.encode({"row": people[:, 0], "column": people[:, 1]}))
+    where = (cells + 0.5) / 250
+    tally = study.tally(study.encode({"home_lat": where[:, 0], "home_lon": where[:, 1]}))
     start = time.process_time()
-    plain = tally.estimate(method="likelihood", smoothing="none").linear(np.ones((1, _LARGE**2)))
+    estimate = tally.estimate(method="likelihood")
+    assert isinstance(estimate, LikelihoodEstimate)
+    estimate.decoder((0, 1))
     decoded = time.process_time() - start
+    start = time.process_time()
+    heat = sf.PlaceMap(study, "home").heatmap(estimate, bins=_GROUPS)
+    heat.plot().savefig(BytesIO())
+    drawn = time.process_time() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return [
-        f"{_LARGE} × {_LARGE} places, {_MANY:,} people at ε = 1 per cell: "
-        f"{_MANY / encoded / 1e6:.1f} million people a second encoded; decoded by maximum "
-        f"likelihood without smoothing in {decoded:.1f} s of one processor, "
-        f"{float(plain.values[0]):,.0f} people in all; {memory:.1f} GB at most."
-    ]
+    return (
+        f"{side} × {side} places, {people:,} people at ε = 1 per cell: "
+        f"{people / encoded / 1e6:.1f} million people encoded per second; decoded in "
+        f"{decoded:.1f} s of one processor, and drawn as {_GROUPS} × {_GROUPS} groups with their "
+        f"errors in {drawn:.1f} s; {memory:.1f} GB at most so far."
+    )
 
 
-def measure(data: Path | None = None) -> Measurement:
+def measure(data: Path | None = None, runs: int = RUNS) -> Measurement:
     """Errors of boxes, and what a large map takes."""
     maps = {"quarters": quarters(), "coast": coast()}
     if data is not None:
@@ -191,7 +278,10 @@ def measure(data: Path | None = None) -> Measurement:
         f"{BOXES} random boxes on {SIDE} × {SIDE} cells, {PEOPLE:,} people, E = {EPSILON} × "
         "Euclidean distance in cells"
     )
-    return Measurement(title, list(errors(maps)), large())
+    notes = [large(*each) for each in LARGE]
+    if data is not None:
+        notes.append(f"The map called file is {data.name}, by python -m benchmarks.places --data.")
+    return Measurement(title, list(errors(maps, runs)), notes)
 
 
 def main() -> None:

@@ -262,7 +262,7 @@ class PlaceMap:
             )
         return cls(study, name)
 
-    def to_geojson(self, answers: Answers) -> dict[str, Any]:
+    def to_geojson(self, answers: Answer | Answers) -> dict[str, Any]:
         """The cells of a heat map as GeoJSON polygons, each with its answer and error.
 
         What holds for all cells (level, method, number of reports, ...) is in "about".
@@ -274,9 +274,13 @@ class PlaceMap:
             QuestionError: If the answers are no heat map of these places.
         """
         pair = (f"{self.name}{LONGITUDE}", f"{self.name}{LATITUDE}")
-        edges = answers.all_edges
         axes = _axes_of(answers)
-        if axes not in (pair, pair[::-1]) or any(e is None for e in edges):
+        edges = answers.all_edges if isinstance(answers, Answers) else ()
+        if (
+            not isinstance(answers, Answers)
+            or axes not in (pair, pair[::-1])
+            or any(e is None for e in edges)
+        ):
             raise QuestionError(
                 f"GeoJSON needs the heat map of {self.name!r}, got {answers!r}: make it with "
                 "heatmap(estimate)"

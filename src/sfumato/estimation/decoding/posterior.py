@@ -27,7 +27,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sfumato.arrays import Floats
-from sfumato.estimation.decoding.curvature import DenseCurvature, Point, ProductCurvature
+from sfumato.estimation.decoding.curvature import (
+    LARGE,
+    DenseCurvature,
+    Point,
+    ProductCurvature,
+)
 from sfumato.estimation.decoding.doubt import Doubt
 from sfumato.estimation.decoding.em import Decoded, decode
 from sfumato.estimation.decoding.evidence import Posterior, Progress, fit_by_evidence
@@ -41,6 +46,7 @@ _MANY_OUTPUTS = 2  # per cell, and …
 _MANY_ROWS = 4  # … one row for so many cells, from which a matrix over cells pays
 _SHARED_CELLS = 1 << 11  # and of which there are at most so many …
 _MOST_SHARED = 1 << 25  # … and so many entries of the likelihood
+_FEW_ROWS = 16  # which are answered by products on large grids; more take the unbiased errors
 _FEW_PEOPLE = 100  # below this, Laplace's method is not accurate
 
 
@@ -188,7 +194,8 @@ class Decoder:
         state: variances are infinite then. So they are where each would take long.
         """
         posterior = self.posterior
-        slow = posterior.beside is not None and isinstance(
+        many = self._best.counts.size > LARGE and len(rows) > _FEW_ROWS
+        slow = (posterior.beside is not None or many) and isinstance(
             self._best.fit.curvature, ProductCurvature
         )
         few = posterior.mixture.counts.sum() < _FEW_PEOPLE
