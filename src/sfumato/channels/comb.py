@@ -26,6 +26,7 @@ Why 1/k:
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -288,20 +289,24 @@ class CombChannel(SymbolChannel):
         return np.concatenate(starts)
 
     def joined_likelihood(self, starts: NDArray[np.intp]) -> Floats:
-        """P(run | cell) for runs of turns: a sum of chances of consecutive distances."""
-        ends = np.append(starts[1:], self.outputs)
+        """P(run | cell) for runs of turns: a sum of chances of consecutive distances.
+
+        It depends on the cell's phase alone, and is the same for combs with the same runs.
+        """
         comb, first = np.divmod(starts, self.circle)
-        length = ends - starts
+        length = np.append(starts[1:], self.outputs) - starts  # a run ends within its circle
         upto = np.append(0.0, np.cumsum(np.tile(self.turn_chances, 2)))
+        ends = np.searchsorted(comb, np.arange(len(self.teeth) + 1)).tolist()
+        by_phase: dict[bytes, Floats] = {}
         out = np.empty((self.size, len(starts)))
-        at_once = max(1, _ENTRIES_AT_ONCE // len(starts))
-        for cell in range(0, self.size, at_once):
-            cells = np.arange(cell, min(cell + at_once, self.size))[:, None]
-            phases = self._phase(cells, np.arange(len(self.teeth))[None, :])
-            nearest = phases[:, comb] - (first + length - 1)  # a run ends within its circle
-            nearest[nearest < 0] += self.circle
-            chance = upto[nearest + length] - upto[nearest]
-            out[cell : cell + at_once] = self.chances[comb] * chance
+        for tooth, (low, high) in enumerate(itertools.pairwise(ends)):
+            key = first[low:high].tobytes()
+            if key not in by_phase:
+                last = first[low:high] + length[low:high] - 1
+                nearest = (np.arange(self.circle)[:, None] - last) % self.circle
+                by_phase[key] = upto[nearest + length[low:high]] - upto[nearest]
+            phase = self._phase(np.arange(self.size), np.array(tooth))
+            out[:, low:high] = self.chances[tooth] * by_phase[key][phase]
         return out
 
     @cached_property

@@ -39,6 +39,7 @@ from sfumato.estimation.decoding.evidence import Posterior, Progress, fit_by_evi
 from sfumato.estimation.decoding.fitting import Fit
 from sfumato.estimation.decoding.labels import LabelDecoder
 from sfumato.estimation.decoding.mixture import LOOSE_CELLS, Mixture, posterior_ratio
+from sfumato.estimation.decoding.solvers import times_rows
 from sfumato.estimation.decoding.standing_out import StandingOut
 
 _ENTRIES_AT_ONCE = 1 << 18
@@ -129,7 +130,7 @@ class CountPosterior:
             share = self.mixture.forward(weighted) / np.maximum(self.fit.mixed, 1e-300)
             back = self.mixture.backward(share * self.ratio)
         else:
-            back = (weighted.reshape(len(rows), -1) @ shared).reshape(rows.shape)
+            back = times_rows(weighted.reshape(len(rows), -1), shared).reshape(rows.shape)
         # Σ_y N(y)·m(y)² is the same sum by cells.
         within = flat**2 @ self.counts.ravel()
         within -= np.sum((weighted * back).reshape(len(rows), -1), axis=1)

@@ -1,6 +1,6 @@
 """Linear systems and log-determinants of symmetric positive definite operators given by products.
 
-Preconditioned conjugate gradients (Hestenes1952) and stochastic Lanczos quadrature (Ubaru2017).
+Also products with rows that are mostly empty. Preconditioned conjugate gradients (Hestenes1952) and stochastic Lanczos quadrature (Ubaru2017).
 Both are fast where the operator A is near the diagonal D given with it: then D^(−½)·A·D^(−½) is
 near the identity. An inaccurate D costs more products, or accuracy of the determinant.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import eigh_tridiagonal
 
 from sfumato.arrays import Floats
@@ -17,6 +18,20 @@ from sfumato.arrays import Floats
 Product = Callable[[Floats], Floats]
 
 _LANCZOS = 25
+_MOSTLY_EMPTY = 1 / 16  # of the entries
+
+
+def times_rows(rows: Floats, matrix: Floats) -> Floats:
+    """The product of rows and a matrix, by their entries alone where most are 0, as of single cells.
+
+    Args:
+        rows: Weights, shape (rows, cells).
+        matrix: A matrix over the cells.
+    """
+    if np.count_nonzero(rows) > _MOSTLY_EMPTY * rows.size:
+        return rows @ matrix
+    found: Floats = sparse.csr_array(rows) @ matrix
+    return found
 
 
 def conjugate_gradients(

@@ -38,6 +38,7 @@ from sfumato.arrays import Floats
 from sfumato.estimation.decoding.curvature import Point
 from sfumato.estimation.decoding.fitting import Fit, is_line
 from sfumato.estimation.decoding.mixture import LOOSE_CELLS, Likelihood
+from sfumato.estimation.decoding.solvers import times_rows
 
 CONTRADICTED = 3.0  # standard errors from which reports move a sum over unordered cells
 FACTOR = 3.0  # the standard deviation of δ beforehand, where it may be small
@@ -64,7 +65,7 @@ class StandingOut:
         at = self._at
         many = len(v) >= _MANY_ROWS and v.ndim == 2 and v.shape[1] <= LOOSE_CELLS
         if many and not is_line(self._mixture):
-            return v @ self._information
+            return times_rows(v, self._information)
         return at.centred(self._mixture.curve(at.centred(v), at.mixed))
 
     @cached_property
