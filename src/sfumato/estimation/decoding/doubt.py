@@ -15,12 +15,11 @@ posterior mean is used. Traces are estimated with random signs.
 A sum with derivative h by θ then has, to first order in τ², the further variance τ²·|h − F·H⁻¹h|²,
 again summed over the cells of a term: what the smooth fit does not take from the reports.
 
-That judges fine detail by coarser detail. Of waves so fine that the channel hides them, the reports
-say nothing: ages may be rounded to tens, and noise much wider than ten years will not show it. So
-waves about which the reports have an information of less than 1 get the variance `UNSEEN`,
-whatever τ² is elsewhere. Of many waves with an information of at least `FAINT` they may tell the
-variance though they tell none of the waves: on one axis such waves get at most the upper end of its
-estimate, as above but with g and M along these waves only, two standard errors above it.
+That judges fine detail by coarser detail. Of waves so fine that the channel hides them, the
+reports say nothing: ages may be rounded to tens, and noise much wider than ten years will not
+show it. On one axis of moderate length such detail is heaps (`heaps`), of which reports tell more
+than of detail of any kind. Elsewhere waves about which the reports have an information of less
+than 1 get the variance `UNSEEN`, whatever τ² is along the others.
 
 On one axis there is also room for people who stand out, whom no terms of one size describe
 (`standing_out`).
@@ -33,7 +32,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import fft
 from scipy.special import expit
 from scipy.stats import norm
@@ -41,13 +39,11 @@ from scipy.stats import norm
 from sfumato.arrays import Floats
 from sfumato.estimation.decoding.curvature import LARGE, LARGEST
 from sfumato.estimation.decoding.fitting import Fit
+from sfumato.estimation.decoding.heaps import Heaps
 from sfumato.estimation.decoding.mixture import MOST_CELLS, Likelihood
 from sfumato.estimation.decoding.standing_out import StandingOut
 
 UNSEEN = 1.0  # the variance of log shares along waves that no report can show
-FAINT = 0.1  # the information from which reports may tell the variance of many waves together
-_UPPER = 2.0  # standard errors
-_WAVE_PROBES = 8  # random signs
 _PROBES = ((LARGE, 8), (LARGEST, 2), (MOST_CELLS, 1))  # random signs, on grids of so many cells
 _CERTAIN = 30.0  # standard errors
 _MOST = 1.0  # the largest τ² that is expected beforehand
@@ -84,6 +80,12 @@ class Doubt:
         self._asked = StandingOut(mixture, fitted)
 
     @cached_property
+    def heaps(self) -> Heaps | None:
+        """Heaps that the fit leaves out; None where they are not judged."""
+        judged = Heaps.are_judged(self._fit)
+        return Heaps(self._mixture, self._fit, self._asked) if judged else None
+
+    @cached_property
     def terms(self) -> tuple[Term, ...]:
         """Terms of single cells, and on several axes those of every value of an axis."""
         axes = range(self._fit.law.ndim)
@@ -117,31 +119,15 @@ class Doubt:
 
         Along unordered axes there are no waves: every label has its own.
         """
+        if self.heaps is not None:
+            return np.zeros(self._fit.law.shape)
         told = self._mixture.transfer(self._ordered)
         for axis in reversed(summed):
             told = np.asarray(told.take(0, axis=axis))
             if not self._ordered[axis]:
                 told = told / float(told.flat[0])  # the constants over labels are not attenuated
         told = self._mixture.people / told.size * told
-        result = np.where(told < 1, UNSEEN, 0.0)
-        faint = (told >= FAINT) & (told < 1)
-        if self._fit.law.ndim == 1 and np.any(faint):
-            result[faint] = min(UNSEEN, self._at_most(faint))
-        return result
-
-    def _at_most(self, along: NDArray[np.bool_]) -> float:
-        """The upper end of the estimated variance of log shares along some waves of one axis."""
-        rng = np.random.Generator(np.random.PCG64(3))  # fixed: the same reports, the same answer
-        signs = rng.choice([-1.0, 1.0], size=(_WAVE_PROBES, len(along))) * along
-        once = self._asked.informed(fft.idct(signs, axis=1, norm="ortho"))
-        _, left = self._fit.curvature.respond(once)
-        left = fft.dct(left, axis=1, norm="ortho") * along
-        score = fft.dct(self._asked.score, norm="ortho") * along
-        mean, square = np.sum(signs * left) / len(signs), np.sum(left**2) / len(signs)
-        if not square > 0:
-            return math.inf
-        found = max(float(score @ score - mean) / float(square), 0.0)
-        return found + _UPPER * math.sqrt(2 / square)
+        return np.where(told < 1, UNSEEN, 0.0)
 
     @property
     def _ordered(self) -> tuple[bool, ...]:
@@ -159,6 +145,8 @@ class Doubt:
         total = np.zeros(len(left))
         if left.ndim == 2:
             total = self._asked.variance(rows, sensitive, left)
+        if self.heaps is not None:
+            total = total + self.heaps.variance(left)
         for term in self.terms:
             part = left.sum(axis=tuple(axis + 1 for axis in term.summed))
             total += term.variance * np.sum(part.reshape(len(left), -1) ** 2, axis=1)

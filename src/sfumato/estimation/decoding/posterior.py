@@ -169,13 +169,22 @@ class Decoder:
 
     @cached_property
     def _moved(self) -> Floats:
-        """How far what is beside the best fit moves the counts, by its share in them."""
-        beside = self.posterior.beside
-        if beside is None:
-            return np.zeros_like(self._best.counts)
-        result: Floats = beside.share * (
-            beside.law * self.posterior.mixture.people - self._best.counts
-        )
+        """How far what is beside the best fit moves the counts, by its share in them, and heaps."""
+        beside, people = self.posterior.beside, self.posterior.mixture.people
+        share = 0.0 if beside is None else beside.share
+        result: Floats = (1 - share) * (self._heaped - self._best.counts)
+        if beside is not None:
+            result = result + share * (beside.law * people - self._best.counts)
+        return result
+
+    @cached_property
+    def _heaped(self) -> Floats:
+        """The counts by the best fit, with the heaps of which reports are clear."""
+        doubt, mixture = self.posterior.doubt, self.posterior.mixture
+        law = None if doubt is None or doubt.heaps is None else doubt.heaps.followed
+        if law is None:
+            return self._best.counts
+        result: Floats = law * mixture.slope(mixture.forward(law))
         return result
 
     @cached_property

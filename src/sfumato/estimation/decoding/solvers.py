@@ -1,8 +1,9 @@
 """Linear systems and log-determinants of symmetric positive definite operators given by products.
 
-Also products with rows that are mostly empty. Preconditioned conjugate gradients (Hestenes1952) and stochastic Lanczos quadrature (Ubaru2017).
+Preconditioned conjugate gradients (Hestenes1952) and stochastic Lanczos quadrature (Ubaru2017).
 Both are fast where the operator A is near the diagonal D given with it: then D^(−½)·A·D^(−½) is
-near the identity. An inaccurate D costs more products, or accuracy of the determinant.
+near the identity. An inaccurate D costs more products, or accuracy of the determinant. There are
+also products with rows that are mostly empty.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _MOSTLY_EMPTY = 1 / 16  # of the entries
 
 
 def times_rows(rows: Floats, matrix: Floats) -> Floats:
-    """The product of rows and a matrix, by their entries alone where most are 0, as of single cells.
+    """The product of rows and a matrix; rows of few cells by their entries alone.
 
     Args:
         rows: Weights, shape (rows, cells).
@@ -30,7 +31,7 @@ def times_rows(rows: Floats, matrix: Floats) -> Floats:
     """
     if np.count_nonzero(rows) > _MOSTLY_EMPTY * rows.size:
         return rows @ matrix
-    found: Floats = sparse.csr_array(rows) @ matrix
+    found: Floats = np.asarray(sparse.csr_array(rows) @ matrix)
     return found
 
 
