@@ -81,6 +81,8 @@ from .planning.bins import BinPlan as BinPlan
 from .planning.bins import plan_bins as plan_bins
 from .planning.compare import Comparison as Comparison
 from .planning.expected_error import Plan as Plan
+from .planning.guarantees import Guarantees as Guarantees
+from .planning.guarantees import compare_guarantees as compare_guarantees
 from .planning.inverse import epsilon_for as epsilon_for
 from .planning.inverse import people_for as people_for
 from .planning.total_variation import DistributionPlan as DistributionPlan
@@ -90,6 +92,7 @@ from .randomness.bits import SecureBits as SecureBits
 from .randomness.bits import SeededBits as SeededBits
 from .service.connecting import Connection as Connection
 from .service.connecting import connect as connect
+from .signoff.report import Signoff as Signoff
 from .study.axis import Axis as Axis
 from .study.axis import categories as categories
 from .study.axis import dates as dates

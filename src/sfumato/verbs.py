@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from sfumato.estimation.weighted import Weighted
     from sfumato.planning.compare import Comparison
     from sfumato.planning.expected_error import Plan
+    from sfumato.planning.guarantees import Guarantees
+    from sfumato.signoff.report import Signoff
     from sfumato.study.guarantee import ErrorRegion
     from sfumato.study.reports import Reports
     from sfumato.study.study import Study
@@ -284,6 +286,31 @@ class StudyVerbs:
             seed=seed,
             progress=progress,
         )
+
+    def report(
+        self,
+        n: int | None = None,
+        questions: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | None = None,
+        *,
+        repeats: int | None = None,
+    ) -> Signoff:
+        """All that a privacy officer signs: the guarantee, its audit, the error, and alternatives.
+
+        Args:
+            n: Number of people, for the errors; left out, the study's own, or 10,000.
+            questions: Your own questions, as text or by axis, beside the typical ones.
+            repeats: How many reports one person sends at most, where that is known.
+
+        Example:
+            >>> import sfumato as sf
+            >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
+            >>> found = study.report(10_000)
+            >>> found.audit.holds, found.far[0].axes, round(found.total, 9)
+            (True, ('age',), 49.5)
+        """
+        from sfumato.signoff.report import signoff
+
+        return signoff(cast("Study", self), n, questions, repeats=repeats)
 
 
 class ReportsVerbs:
@@ -549,6 +576,29 @@ class RegionVerbs:
         from sfumato.plots.regions import save
 
         save(cast("ErrorRegion", self), path, title=title)
+
+
+class GuaranteesVerbs:
+    """Methods of `Guarantees`: plots."""
+
+    __slots__ = ()
+
+    def plot(self, *, title: str | None = None) -> Any:
+        """A matplotlib figure; needs the extra `plots`."""
+        from sfumato.plots.guarantees import figure
+
+        return figure(cast("Guarantees", self), title=title)
+
+    def save_plot(self, path: str | Path, *, title: str | None = None) -> None:
+        """Write the plot to a file: .png, .svg, .pdf, or .html for an interactive page.
+
+        Args:
+            path: The file; its suffix chooses the format.
+            title: The title; left out, one that says what is shown.
+        """
+        from sfumato.plots.guarantees import save
+
+        save(cast("Guarantees", self), path, title=title)
 
 
 class PlanVerbs:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sfumato import pages
 from sfumato.errors import FormatError
 from sfumato.files import write_whole
 from sfumato.text import escape
@@ -47,11 +48,19 @@ def page(found: Mapping[str, Any]) -> str:
         "Checked on": found["date"],
         "By": f"sfumato {found['version']}",
     }
+    verdict = "The guarantee holds" if found["holds"] else "The guarantee does NOT hold"
+    tone = "yes" if found["holds"] else "no"
+    head = f'<h1 class="{tone}">{verdict}</h1>\n{pages.facts(facts)}'
+    return pages.page(f"Audit of {found['study']}", f"{head}\n{details(found)}")
+
+
+def details(found: Mapping[str, Any]) -> str:
+    """What was found for each axis, what was checked and what was not, as HTML.
+
+    Args:
+        found: What `Audit.to_dict` gives.
+    """
     filled = {
-        "study": escape(found["study"]),
-        "class": "yes" if found["holds"] else "no",
-        "verdict": "The guarantee holds" if found["holds"] else "The guarantee does NOT hold",
-        "facts": _table(facts),
         "axes": "\n".join(_axis(axis) for axis in found["axes"]),
         "sampling": _SAMPLING if any(axis["sample"] for axis in found["axes"]) else "",
     }
@@ -84,16 +93,7 @@ def _axis(axis: Mapping[str, Any]) -> str:
         }
     problems = "".join(f"<li>{escape(problem)}</li>" for problem in axis["problems"])
     said = f'<ul class="no">{problems}</ul>' if problems else ""
-    return f"<section><h2>{escape(axis['axis'])}</h2>{_table(facts)}{said}</section>"
-
-
-def _table(facts: Mapping[str, str]) -> str:
-    """Names and what is known."""
-    rows = (
-        f'<tr><th scope="row">{escape(name)}</th><td>{escape(said)}</td></tr>'
-        for name, said in facts.items()
-    )
-    return f"<table>{''.join(rows)}</table>"
+    return f"<section><h2>{escape(axis['axis'])}</h2>{pages.facts(facts)}{said}</section>"
 
 
 def _number(value: float | str) -> str:
@@ -113,29 +113,8 @@ _SAMPLING = """<li><b>A random sample was drawn</b> as devices draw, and compare
 probabilities of reports and with E, by tests that are exact for its size. A sample is no proof: it
 shows nothing about what is too rare to be drawn.</li>"""
 
-#: The frame of the page; [[name]] marks what a report fills in.
-_TEMPLATE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Audit of [[study]]</title>
-<style>
-  body { margin: 2rem auto; max-width: 52rem; padding: 0 1rem; color: #22303c; background: #fff;
-    font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-  h1 { font-size: 1.7rem; line-height: 1.2; } h2 { font-size: 1.2rem; margin-top: 2rem; }
-  h1.yes { color: #2b7a4b; } .no { color: #b3402a; } ul.no { font-weight: 600; }
-  table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-  th, td { text-align: left; vertical-align: top; padding: .35rem .8rem .35rem 0;
-    border-top: 1px solid #e1e6ea; font-weight: normal; overflow-wrap: anywhere; }
-  th { width: 14rem; color: #5f6e7a; }
-  @media (max-width: 36rem) { th, td { display: block; width: auto; } td { border: 0; } }
-</style>
-</head>
-<body>
-<h1 class="[[class]]">[[verdict]]</h1>
-[[facts]]
-[[axes]]
+#: What the page shows; [[name]] marks what a report fills in.
+_TEMPLATE = """[[axes]]
 <h2>What was checked, and how</h2>
 <ul>
 <li><b>The guarantee was derived again</b> from the study: E between any two values. The odds of any
@@ -150,7 +129,4 @@ the code that encodes reports must output what the tables say.</li>
 <h2>What was not checked</h2>
 <p>Whether devices run this version of sfumato on this study, whether their random bits are secret,
 how often a person reports, and how long a device takes. The guarantee is stated for one report of
-each person and for values that the study distinguishes.</p>
-</body>
-</html>
-"""
+each person and for values that the study distinguishes.</p>"""

@@ -87,11 +87,22 @@ sfumato plan commute.toml --people 10000 --method likelihood
     ),
     "compare": Command(
         "Write a study",
-        "planning",
-        "Compare all channels that fit each axis, by the error to expect of typical questions.",
+        "comparing",
+        "Compare the guarantees of several studies, or the channels that fit one study.",
         r"""
+sfumato compare near.toml plain.toml --people 100000
+sfumato compare near.toml plain.toml --people 100000 --ask "age=18..30" --plot sides.png
 sfumato compare commute.toml --people 100000 --method unbiased
 sfumato compare commute.toml --people 10000 --json
+""",
+    ),
+    "report": Command(
+        "Write a study",
+        "reporting",
+        "Write the report that a privacy officer signs: guarantee, audit, errors, alternatives.",
+        r"""
+sfumato report commute.toml --out commute.html
+sfumato report commute.toml --out commute.html --people 100000 --ask "age=18..30" --repeats 12
 """,
     ),
     "audit": Command(

@@ -1,4 +1,4 @@
-"""Commands that predict errors: plan, compare."""
+"""The command that predicts errors: plan."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from sfumato.domains.reals import Reals
 from sfumato.errors import StudyError
 from sfumato.metrics.distance import Distance
 from sfumato.planning.bins import BinPlan, plan_bins
-from sfumato.planning.compare import COLUMNS, METHODS
 from sfumato.planning.expected_error import typical_of
 from sfumato.planning.inverse import epsilon_for, people_for
 from sfumato.study.study import Study
@@ -91,10 +90,10 @@ def plan(
     if plot is not None:
         target(plot, "picture", *PLOTS, force=force)
     loaded = load_study(study)
-    given = _prior(loaded, prior)
+    given = read_prior(loaded, prior)
     options: dict[str, Any] = {"prior": given, "method": method, "runs": runs}
     with showing.progress("planning") as seen:
-        found = loaded.expected_error(number, ask, level=level, progress=_share(seen), **options)
+        found = loaded.expected_error(number, ask, level=level, progress=share_of(seen), **options)
     wanted = [] if want is None else _wanted(loaded, number, want, ask, options)
     bins = _bins(loaded, number)
     if plot is not None:
@@ -106,13 +105,7 @@ def plan(
         }
         showing.show_json(document | ({"plot": str(plot)} if plot else {}))
         return
-    made = showing.table(*found.columns(), right=found.columns()[1:-1])
-    for row in found:
-        made.add_row(*(showing.literal(cell) for cell in found.cells(row)))
-    showing.stdout().print(made)
-    showing.say(f"Study {found.study!r}: {found.caption()}")
-    for note in found.notes:
-        showing.say(note)
+    showing.show_tabled(found)
     for line in wanted:
         showing.say(_wanted_line(line, number))
     for name, now, part in bins:
@@ -121,40 +114,13 @@ def plan(
         showing.say(f"Drawn in {plot}.")
 
 
-def compare(
-    study: StudyFile,
-    number: People,
-    prior: PriorOption = "flat",
-    method: Annotated[
-        list[str] | None,
-        typer.Option(metavar="unbiased|likelihood", help="One way of answering only; repeatable."),
-    ] = None,
-    runs: Runs = RUNS,
-    as_json: AsJson = False,
-) -> None:
-    """Compare all channels that fit each axis, by the error to expect of typical questions.
+def read_prior(study: Study, given: str) -> str | NDArray[np.int64]:
+    """A prior by name, or the counts in a file.
 
-    These are random ranges, or single cells on axes without an order. Where whole records are
-    protected together, the channels that fit them are compared.
+    Args:
+        study: The study.
+        given: As the option has it.
     """
-    loaded = load_study(study)
-    given = _prior(loaded, prior)
-    with showing.progress("comparing") as seen:
-        found = loaded.compare(
-            number, prior=given, methods=method or METHODS, runs=runs, progress=_share(seen)
-        )
-    if as_json:
-        showing.show_json(found.to_dict())
-        return
-    made = showing.table(*COLUMNS, right=("standard error", "share", "report"))
-    for row in found:
-        made.add_row(*(showing.literal(cell) for cell in row.cells()))
-    showing.stdout().print(made)
-    showing.say(found.caption())
-
-
-def _prior(study: Study, given: str) -> str | NDArray[np.int64]:
-    """A prior by name, or the counts in a file."""
     if given in ("flat", "worst"):
         return given
     if not given.lower().endswith((".csv", ".csv.gz", ".parquet")):
@@ -164,8 +130,12 @@ def _prior(study: Study, given: str) -> str | NDArray[np.int64]:
     return read_counts(study, Path(given))
 
 
-def _share(seen: showing.Seen) -> Callable[[float], None]:
-    """Progress by share, on a bar that wants how much of how much."""
+def share_of(seen: showing.Seen) -> Callable[[float], None]:
+    """Progress by share, on a bar that wants how much of how much.
+
+    Args:
+        seen: The bar.
+    """
     return lambda share: seen(share, 1.0)
 
 

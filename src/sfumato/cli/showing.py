@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sfumato.estimation.answers import NO_REPORTS, Answer, Answers
-from sfumato.text import format_to, interval_name, visible, visible_json
+from sfumato.text import Tabled, format_to, interval_name, visible, visible_json
 
 # Called with the amount done, the total, and what is being done.
 Seen = Callable[..., None]
@@ -147,6 +147,23 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
             no_wrap=False,
         )
     return made
+
+
+def show_tabled(found: Tabled) -> None:
+    """Print what is shown as a table: the table, the line that says what it is, and notes.
+
+    Args:
+        found: A plan, a comparison or the like.
+    """
+    head, columns, rows, tail = found.table_text()
+    words = [any(row[k][:1].isalpha() for row in rows) for k in range(len(columns))]
+    right = [name for name, word in zip(columns, words, strict=True) if not word]
+    made = table(*columns, right=right)
+    for row in rows:
+        made.add_row(*map(literal, row))
+    stdout().print(made)
+    for line in (head, *filter(None, tail)):
+        say(line)
 
 
 def between(low: float, high: float, stderr: float) -> str:

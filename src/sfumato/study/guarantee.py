@@ -241,9 +241,8 @@ def explain_axis(axis: Axis, statement: Metric, metric: CellMetric) -> list[str]
     """
     lines = [statement.describe()]
     labels = axis.labels()
-    by_gap = axis.domain.kind == "integers" and not isinstance(statement, Blocks | HighLow)
-    for i, j in _example_pairs(axis, metric):
-        lines.append(_odds_line(_pair(axis, labels, i, j, by_gap), metric, labels, i, j))
+    for i, j in example_pairs(axis, metric):
+        lines.append(_odds_line(pair_words(axis, labels, i, j, statement), metric, labels, i, j))
     lines += _posterior_line(metric, labels)
     cap = statement.cap if isinstance(statement, Distance) else None
     if cap is not None and not isinstance(metric, LineMetric):
@@ -281,17 +280,7 @@ def explain_together(axes: Sequence[Axis], statement: Metric, metric: CellMetric
     lines = [statement.describe()]
     shape = [axis.size for axis in axes]
     labels = [axis.labels() for axis in axes]
-    middle = [size // 2 - 1 for size in shape]
-    for gaps in dict.fromkeys(
-        (
-            (1, *[0] * (len(shape) - 1)),
-            (*[0] * (len(shape) - 1), 1),
-            tuple(max(1, size // 8) for size in shape),
-            tuple(size - 1 for size in shape),
-        )
-    ):
-        start = [min(at, size - 1 - gap) for at, size, gap in zip(middle, shape, gaps, strict=True)]
-        end = [at + gap for at, gap in zip(start, gaps, strict=True)]
+    for start, end in example_gaps(shape):
         pair = [
             ", ".join(
                 f"{axis.name} {names[place]}"
@@ -306,6 +295,28 @@ def explain_together(axes: Sequence[Axis], statement: Metric, metric: CellMetric
         )
     lines += [f"Note: {note}." for note in metric.notes]
     return lines
+
+
+def example_gaps(shape: Sequence[int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Example pairs of cells of a grid: neighbours along its first and last axis, and far apart.
+
+    Args:
+        shape: Number of cells of every axis.
+    """
+    middle = [size // 2 - 1 for size in shape]
+    found = []
+    for gaps in dict.fromkeys(
+        (
+            (1, *[0] * (len(shape) - 1)),
+            (*[0] * (len(shape) - 1), 1),
+            tuple(max(1, size // 8) for size in shape),
+            tuple(size - 1 for size in shape),
+        )
+    ):
+        start = [min(at, size - 1 - gap) for at, size, gap in zip(middle, shape, gaps, strict=True)]
+        end = [at + gap for at, gap in zip(start, gaps, strict=True)]
+        found.append((tuple(start), tuple(end)))
+    return found
 
 
 def _odds_line(who: str, metric: CellMetric, labels: list[str], i: int, j: int) -> str:
@@ -356,8 +367,13 @@ def _uneven_pair(metric: CellMetric) -> tuple[int, int] | None:
     return None
 
 
-def _example_pairs(axis: Axis, metric: CellMetric) -> Sequence[tuple[int, int]]:
-    """Example pairs of cells: near, middling and farthest apart; or one for each value of E."""
+def example_pairs(axis: Axis, metric: CellMetric) -> Sequence[tuple[int, int]]:
+    """Example pairs of cells: near, middling and farthest apart; or one for each value of E.
+
+    Args:
+        axis: The axis.
+        metric: E between its cells.
+    """
     size = axis.domain.size
     if axis.domain.ordered and isinstance(metric, LineMetric | CappedLineMetric | AsideMetric):
         middle = size // 2
@@ -392,8 +408,17 @@ def _first_pair(which: NDArray[np.bool_]) -> tuple[int, int]:
     return min(i, j), max(i, j)
 
 
-def _pair(axis: Axis, labels: list[str], i: int, j: int, by_gap: bool) -> str:
-    """The two people compared, by how far apart they are or by their values."""
+def pair_words(axis: Axis, labels: list[str], i: int, j: int, statement: Metric) -> str:
+    """The two people compared, by how far apart they are or by their values.
+
+    Args:
+        axis: The axis.
+        labels: Labels of its cells.
+        i: The cell of one.
+        j: The cell of the other.
+        statement: The guarantee of the axis as stated.
+    """
+    by_gap = axis.domain.kind == "integers" and not isinstance(statement, Blocks | HighLow)
     if by_gap and labels[i] != NO_ANSWER and labels[j] != NO_ANSWER:
         apart = abs(int(labels[j]) - int(labels[i]))
         one = apart == 1 and axis.unit.isalpha() and axis.unit.endswith("s")
