@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sfumato.extras import need
 from sfumato.planning.guarantees import GuaranteeRow, Guarantees
 from sfumato.plots import style
 from sfumato.plots.style import FAINT, INK, Spec, safe
@@ -28,10 +29,10 @@ def figure(found: Guarantees, *, title: str | None = None) -> Figure:
         title: The heading; left out, one that says what is shown.
 
     Raises:
-        PlotsMissingError: If matplotlib is not installed.
+        MissingExtraError: If matplotlib is not installed.
     """
-    module = style.need("matplotlib.figure")
-    ticker = style.need("matplotlib.ticker")
+    module = need("matplotlib.figure")
+    ticker = need("matplotlib.ticker")
     panels = _panels(found)
     count = len(found.names)
     heights = [max(len(rows), 1) * count for rows, _ in panels]
@@ -76,7 +77,7 @@ def save(found: Guarantees, path: str | Path, *, title: str | None = None) -> No
 
     Raises:
         StudyError: If the suffix is another one.
-        PlotsMissingError: If matplotlib or plotly is not installed.
+        MissingExtraError: If matplotlib or plotly is not installed.
     """
     style.write(path, partial(figure, found, title=title), partial(_page, found, title=title))
 
