@@ -23,9 +23,8 @@ from sfumato.device.wire import ID_BYTES
 from sfumato.service.published import Published
 from sfumato.service.stores.base import FullError, Run, Store
 
-_AT_ONCE = 50_000  # reports of one transaction, unless one segment has more
+_AT_ONCE = 200_000  # reports of one transaction, unless one segment has more
 _MOST_SEGMENTS = 10_000
-_PAUSE = 0.002  # seconds in which uploads can be stored
 DAY = 86_400
 Days = NDArray[np.integer[Any]]
 #: How many seconds after its last day an id is deleted: by then all uploads that came in time have
@@ -36,7 +35,7 @@ QUARANTINE_DAYS = 7
 
 
 def tally_pending(store: Store, study: Published) -> int:
-    """Tally all reports of a study that wait.
+    """Tally all reports of a study that wait at this moment.
 
     Args:
         store: Where they are.
@@ -45,21 +44,20 @@ def tally_pending(store: Store, study: Published) -> int:
     Returns:
         How many were new.
     """
+    with store.look() as run:  # which waits for no writer
+        ((last,),) = run("SELECT max(number) FROM segments WHERE study = ?", (study.number,))
     total = 0
-    while _waits(store, study):
+    while last is not None:
         with store.change() as run:
-            found = _tally_some(run, study)
+            began = time.monotonic()
+            found = _tally_some(run, study, last)
         if found is None:
             break
-        total += found
-        time.sleep(_PAUSE)  # a lock that is taken again at once would be given to nobody else
+        total += found.new
+        if found.last == last:
+            break
+        time.sleep(time.monotonic() - began)  # half of the time belongs to uploads
     return total
-
-
-def _waits(store: Store, study: Published) -> bool:
-    """Whether any report of a study waits to be tallied; no writer is waited for."""
-    with store.look() as run:
-        return bool(run("SELECT 1 FROM segments WHERE study = ? LIMIT 1", (study.number,)))
 
 
 def tally_what_fits(store: Store, study: Published) -> None:
@@ -73,15 +71,29 @@ def tally_what_fits(store: Store, study: Published) -> None:
         tally_pending(store, study)
 
 
-def _tally_some(run: Run, study: Published) -> int | None:
-    """Tally some segments, and count their new reports; None if no segment waits."""
+@dataclass(frozen=True, slots=True)
+class _Tallied:
+    """What one transaction did.
+
+    Attributes:
+        new: How many reports were new.
+        last: The number of the last segment that it took.
+    """
+
+    new: int
+    last: int
+
+
+def _tally_some(run: Run, study: Published, last: int) -> _Tallied | None:
+    """Tally some segments up to the one with a number; None if none of them waits."""
     number = study.number
     lock = f"SELECT version FROM studies WHERE number = ?{run.lock}"  # noqa: S608 - of constants
     if not run(lock, (number,)):
         return None
     waiting = run(
-        "SELECT number, reports FROM segments WHERE study = ? ORDER BY number LIMIT ?",
-        (number, _MOST_SEGMENTS),
+        "SELECT number, reports FROM segments WHERE study = ? AND number <= ? "
+        "ORDER BY number LIMIT ?",
+        (number, last, _MOST_SEGMENTS),
     )
     if not waiting:
         return None
@@ -108,7 +120,7 @@ def _tally_some(run: Run, study: Published) -> int | None:
     run.many("DELETE FROM segments WHERE number = ?", [(one,) for one, *_ in segments])
     repeated = len(ids) - len(new)
     run.count(number, {"accepted": -repeated, "repeated": repeated})
-    return len(new)
+    return _Tallied(len(new), last)
 
 
 def _entered(run: Run, study: int, ids: Bytes, days: Days) -> Days:
@@ -120,9 +132,14 @@ def _entered(run: Run, study: int, ids: Bytes, days: Days) -> Days:
     first = order[starts]
     latest = np.maximum.reduceat(days[order], starts)
     known = np.zeros(len(first), dtype=bool)
-    known[run.known(study, ids[first].tobytes())] = True
-    for day in np.unique(latest[~known]).tolist():
-        run.enter(study, ids[first[~known & (latest == day)]].tobytes(), day)
+    for day in np.unique(latest).tolist():
+        places = np.flatnonzero(latest == day)
+        sent = ids[first[places]]
+        if not run.enter(study, sent.tobytes(), day):
+            known[places[run.known(study, sent.tobytes())]] = True
+            rest = sent[~known[places]]
+            if len(rest):
+                run.enter(study, rest.tobytes(), day)
     again = zip(ids[first[known]], latest[known].tolist(), strict=True)
     run.many(
         "UPDATE ids SET expires = ? WHERE study = ? AND id = ? AND expires < ?",

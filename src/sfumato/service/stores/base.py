@@ -53,13 +53,16 @@ class Run(ABC):
         """
 
     @abstractmethod
-    def enter(self, study: int, ids: bytes, expires: int) -> None:
-        """Enter ids that have not been counted before.
+    def enter(self, study: int, ids: bytes, expires: int) -> bool:
+        """Enter ids; none of them if one has been counted before, which costs less than to look.
 
         Args:
             study: The study's number.
             ids: Ids one after another, in the order of their bytes.
             expires: Until which day to keep them.
+
+        Returns:
+            Whether they were entered.
         """
 
     def one(self, statement: str, values: tuple[Any, ...] = ()) -> Row | None:

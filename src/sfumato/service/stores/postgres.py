@@ -86,7 +86,7 @@ class PostgresStore(Store):
             cursor = connection.cursor()
             try:
                 cursor.execute(begin)
-                yield _PostgresRun(cursor)
+                yield _PostgresRun(cursor, self._psycopg.errors.UniqueViolation)
                 cursor.execute("COMMIT")
             except BaseException:
                 if not connection.closed:
@@ -155,8 +155,8 @@ class _PostgresRun(Run):
 
     lock = " FOR UPDATE"
 
-    def __init__(self, cursor: Any) -> None:
-        self._cursor = cursor
+    def __init__(self, cursor: Any, violation: type[Exception]) -> None:
+        self._cursor, self._violation = cursor, violation
 
     def __call__(self, statement: str, values: tuple[Any, ...] = ()) -> list[Row]:
         self._cursor.execute(statement.replace("?", "%s"), values or None)
@@ -172,12 +172,19 @@ class _PostgresRun(Run):
         counted = {one for (one,) in found}
         return [place for place, one in enumerate(_apart(ids)) if one in counted] if found else []
 
-    def enter(self, study: int, ids: bytes, expires: int) -> None:
-        """Enter new ids."""
-        self(
-            "INSERT INTO ids SELECT ?::bigint, id, ?::bigint FROM unnest(?::bytea[]) AS new (id)",
-            (study, expires, _apart(ids)),
-        )
+    def enter(self, study: int, ids: bytes, expires: int) -> bool:
+        """Enter ids, if none of them has been counted."""
+        self("SAVEPOINT enter")
+        try:
+            self(
+                "INSERT INTO ids "
+                "SELECT ?::bigint, id, ?::bigint FROM unnest(?::bytea[]) AS new (id)",
+                (study, expires, _apart(ids)),
+            )
+        except self._violation:
+            self("ROLLBACK TO enter")
+            return False
+        return True
 
 
 def _apart(ids: bytes) -> list[bytes]:

@@ -156,13 +156,17 @@ class _SqliteRun(Run):
         )
         return [place for (place,) in found]
 
-    def enter(self, study: int, ids: bytes, expires: int) -> None:
-        """Enter new ids."""
-        self(
-            f"{_EACH} INSERT INTO ids "  # noqa: S608 - of constants
-            "SELECT ?, substr(?, 16 * place + 1, 16), ? FROM each",
-            (len(ids) // ID_BYTES, study, ids, expires),
-        )
+    def enter(self, study: int, ids: bytes, expires: int) -> bool:
+        """Enter ids, if none of them has been counted."""
+        try:
+            self(
+                f"{_EACH} INSERT INTO ids "  # noqa: S608 - of constants
+                "SELECT ?, substr(?, 16 * place + 1, 16), ? FROM each",
+                (len(ids) // ID_BYTES, study, ids, expires),
+            )
+        except sqlite3.IntegrityError:  # this statement is undone, and the transaction goes on
+            return False
+        return True
 
 
 @contextmanager
