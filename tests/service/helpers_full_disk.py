@@ -44,7 +44,7 @@ def main(folder: Path) -> dict[str, Any]:
             headers = {"Authorization": f"Bearer {token}"}
             asked = [f"age={k % 100}" for k in range(many)]
             return [
-                http.post(f"{base}/ask", json={"count": one}, headers=headers).status_code
+                http.post(f"{base}/ask?wait=60", json={"count": one}, headers=headers).status_code
                 for one in asked
             ]
 

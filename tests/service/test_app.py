@@ -65,7 +65,9 @@ class Running:
         )
 
     def ask(self, **asked: Any) -> Any:
-        return self.http.post(f"{self.base}/ask", json=asked, headers=self.headers("analyst"))
+        return self.http.post(
+            f"{self.base}/ask?wait=60", json=asked, headers=self.headers("analyst")
+        )
 
 
 @pytest.fixture
@@ -279,7 +281,7 @@ class TestQuestions:
     def test_that_make_no_sense_get_a_code(self, running: Running, asked: Any, code: str) -> None:
         running.upload(sent([1, 2, 3]))
         found = running.http.post(
-            f"{running.base}/ask", json=asked, headers=running.headers("analyst")
+            f"{running.base}/ask?wait=60", json=asked, headers=running.headers("analyst")
         )
         assert (found.status_code, found.json()["code"]) == (400, code)
         assert list(answering.log(running.store)) == []

@@ -161,7 +161,7 @@ def test_answers_are_tables_too(running: Running, form: str, by: str) -> None:
     headers = running.headers("analyst")
     for asked, _ in CASES:
         found = running.http.post(
-            f"{running.base}/ask" + (f"?format={form}" if by == "format" else ""),
+            f"{running.base}/ask?wait=60" + (f"&format={form}" if by == "format" else ""),
             json=asked,
             headers=headers | ({"Accept": f"text/html, {kind};q=0.9"} if by == "Accept" else {}),
         )

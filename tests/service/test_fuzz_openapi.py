@@ -47,7 +47,7 @@ def test_no_secret_is_in_what_the_server_writes_or_keeps(tmp_path: Path) -> None
     made = Served(tmp_path)
     secrets = [token.removeprefix("sfumato_") for token in made.tokens.values()]
     with made.running("--access-log"), httpx.Client(base_url=made.url, timeout=60) as http:
-        ask, asked = f"/v1/studies/{made.fingerprint}/ask", {"count": "age=1"}
+        ask, asked = f"/v1/studies/{made.fingerprint}/ask?wait=60", {"count": "age=1"}
         for token in (*made.tokens.values(), "sfumato_" + "A" * 43, secrets[0][:-1]):
             for kind in ("Bearer", "Basic", "bearer  "):
                 headers = {"Authorization": f"{kind} {token}"}
