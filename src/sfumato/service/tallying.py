@@ -23,7 +23,7 @@ from sfumato.device.wire import ID_BYTES
 from sfumato.service.published import Published
 from sfumato.service.stores.base import FullError, Run, Store
 
-_AT_ONCE = 200_000  # reports of one transaction, unless one segment has more
+_AT_ONCE = 50_000  # reports of one transaction, unless one segment has more
 _MOST_SEGMENTS = 10_000
 DAY = 86_400
 Days = NDArray[np.integer[Any]]
