@@ -90,8 +90,8 @@ def measure() -> Measurement:
             "Requests/s and times are on the wall's clock; processor time is the server's own, "
             "and what one idle processor could answer follows from it. Every report is on the "
             "disk, in SQLite, before it is answered. Meanwhile reports are tallied, in half of the "
-            f"time. What waited at the end was tallied at {tallied:,.0f} reports/s, with the ids of "
-            f"{counts['reports']:,} reports in the store.",
+            f"time. What waited at the end was tallied at {tallied:,.0f} reports/s, with the ids "
+            f"of {counts['reports']:,} reports in the store.",
         ],
     )
 
