@@ -26,7 +26,6 @@ import numpy as np
 
 import sfumato as sf
 from benchmarks.recording import Measurement, progress
-from reproduction.matrix_mechanism import MatrixMechanism
 from sfumato.channels.choice import Choice, described
 from sfumato.errors import SfumatoError
 from sfumato.metrics.base import Metric
@@ -36,6 +35,7 @@ from sfumato.metrics.labelled import BlockMetric, HighLowMetric
 from sfumato.metrics.recognise import blocks_of
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.planning.expected_error import typical_of
+from sfumato.reproduction.matrix_mechanism import MatrixMechanism
 from sfumato.study.choose import choose_channel
 
 PEOPLE = 10_000

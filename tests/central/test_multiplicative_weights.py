@@ -14,7 +14,7 @@ from helpers_statistics import LIMIT, share_score
 from numpy.typing import NDArray
 
 import sfumato as sf
-from reproduction import adult
+from benchmarks import census
 from sfumato.central import accuracy
 from sfumato.central import multiplicative_weights as file
 from sfumato.central.multiplicative_weights import MWEM, PreparedMWEM
@@ -343,17 +343,17 @@ def test_descriptions_say_what_was_done() -> None:
 
 @pytest.mark.slow
 def test_the_census_comparison_runs_in_small() -> None:
-    """The code of reproduction/adult.py on made-up people; its figures are in results/soak."""
+    """The code of benchmarks/census.py on made-up people; its figures are in results/soak."""
     rng = np.random.default_rng(1)
     table = {
         "age": rng.integers(17, 91, 2_000),
         "hours": np.clip(rng.normal(40, 9, 2_000), 1, 99).astype(int),
         "sex": rng.choice(["Female", "Male"], 2_000),
     }
-    asked = adult.questions(20, seed=1)
+    asked = census.questions(20, seed=1)
     assert len(set(asked)) == 20
-    assert asked == adult.questions(30, seed=1)[:20]
-    record = adult.compare(sf.central.Data(adult.study(), table), asked, "1", runs=3)
+    assert asked == census.questions(30, seed=1)[:20]
+    record = census.compare(sf.central.Data(census.study(), table), asked, "1", runs=3)
     for row in record["mechanisms"]:
         assert row["largest error"] <= row["worst run"] <= row.get("published bound", 2_000)
     found = record["ratios to laplace"]["mwem, replayed"]

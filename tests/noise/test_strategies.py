@@ -14,7 +14,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 import sfumato as sf  # noqa: E402
-from reproduction import xiang  # noqa: E402
+from benchmarks import strategies  # noqa: E402
 from sfumato.errors import StudyError  # noqa: E402
 from sfumato.metrics.cells import TableMetric  # noqa: E402
 from sfumato.metrics.distance import LineMetric  # noqa: E402
@@ -57,7 +57,7 @@ def test_rows_that_are_the_same_for_all_cells_are_left_out() -> None:
 
 @pytest.mark.slow
 def test_a_search_is_never_worse_than_what_it_starts_from() -> None:
-    metric, asked = xiang.searches(8)["points in the plane, cells"]
+    metric, asked = strategies.searches(8)["points in the plane, cells"]
     found = search(asked, metric, bits=True)
     assert found.best.error <= min(found.fixed.values())
     assert found.gain > 2  # places on a map have no order, and single cells cost much

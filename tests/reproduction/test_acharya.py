@@ -21,15 +21,16 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 import sfumato as sf  # noqa: E402
-from benchmarks import context, pages  # noqa: E402
-from reproduction import acharya, acharya_splits  # noqa: E402
+from benchmarks import checkins, context, pages  # noqa: E402
+from sfumato.reproduction import acharya  # noqa: E402
+from sfumato.reproduction.exhibits import ReproductionError  # noqa: E402
 
 LIMIT = 4.0  # standard errors
 
 
 @pytest.fixture(scope="module")
 def record() -> dict[str, Any]:
-    held: dict[str, Any] = json.loads((ROOT / acharya.RESULTS).read_text(encoding="utf-8"))
+    held: dict[str, Any] = json.loads((ROOT / checkins.RESULTS).read_text(encoding="utf-8"))
     return held
 
 
@@ -131,7 +132,7 @@ def test_recorded_splits_say_what_the_page_says(record: dict[str, Any]) -> None:
     """Print is within what splits can make; split as observed, all four columns agree to 2 %."""
     table = record["table 1"]
     rows = {row["split"]: row for row in table["splits"]}
-    assert list(rows) == list(acharya_splits.SPLITS)
+    assert list(rows) == list(checkins.SPLITS)
     assert 0.2 < table["observed"] / table["people"] < 0.3
     off = {
         said: np.array(row["projected"]) / np.array(acharya.PRINTED) - 1
@@ -148,15 +149,15 @@ def test_recorded_splits_say_what_the_page_says(record: dict[str, Any]) -> None:
 
 
 def test_the_page_shows_the_recorded_figures(record: dict[str, Any]) -> None:
-    text = (ROOT / acharya.PAGE).read_text(encoding="utf-8")
-    shown = acharya.tables(record)
-    assert set(shown) == set(acharya.PAGE_TABLES)
-    assert text == pages.refilled(text, shown), "run: python -m reproduction.acharya"
+    text = (ROOT / checkins.PAGE).read_text(encoding="utf-8")
+    shown = checkins.tables(record)
+    assert set(shown) == set(checkins.PAGE_TABLES)
+    assert text == pages.refilled(text, shown), "run: python -m benchmarks.checkins"
     fit = record["table 1"]["epsilon that fits the plain column"]
     assert f"The plain column fits at ε = {fit:g}" in text
     other = json.loads(json.dumps(record))
     other["table 1"]["columns"][0]["projected"] *= 1.1
-    assert text != pages.refilled(text, acharya.tables(other))
+    assert text != pages.refilled(text, checkins.tables(other))
 
 
 def test_blocks_are_projected_one_by_one() -> None:
@@ -173,18 +174,18 @@ def test_blocks_are_projected_one_by_one() -> None:
         assert np.ptp((given[box] - found[box])[kept]) < 1e-12
 
 
-def some_known() -> tuple[acharya_splits.Known, Any, Any]:
+def some_known() -> tuple[checkins.Known, Any, Any]:
     """Made-up check-ins, some observed in some of the coarse cells."""
     rng = np.random.default_rng(4)
     counts = rng.poisson(rng.gamma(0.3, 40, (125, 350)))
     observed = rng.binomial(counts, 0.3) * (counts > 60)
-    return acharya_splits.Known(counts, observed), counts, observed
+    return checkins.Known(counts, observed), counts, observed
 
 
-@pytest.mark.parametrize("said", acharya_splits.SPLITS)
+@pytest.mark.parametrize("said", checkins.SPLITS)
 def test_splits_keep_what_is_true(said: str) -> None:
     known, counts, observed = some_known()
-    moved = known.whole(acharya_splits.SPLITS[said](known))
+    moved = known.whole(checkins.SPLITS[said](known))
     np.testing.assert_array_equal(
         np.bincount(known.coarse, weights=moved.ravel()),
         np.bincount(known.coarse, weights=counts.ravel()),
@@ -198,7 +199,7 @@ def test_splits_go_from_smooth_to_clumped() -> None:
     known, *_ = some_known()
 
     def clumps(said: str) -> float:
-        moved = known.whole(acharya_splits.SPLITS[said](known)).ravel().astype(np.float64)
+        moved = known.whole(checkins.SPLITS[said](known)).ravel().astype(np.float64)
         return float(moved @ (moved / np.maximum(known.total(moved), 1))) / moved.sum()
 
     even, same, power, observed = map(
@@ -209,13 +210,14 @@ def test_splits_go_from_smooth_to_clumped() -> None:
 
 
 def test_fitted_epsilon_is_where_the_column_agrees() -> None:
-    assert acharya_splits.fitted(lambda e: 1 - 0.5 * e, 0.6) == pytest.approx(0.8)
-    bent = acharya_splits.fitted(lambda e: 0.9 * np.exp(-0.6 * e), 0.591)
+    assert checkins.fitted(lambda e: 1 - 0.5 * e, 0.6) == pytest.approx(0.8)
+    bent = checkins.fitted(lambda e: 0.9 * np.exp(-0.6 * e), 0.591)
     assert 0.9 * np.exp(-0.6 * bent) == pytest.approx(0.591, abs=0.001)
 
 
-def test_data_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=r"RECONSTRUCTED.*not in the folder given by --data"):
+def test_data_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / acharya.DATA).write_bytes(b"no such thing")
+    with pytest.raises(ReproductionError, match=r"cannot read .*RECONSTRUCTED.*lat_bin, lon_bin"):
         acharya.gowalla(tmp_path)
 
 

@@ -18,11 +18,11 @@ import pytest
 from helpers_statistics import LIMIT
 
 import sfumato as sf
-from benchmarks import pages
-from reproduction import cormode, cormode_as_run
-from reproduction import cormode_printed as printed_
-from reproduction.cormode_as_run import Counts
+from benchmarks import cormode_as_run, pages
+from benchmarks.cormode_as_run import Counts
 from sfumato.metrics.uniform import UniformMetric
+from sfumato.reproduction import cormode
+from sfumato.reproduction import cormode_printed as printed_
 
 ROOT = Path(__file__).parents[2]
 
@@ -206,17 +206,17 @@ def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def record() -> dict[str, Any]:
-    held: dict[str, Any] = json.loads((ROOT / printed_.RESULTS).read_text(encoding="utf-8"))
+    held: dict[str, Any] = json.loads((ROOT / cormode_as_run.RESULTS).read_text(encoding="utf-8"))
     return held
 
 
-@pytest.mark.parametrize("table", printed_.SHOWN)
+@pytest.mark.parametrize("table", cormode_as_run.SHOWN)
 def test_columns_by_the_program_are_within_a_tenth_of_the_printed_ones(
     record: dict[str, Any], table: str
 ) -> None:
     """On average; and cell by cell, but for one column whose printed figures stray themselves."""
-    _, said, size = printed_.SHOWN[table]
-    for column in printed_.as_run(record, said, size, "alike"):
+    _, said, size = cormode_as_run.SHOWN[table]
+    for column in cormode_as_run.as_run(record, said, size, "alike"):
         assert abs(column["mean ours/printed"] - 1) < 0.10
         strays = column["method"] == "HH_16" and table == "prefixes at 2^8"
         assert column["mean |ours/printed - 1|"] < (0.12 if strays else 0.10)
@@ -233,8 +233,8 @@ def test_levels_that_start_apart_would_not_have_been_printed(record: dict[str, A
         ("prefixes at 2^8", "HH_4"),
         ("ranges at 2^8", "HH_2"),
     ):
-        _, said, size = printed_.SHOWN[table]
-        held = {c["method"]: c for c in printed_.as_run(record, said, size, "apart")}[name]
+        _, said, size = cormode_as_run.SHOWN[table]
+        held = {c["method"]: c for c in cormode_as_run.as_run(record, said, size, "apart")}[name]
         error = held["standard error of that, five runs"]
         assert abs(held["mean printed/ours"] - 1) > LIMIT * error
 
@@ -242,25 +242,27 @@ def test_levels_that_start_apart_would_not_have_been_printed(record: dict[str, A
 def test_not_all_ranges_were_asked_of_many_cells(record: dict[str, Any]) -> None:
     """Whether levels start alike or apart, print is at least 7 % below."""
     for start in ("alike", "apart"):
-        for column in printed_.as_run(record, "all ranges", 1 << 16, start):
+        for column in cormode_as_run.as_run(record, "all ranges", 1 << 16, start):
             assert column["mean ours/printed"] > 1.07
 
 
 def test_conclusions_hold_by_the_program_as_well(record: dict[str, Any]) -> None:
-    for _, said, size in printed_.SHOWN.values():
-        held = {c["method"]: c["expected"] for c in printed_.as_run(record, said, size, "alike")}
+    for _, said, size in cormode_as_run.SHOWN.values():
+        held = {
+            c["method"]: c["expected"] for c in cormode_as_run.as_run(record, said, size, "alike")
+        }
         best = printed_.conclusions(held)
         assert best["0.2"] == "HaarHRR"
         assert all(best[epsilon] != "HaarHRR" for epsilon in ("1.0", "1.1", "1.2", "1.4"))
 
 
 def test_the_page_shows_the_recorded_tables(record: dict[str, Any]) -> None:
-    text = (ROOT / printed_.PAGE).read_text(encoding="utf-8")
-    shown = pages.refilled(text, printed_.tables(record))
-    assert text == shown, "run: python -m reproduction.cormode"
+    text = (ROOT / cormode_as_run.PAGE).read_text(encoding="utf-8")
+    shown = pages.refilled(text, cormode_as_run.tables(record))
+    assert text == shown, "run: python -m benchmarks.cormode_as_run"
     other = json.loads(json.dumps(record))
     other["as run"][0]["expected"][0] += 0.1
-    assert text != pages.refilled(text, printed_.tables(other))
+    assert text != pages.refilled(text, cormode_as_run.tables(other))
 
 
 @pytest.mark.parametrize("branching", [2, 4])

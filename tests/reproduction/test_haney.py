@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from reproduction.haney import Box, EdgeRanges, middle_box, published_rate
-from reproduction.matrix_mechanism import MatrixMechanism
 from sfumato.errors import StudyError
 from sfumato.metrics.distance import LineMetric
 from sfumato.randomness.bits import SeededBits
 from sfumato.randomness.laplace import laplace_variance
+from sfumato.reproduction.haney import Box, EdgeRanges, middle_box, published_rate
+from sfumato.reproduction.matrix_mechanism import MatrixMechanism
 
 HALF = Fraction(1, 2)
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from reproduction.split_levels import SplitLevels
 from sfumato.arrays import Floats
 from sfumato.exact import at_most_exp
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.randomness.bits import SeededBits
+from sfumato.reproduction.split_levels import SplitLevels
 
 ONE = Fraction(1)
 

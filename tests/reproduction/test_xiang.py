@@ -16,8 +16,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 import sfumato as sf  # noqa: E402
-from reproduction import xiang  # noqa: E402
-from reproduction.matrix_mechanism import MatrixMechanism  # noqa: E402
+from benchmarks import strategies  # noqa: E402
 from sfumato.errors import StudyError  # noqa: E402
 from sfumato.estimation import quantiles  # noqa: E402
 from sfumato.metrics.distance import LineMetric  # noqa: E402
@@ -35,6 +34,8 @@ from sfumato.questions.lines import (  # noqa: E402
     Ranges,
 )
 from sfumato.questions.trees import Haar  # noqa: E402
+from sfumato.reproduction import xiang, xiang_ranges  # noqa: E402
+from sfumato.reproduction.matrix_mechanism import MatrixMechanism  # noqa: E402
 
 LIMIT = 4.0  # standard errors
 LINE = LineMetric.equal(Fraction(1, 2), 8)
@@ -46,7 +47,7 @@ COUNTS = np.bincount(PEOPLE, minlength=8)
 
 @pytest.fixture(scope="module")
 def record() -> dict[str, Any]:
-    held: dict[str, Any] = json.loads((ROOT / xiang.RESULTS).read_text(encoding="utf-8"))
+    held: dict[str, Any] = json.loads((ROOT / strategies.RESULTS).read_text(encoding="utf-8"))
     return held
 
 
@@ -93,7 +94,7 @@ def test_recorded_ranges_and_searches(record: dict[str, Any]) -> None:
         assert row["published"] == pytest.approx(row["formula"], rel=1e-9)
         assert row["scales"] == [float(1 / Fraction(row["epsilon"]))]
     gains = {row["case"]: row["gain"] for row in record["search"]}
-    assert set(gains) == set(xiang.searches(4))
+    assert set(gains) == set(strategies.searches(4))
     assert min(gains.values()) >= 1 - 1e-9
     assert gains["distance, ranges"] == pytest.approx(1)
     assert gains["a ring, ranges"] > 2
@@ -233,7 +234,7 @@ def test_exact_allocation_is_no_worse_than_the_published_ones() -> None:
 
 
 def test_a_searched_strategy_is_never_worse() -> None:
-    metric, asked = xiang.searches(6)["points in the plane, cells"]
+    metric, asked = strategies.searches(6)["points in the plane, cells"]
     searched = MatrixMechanism(metric, "searched", asked)
     assert check(searched.fitted.lattice, metric, searched.rates)
     fixed = [MatrixMechanism(metric, name, asked).total_error(1) for name in FIXED]
@@ -242,7 +243,7 @@ def test_a_searched_strategy_is_never_worse() -> None:
 
 def test_table_2_has_the_extension_of_haney_beside_both_noises() -> None:
     """On one axis 4n/ε², whatever m is; on two the published thermometer is far better."""
-    alone, grid = xiang.table_row(1, 32, "1/10"), xiang.table_row(2, 8, "1/2")
+    alone, grid = xiang_ranges.errors_row(1, 32, "1/10"), xiang_ranges.errors_row(2, 8, "1/2")
     haney = "Haney et al., extended"
     assert alone[haney] == pytest.approx(2 * np.sqrt(xiang.PEOPLE) * 10, rel=0.01)
     assert alone[haney] == pytest.approx(2 * alone["its printed rate"], rel=0.01)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 from helpers_statistics import LIMIT
 
-from reproduction import cormode
-from reproduction import cormode_printed as printed_
+from sfumato.reproduction import cormode
+from sfumato.reproduction import cormode_printed as printed_
 
 pytestmark = pytest.mark.soak
 

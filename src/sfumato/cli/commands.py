@@ -317,6 +317,16 @@ sfumato bench commute.toml --people 10000000 --seconds 300
 sfumato bench commute.toml --people 10000 --json
 """,
     ),
+    "reproduce": Command(
+        "Try it out",
+        "reproducing",
+        "Make the figures and tables of the four papers again, and compare them with print.",
+        r"""
+sfumato reproduce --quick
+sfumato reproduce cormode --figure 6
+sfumato reproduce --data datasets --out report.html
+""",
+    ),
     "demo": Command(
         "Try it out",
         "trying",

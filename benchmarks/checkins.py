@@ -1,7 +1,7 @@
-"""Table 1 of Acharya et al. 2020 under other splits of the same totals.
+"""Table 1 of Acharya et al. 2020 under other splits of the same totals, and by likelihood.
 
-``python -m reproduction.acharya_splits --data FOLDER`` adds them to results/soak/acharya.json and
-to docs/context.md; run it after Table 1 itself, ``python -m reproduction.acharya --data FOLDER``.
+``python -m benchmarks.checkins --data FOLDER`` adds the splits to results/soak/acharya.json and to
+docs/context.md; with ``--likelihood none`` or ``auto`` the likelihood answers.
 
 Of the check-ins in the reconstruction, one in four was *observed* in its cell. Of the others only
 the total of a coarse cell, some 25 cells, is true, and their split is an estimate. So here the
@@ -15,29 +15,34 @@ parameter. It leans to clumps, since no cell with fewer than 52 observed ones is
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from reproduction import records
-from reproduction.acharya import (
+import sfumato as sf
+from benchmarks import records
+from benchmarks.pages import markdown
+from sfumato.arrays import Floats
+from sfumato.reproduction.acharya import (
     DATA,
     GRID,
     PARTS,
     PRINTED,
-    RESULTS,
     Counts,
+    Part,
     distances,
     gowalla,
-    write,
+    grid_study,
 )
+from sfumato.reproduction.acharya import SEED as RUNS_FROM
 
-Floats = NDArray[np.float64]
-
+RESULTS = Path("results/soak/acharya.json")
+PAGE = Path("docs/context.md")
+PAGE_TABLES = ("figure 2", "table 1", "table 1, other splits")
 COARSE = 256  # rows and columns of the world within which the reconstruction splits true totals
 RUNS = 8
 SEARCHED = (0.55, 0.95)  # ε on either side of what fits
@@ -165,13 +170,129 @@ def row(said: str, counts: Counts, epsilon: str | None = None) -> dict[str, Any]
     return found
 
 
+# Likelihood decoding, and the tables of the page
+
+
+def decoded(counts: Counts, part: Part, epsilon: str, smoothing: str) -> dict[str, float]:
+    """The distance of the likelihood shares of the first run from the truth, and processor time.
+
+    Args:
+        counts: Check-ins per cell.
+        part: The column of the table.
+        epsilon: ε.
+        smoothing: How the decoder smooths.
+    """
+    tally = grid_study(part, epsilon).simulate_counts(counts.ravel(), seed=RUNS_FROM)
+    start = time.process_time()
+    shares = sf.distribution(tally.estimate("likelihood", smoothing=smoothing))
+    seconds = time.process_time() - start
+    distance = sf.tv_error(shares, counts.ravel())
+    return {"likelihood": round(distance, 4), "seconds": round(seconds, 1)}
+
+
+def likelihood(
+    record: dict[str, Any], counts: Counts, smoothing: str, parts: Sequence[int]
+) -> None:
+    """Add likelihood decoding at ε = 1, one run; other recorded columns are kept.
+
+    Args:
+        record: The record so far.
+        counts: Check-ins per cell.
+        smoothing: How the decoder smooths.
+        parts: The columns to compute.
+    """
+    for number in parts:
+        part = PARTS[number]
+        key = {"blocks": "plain" if part is None else f"({part[0]}, {part[1]})"}
+        key["smoothing"] = smoothing
+        tally = distances(counts, part, "1", 1)[0]
+        found = key | {
+            "epsilon": 1.0,
+            "projected": round(float(tally), 4),
+            **decoded(counts, part, "1", smoothing),
+        }
+        held = record["table 1"]["likelihood"]
+        record["table 1"]["likelihood"] = [
+            *(row for row in held if any(row[k] != v for k, v in key.items())),
+            found,
+        ]
+        print(found, flush=True)
+        command = f"python -m benchmarks.checkins --data FOLDER --likelihood {smoothing}"
+        write(record, f"table 1, likelihood, smoothing {smoothing}", command)
+
+
+def tables(record: dict[str, Any]) -> dict[str, str]:
+    """The tables of the page."""
+    curves, result = record["figure 2"], {}
+    last = [
+        [
+            held["population"],
+            "plain" if held["blocks"] == 1 else str(held["blocks"]),
+            f"{held['projected'][0]:.3f}",
+            f"{held['projected'][5]:.3f}",
+            f"{held['projected'][-1]:.3f}",
+            f"{held['unbiased'][-1]:.3f}",
+            f"{held['predicted'][-1]:.3f}",
+        ]
+        for held in curves
+    ]
+    head = ["population", "blocks", "1,000 people", "32,000", "512,000"]
+    result["figure 2"] = markdown([*head, "512,000, unbiased", "predicted"], last)
+    table = record.get("table 1")
+    if table is None:
+        return result
+    names = ["plain", "(5, 7)", "(25, 35)", "(25, 70)"]
+    rows = [["printed", "", *(f"{value:.3f}" for value in PRINTED)]]
+    for epsilon in dict.fromkeys(held["epsilon"] for held in table["columns"]):
+        here = [held for held in table["columns"] if held["epsilon"] == epsilon]
+        shown = [f"{h['projected']:.3f} ({100 * (h['ours/printed'] - 1):+.0f} %)" for h in here]
+        rows.append(["ours, as the paper reads", f"{epsilon:g}", *shown])
+    for smoothing in ("none", "auto"):
+        by = {h["blocks"]: h for h in table["likelihood"] if h["smoothing"] == smoothing}
+        if by:
+            shown = [f"{by[name]['likelihood']:.3f}" if name in by else "" for name in names]
+            rows.append([f'likelihood, `smoothing="{smoothing}"`', "1", *shown])
+    result["table 1"] = markdown(["", "ε", *names], rows)
+    others = []
+    for held in table.get("splits", []):
+        shown = ["projected"]
+        if held["split"] in ("as reconstructed", "as observed"):
+            shown.append("projected within each block")
+        for reading in shown:
+            values = [
+                f"{v:.3f} ({100 * (v / printed - 1):+.0f} %)"
+                for v, printed in zip(held[reading], PRINTED, strict=True)
+            ]
+            said = held["split"] + reading.removeprefix("projected").replace(" within", ", within")
+            others.append([said, f"{held['epsilon']:.2f}", *values])
+    result["table 1, other splits"] = markdown(["split", "ε", *names], others)
+    return result
+
+
+def write(record: dict[str, Any], part: str, command: str) -> None:
+    """Write the results, how this part was made, and the tables of the page.
+
+    Args:
+        record: The results.
+        part: The part that was made.
+        command: The command that made it.
+    """
+    records.stamp(record, part, command)
+    records.keep(RESULTS, record, PAGE, tables)
+
+
 def main() -> None:
-    """Split, fit, and add the results to the record."""
+    """Decode Table 1, or split the check-ins anew, and add what was found to the record."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help=f"folder with {DATA}")
-    folder = parser.parse_args().data
-    known = Known(gowalla(folder), gowalla(folder, "of_which_observed"))
+    parser.add_argument("--likelihood", choices=["none", "auto"], help="decode only")
+    parser.add_argument("--columns", nargs="*", type=int, default=[0, 1, 2, 3], choices=range(4))
+    asked = parser.parse_args()
+    known = Known(gowalla(asked.data), gowalla(asked.data, "of_which_observed"))
     record = records.held(RESULTS)
+    if asked.likelihood:
+        likelihood(record, gowalla(asked.data), asked.likelihood, asked.columns)
+        return
     at = str(record["table 1"]["epsilon that fits the plain column"])  # there by more runs
     rows = []
     for said, how in SPLITS.items():
@@ -179,7 +300,7 @@ def main() -> None:
         print(rows[-1], flush=True)
     record["table 1"]["observed"] = int(known.observed.sum())
     record["table 1"]["splits"] = rows
-    command = "python -m reproduction.acharya_splits --data FOLDER"
+    command = "python -m benchmarks.checkins --data FOLDER"
     write(record, "table 1, other splits", command)
 
 

@@ -1,6 +1,6 @@
 """Pictures from real data: the truth, the published mechanism and the default answer.
 
-``python reproduction/real_data.py --data FOLDER`` reads adult.csv.gz and nyc_green_taxi_pickups.npz
+``python -m benchmarks.real_data --data FOLDER`` reads adult.csv.gz and nyc_green_taxi_pickups.npz
 from the folder and writes one picture for each of three columns. Nothing else of the data is kept.
 """
 

@@ -95,7 +95,8 @@ class SplitLevels:
             cells: One cell per person.
             bits: Where randomness comes from.
         """
-        return [part.inner.encode(part.nodes(cells), bits) for part in self.levels]
+        told = [part.inner.encode(part.nodes(cells), bits) for part in self.levels]
+        return [bits_ for bits_ in told if isinstance(bits_, BitColumns)]
 
     def answers(self, reports: list[BitColumns], weights: ArrayLike) -> Floats:
         """Unbiased sums of weights over people, one per question.

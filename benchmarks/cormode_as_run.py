@@ -1,7 +1,7 @@
 """Figures 4 and 5 of Cormode et al. 2019 the way they were computed, which is not as the text says.
 
-``python -m reproduction.cormode_as_run`` adds to results/soak/cormode.json; run it after
-reproduction.cormode. It needs a C++ compiler with GCC's standard library (g++).
+``python -m benchmarks.cormode_as_run`` writes results/soak/cormode.json and the
+tables of docs/plain-ldp.md. It needs a C++ compiler with GCC's standard library (g++).
 
 The authors' program (https://gitlab.com/Tejasvk/RangeQueries) differs from the text of the paper:
 
@@ -20,7 +20,7 @@ The authors' program (https://gitlab.com/Tejasvk/RangeQueries) differs from the 
 
 Here all of this is done again, with code of our own but for the engine and its binomials, which are
 GCC's. HaarHRR draws its noise person by person, where equal starts do no harm, and has no stages;
-its columns are those of reproduction.cormode. The twin, the same with engines that start apart,
+its columns are those of the text. The twin, the same with engines that start apart,
 shows what point 1 alone does.
 """
 
@@ -41,13 +41,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from reproduction import records
-from reproduction.cormode_printed import EPSILONS, NAMES, PEOPLE, RESULTS, SIZES, column, write
+from benchmarks import records
+from benchmarks.pages import markdown
+from sfumato.reproduction import cormode
+from sfumato.reproduction.cormode_printed import EPSILONS, NAMES, PEOPLE, SIZES, column
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Noise = Callable[[float, Sequence[Counts], Sequence[int]], list[Counts]]
 
+RESULTS = Path("results/soak/cormode.json")
+PAGE = Path("docs/plain-ldp.md")
 SOURCE = Path(__file__).parent / "levels.cpp"
 RUNS = {SIZES[0]: 200, SIZES[1]: 25}
 STEPS = {SIZES[0]: (1,), SIZES[1]: (1, 1 << 7, 1 << 8, 1 << 11)}
@@ -67,8 +71,8 @@ def compiled() -> Iterator[tuple[Noise, str]]:
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "levels"
         build: list[str | Path] = [compiler, "-O2", "-std=c++14", SOURCE, "-o", program]
-        subprocess.run(build, check=True)  # noqa: S603 (our own source)
-        told = subprocess.run([compiler, "--version"], check=True, capture_output=True, text=True)  # noqa: S603
+        subprocess.run(build, check=True)
+        told = subprocess.run([compiler, "--version"], check=True, capture_output=True, text=True)
         version = told.stdout.splitlines()[0]
 
         def noise(flipped: float, people: Sequence[Counts], starts: Sequence[int]) -> list[Counts]:
@@ -77,7 +81,7 @@ def compiled() -> Iterator[tuple[Noise, str]]:
                 for here, start in zip(people, starts, strict=True)
             )
             asked: list[str | Path] = [program, repr(flipped)]
-            run = subprocess.run(asked, input=given, check=True, stdout=subprocess.PIPE)  # noqa: S603
+            run = subprocess.run(asked, input=given, check=True, stdout=subprocess.PIPE)
             found = np.frombuffer(run.stdout, dtype=np.uint32).astype(np.int64)
             return np.split(found, np.cumsum([len(here) for here in people])[:-1])
 
@@ -197,12 +201,112 @@ def columns(b: int, size: int, noise: Noise, *, alike: bool, runs: int) -> list[
     return result
 
 
+# By the text, and the tables of the page
+
+
+def by_text() -> list[dict[str, Any]]:
+    """Expected errors at 2^8 and 2^16, for the questions that may have been asked."""
+    small, large = SIZES
+    asked = [
+        ("ranges", "all ranges", small, cormode.Queries.ranges(small)),
+        ("prefixes", "all prefixes", small, cormode.Queries.prefixes(small)),
+        ("ranges", "all ranges", large, cormode.Queries.ranges(large, cormode.STRIDE)),
+        ("prefixes", "all prefixes", large, cormode.Queries.prefixes(large, cormode.STRIDE)),
+    ]
+    for step in STEPS[large][1:]:
+        queries = cormode.Queries.spaced(large, step, cormode.STRIDE)
+        asked.append(("ranges", f"ranges from every {step} cells", large, queries))
+    columns = []
+    for kind, said, size, queries in asked:
+        ours = cormode.expected(size, cormode.cauchy(size), queries)
+        columns += [column(kind, said, size, name, ours[name]) for name in NAMES]
+    return columns
+
+
+# What is asked as the text says it, and as the program seems to have done it.
+SHOWN = {
+    "ranges at 2^8": ("all ranges", "all ranges", 1 << 8),
+    "ranges at 2^16": ("all ranges", "ranges from every 128 cells", 1 << 16),
+    "prefixes at 2^8": ("all prefixes", "all prefixes", 1 << 8),
+    "prefixes at 2^16": ("all prefixes", "all prefixes", 1 << 16),
+}
+
+
+def as_run(record: dict[str, Any], said: str, size: int, start: str) -> list[dict[str, Any]]:
+    """The columns of trees with a given start of the engines, and HaarHRR's, in the order of NAMES.
+
+    Args:
+        record: The results.
+        said: The questions.
+        size: Number of cells.
+        start: How the engines of the levels start.
+    """
+    found = [c for c in record.get("as run", []) if c["levels start"] == start] + [
+        c for c in record["columns"] if c["method"] == "HaarHRR"
+    ]
+    return [c for c in found if (c["queries"], c["D"]) == (said, size)]
+
+
+def tables(record: dict[str, Any]) -> dict[str, str]:
+    """The tables of the page: by the text, by the program, and as printed."""
+    result = {}
+    for name, (text, program, size) in SHOWN.items():
+        by_text = [c for c in record["columns"] if (c["queries"], c["D"]) == (text, size)]
+        run = as_run(record, program, size, "alike")
+        pairs = list(zip(by_text, run, strict=True))
+        rows = [
+            [
+                epsilon,
+                *(
+                    f"{t['expected'][k]:.3f} / {r['expected'][k]:.3f} / {t['printed'][k]:.3f}"
+                    for t, r in pairs
+                ),
+            ]
+            for k, epsilon in enumerate(EPSILONS)
+        ]
+        for what, key, sign in (
+            ("ours over printed", "mean ours/printed", "+"),
+            ("off by", "mean |ours/printed - 1|", ""),
+        ):
+            less = 1 if sign else 0
+            both = [[100 * (c[key] - less) for c in pair] for pair in pairs]
+            rows.append([what, *(f"{t:{sign}.1f} % / {r:{sign}.1f} %" for t, r in both)])
+        result[name] = markdown(["ε", *NAMES], rows)
+    result["levels apart"] = apart(record)
+    return result
+
+
+def apart(record: dict[str, Any]) -> str:
+    """The distance of the printed values from the program, with engines started alike and apart."""
+    rows = []
+    for name, (_, program, size) in SHOWN.items():
+        for start in ("alike", "apart"):
+            held = as_run(record, program, size, start)[: len(NAMES) - 1]
+            key = "standard error of that, five runs"
+            cells = [f"{c['mean printed/ours']:.2f} ± {c[key]:.2f}" for c in held]
+            rows.append([name, start, *cells])
+    return markdown(["printed over ours", "levels start", *NAMES[:-1]], rows)
+
+
+def write(record: dict[str, Any], part: str, command: str) -> None:
+    """Write the results, how this part was made, and the tables of the page.
+
+    Args:
+        record: The results.
+        part: The part that was made.
+        command: The command that made it.
+    """
+    records.stamp(record, part, command)
+    records.keep(RESULTS, record, PAGE, tables)
+
+
 def main() -> None:
     """Simulate, and add the results to the record."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs; keeps nothing")
     quick = parser.parse_args().quick
     record = records.held(RESULTS)
+    record["columns"] = by_text()
     found: list[dict[str, Any]] = []
     with compiled() as (noise, version):
         for size, b, alike in ((s, b, a) for s in SIZES for b in TREES for a in (True, False)):
@@ -217,7 +321,7 @@ def main() -> None:
                 )
     record["as run"], record["compiler"] = found, version
     if not quick:
-        write(record, "as run", "python -m reproduction.cormode_as_run")
+        write(record, "as run", "python -m benchmarks.cormode_as_run")
 
 
 if __name__ == "__main__":

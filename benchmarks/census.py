@@ -1,6 +1,6 @@
 """MWEM and Laplace noise on a census: 1,000 random marginal counts of age × hours × sex.
 
-``python -m reproduction.adult --data FOLDER`` reads adult.csv.gz (UCI Adult, 48,842 people) from
+``python -m benchmarks.census --data FOLDER`` reads adult.csv.gz (UCI Adult, 48,842 people) from
 the folder, releases the same 1,000 counts again and again by MWEM as published, by MWEM with replay
 and by Laplace noise with the exact allocation, all under the same E, and writes the largest errors
 to results/soak/adult.json. Nothing else of the data is kept.
@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato as sf
+from benchmarks import records
 from benchmarks.pages import markdown
-from reproduction import records
 from sfumato import central
 from sfumato.central.mechanism import Prepared
 
@@ -213,7 +213,7 @@ def main() -> None:
         "seed": SEED,
         "shares": [compare(data, asked, share, given.runs) for share in SHARES],
     }
-    records.stamp(record, "all", "python -m reproduction.adult --data FOLDER")
+    records.stamp(record, "all", "python -m benchmarks.census --data FOLDER")
     records.keep(RESULTS, record, PAGE, tables)
 
 

@@ -1,8 +1,4 @@
-"""Figures 4 and 5 of Cormode et al. 2019: errors of ranges and prefixes as the text describes them.
-
-``python -m reproduction.cormode`` computes what every cell should be on average, for D = 2^8 and
-2^16 cells and N = 2^26 people; with ``--simulate 0.2 1.0`` it also asks 2^26 simulated people, once
-for each of these ε. Results go to results/soak/cormode.json, and as tables to docs/plain-ldp.md.
+"""Cormode et al. 2019: expected errors of ranges and prefixes as the text describes the methods.
 
 The figures print root mean squared errors × 1000, though they say mean squared errors. Data are
 "sampled from Cauchy distributions" whose parameters are not printed; the authors' program centres
@@ -12,17 +8,16 @@ small ε the difference is negligible.
 
 The paper's HH_B send unary codes (OUE), as `sf.Hierarchical(oracle="oue")` does. Hashes (OLH), the
 default in a hierarchy, have the same variance where g = e^ε + 1 is a prime, and nearly so
-elsewhere; both stand in the results.
+elsewhere.
 
-``--split`` adds the baseline of §4.4, which splits ε over the levels, at D = 2^8
-(`reproduction/split_levels.py`).
+The baseline of §4.4, which splits ε over the levels, is in `reproduction/split_levels.py`.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -32,30 +27,19 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import sfumato as sf
-from reproduction import records
-from reproduction.cormode_printed import (
-    EPSILONS,
-    NAMES,
-    PEOPLE,
-    RESULTS,
-    SIZES,
-    Cells,
-    column,
-    conclusions,
-    write,
-)
-from reproduction.split_levels import SplitLevels
 from sfumato.channels.trees.haar import HaarChannel
 from sfumato.channels.trees.hierarchy import HierarchicalChannel
 from sfumato.channels.trees.tree import least_parts
 from sfumato.metrics.uniform import UniformMetric
+from sfumato.reproduction.cormode_printed import EPSILONS, NAMES, PEOPLE, Cells
+from sfumato.reproduction.split_levels import SplitLevels
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 STRIDE = 37  # cells between the ends of ranges at 2^16; odd, so that all nodes are cut
-STEPS = (1 << 7, 1 << 8, 1 << 11)
-ROWS_AT_ONCE = 64
+MOST_AT_ONCE = 1 << 22  # weights
+HASHED = 1 << 17  # cells up to which hashes tell nodes apart; what is read from a node is the same
 CHOICES: dict[str, sf.Hierarchical | sf.HaarHRR] = {
     "HH_2": sf.Hierarchical(2),
     "HH_4": sf.Hierarchical(4),
@@ -79,7 +63,12 @@ def bound(name: str, size: int, epsilon: str) -> HierarchicalChannel | HaarChann
         size: Number of cells.
         epsilon: ε.
     """
-    return CHOICES[name].bind(UniformMetric(Fraction(epsilon), size))
+    choice = CHOICES[name]
+    if isinstance(choice, sf.Hierarchical) and size > HASHED:
+        choice = replace(choice, oracle="hrr")
+    found: Any = choice.bind(UniformMetric(Fraction(epsilon), size))
+    bound_: HierarchicalChannel | HaarChannel = found
+    return bound_
 
 
 # What to expect
@@ -146,8 +135,9 @@ class Moments:
         second: dict[Any, Floats] = {}
         self.squares: float = 0.0
         self.own: float = 0.0
-        for here in range(0, len(places), ROWS_AT_ONCE):
-            rows = np.arange(size) < places[here : here + ROWS_AT_ONCE, None]
+        at_once = max(1, min(64, MOST_AT_ONCE // size))
+        for here in range(0, len(places), at_once):
+            rows = np.arange(size) < places[here : here + at_once, None]
             parts = channel.node_parts(rows.astype(np.float64))[1]
             for part, chance in zip(channel.parts, channel.chances, strict=True):
                 b = parts[part.levels]
@@ -189,16 +179,17 @@ class Moments:
         return s**2 * self.squares - self.between
 
 
-def expected(size: int, law: Floats, queries: Queries) -> Cells:
+def expected(size: int, law: Floats, queries: Queries, names: Sequence[str] = NAMES) -> Cells:
     """Root mean squared error × 1000 in every case: HH_B with OUE, as in the paper, and HaarHRR.
 
     Args:
         size: Number of cells.
         law: Share of people in each cell.
         queries: The questions.
+        names: The columns.
     """
     result: Cells = {}
-    for name in NAMES:
+    for name in names:
         moments = Moments(bound(name, size, "1.0"), law, queries)
         read = moments.haar if name == "HaarHRR" else moments.unary
         result[name] = [_rmse(read(float(epsilon)) / PEOPLE) for epsilon in EPSILONS]
@@ -210,6 +201,12 @@ def exact(name: str, size: int, epsilon: str, law: Floats) -> dict[str, tuple[fl
 
     The errors of all prefixes have a covariance matrix Σ; with M the matrix of the mean square over
     the questions, one run's mean squared error has mean tr(MΣ) and variance 2·tr((MΣ)²).
+
+    Args:
+        name: Name of the column.
+        size: Number of cells.
+        epsilon: ε.
+        law: Share of people in each cell.
     """
     channel = bound(name, size, epsilon)
     each = channel.coefficients(np.eye(size))
@@ -290,6 +287,10 @@ def cell_estimates(channel: HierarchicalChannel | HaarChannel, counts: Floats) -
 
     An oracle reads parts b with mean zero as κ·Σ_v b_v·P(y | v), so Σ_y counts·P(y | v) says what
     is known of node v; least squares is its own transpose.
+
+    Args:
+        channel: A tree.
+        counts: How often each output was reported.
     """
     total: Floats = np.full(channel.size, counts.sum() / channel.size)
     chances, starts = channel.chances, channel.starts
@@ -317,71 +318,3 @@ def _kappa(inner: Any) -> float:
     mixed, read = inner.mix(b), inner.coefficients(b)
     at = int(np.argmax(np.abs(mixed)))
     return float(read[at] / mixed[at])
-
-
-# Putting together
-
-
-def computed() -> dict[str, Any]:
-    """Everything that needs no simulation."""
-    small, large = SIZES
-    tables_: list[tuple[str, str, int, Queries]] = [
-        ("ranges", "all ranges", small, Queries.ranges(small)),
-        ("prefixes", "all prefixes", small, Queries.prefixes(small)),
-        ("ranges", "all ranges", large, Queries.ranges(large, STRIDE)),
-        ("prefixes", "all prefixes", large, Queries.prefixes(large, STRIDE)),
-    ]
-    for step in STEPS:
-        queries = Queries.spaced(large, step, STRIDE)
-        tables_.append(("ranges", f"ranges from every {step} cells", large, queries))
-    columns, best = [], []
-    for asked, said, size, queries in tables_:
-        ours = expected(size, cauchy(size), queries)
-        columns += [column(asked, said, size, name, ours[name]) for name in NAMES]
-        best.append({"queries": said, "D": size, "best": conclusions(ours)})
-    return {
-        "people": PEOPLE,
-        "figures": "root mean squared error × 1000",
-        "columns": columns,
-        "best": best,
-    }
-
-
-def main() -> None:
-    """Compute, simulate if asked to, and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--simulate", nargs="*", default=[], choices=EPSILONS, metavar="EPSILON")
-    parser.add_argument("--size", nargs="*", type=int, default=list(SIZES), choices=SIZES)
-    parser.add_argument("--seed", type=int, default=2019)
-    parser.add_argument(
-        "--split", action="store_true", help="split ε over levels, and nothing else"
-    )
-    asked = parser.parse_args()
-    if asked.split:
-        record = records.held(RESULTS)
-        record["split"] = split(SIZES[0], cauchy(SIZES[0]))
-        write(record, "split", "python -m reproduction.cormode --split")
-        return
-    if asked.simulate:
-        record = records.held(RESULTS)
-    else:
-        record, old = computed(), records.held(RESULTS)
-        for kept in ("simulated", "as run", "compiler", "split"):  # made by themselves
-            record[kept] = old.get(kept, [])
-        record[records.MADE] = old.get(records.MADE, {})
-        write(record, "figures", "python -m reproduction.cormode")
-    for size, epsilon, name in product(asked.size, asked.simulate, NAMES):
-        # Every cell of the tables has draws of its own.
-        seed = 1000 * asked.seed + 10 * EPSILONS.index(epsilon) + NAMES.index(name)
-        key = {"D": size, "method": name, "epsilon": float(epsilon), "seed": seed}
-        found = simulate(name, size, epsilon, seed)
-        record["simulated"] = [
-            *(s for s in record["simulated"] if any(s[k] != v for k, v in key.items())),
-            {**key, **{k: round(v, 4) for k, v in found.items()}},
-        ]
-        write(record, "simulated", "python -m reproduction.cormode --simulate EPSILON")
-        print(key, found, flush=True)
-
-
-if __name__ == "__main__":
-    main()
