@@ -11,8 +11,8 @@ import typer
 from sfumato.cli import showing
 from sfumato.cli.commands import CommandError
 from sfumato.cli.options import AsJson, Force, target, whole_number
+from sfumato.extras import need
 from sfumato.files import write_whole
-from sfumato.plots import style
 from sfumato.reproduction import page, running
 from sfumato.reproduction.exhibits import Run, chosen
 from sfumato.reproduction.table import EXHIBITS, PAPERS
@@ -58,7 +58,7 @@ def reproduce(
         raise CommandError(f"--data must name a folder, got {str(data)!r}")
     exhibits = chosen(EXHIBITS, paper, figure)
     target(out, "report", ".html", force=force)
-    style.need("matplotlib")  # before the work, not after it
+    need("matplotlib")  # before the work, not after it
     run = Run(quick=quick, seed=seed, folder=data)
     results: list[running.Made] = []
     with showing.progress("reproducing") as seen:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.arrays import Floats
+from sfumato.extras import need
 from sfumato.metrics.base import Metric
 from sfumato.plots import style
 from sfumato.reproduction.exhibits import Data, Finding, ReproductionError, Rows, Run, number, table
@@ -149,7 +150,7 @@ def figure_2(
 
 def picture(curves: Sequence[dict[str, Any]]) -> Figure:
     """The four panels: projected estimates as lines, predictions without projection as dots."""
-    figure: Figure = style.need("matplotlib.figure").Figure(figsize=(10, 7), layout="constrained")
+    figure: Figure = need("matplotlib.figure").Figure(figsize=(10, 7), layout="constrained")
     grid: Any = figure.subplots(2, 2, sharex=True, sharey=True)
     names = list(dict.fromkeys(held["population"] for held in curves))
     colours = ("#2b2b2b", "#c8642a", "#c9a227", "#3f8f5f", "#0b5c8a")
@@ -383,7 +384,7 @@ def figure_1_found(data: Data) -> list[Finding]:
 
 def draw_figure_1(data: Data) -> Figure:
     """The regions side by side."""
-    figure: Figure = style.need("matplotlib.figure").Figure(figsize=(9, 3.2), layout="constrained")
+    figure: Figure = need("matplotlib.figure").Figure(figsize=(9, 3.2), layout="constrained")
     for panel, (there, back) in zip(figure.subplots(1, len(PAIRS)), PAIRS, strict=True):
         region = sf.ErrorRegion(there=there, back=back)
         even = sf.ErrorRegion(there=min(there, back), back=min(there, back))
@@ -526,7 +527,7 @@ def figure_3_rows(data: Data) -> Rows:
 
 def draw_figure_3(data: Data) -> Figure:
     """The map, in cells of one degree."""
-    figure: Figure = style.need("matplotlib.figure").Figure(figsize=(8, 3.4), layout="constrained")
+    figure: Figure = need("matplotlib.figure").Figure(figsize=(8, 3.4), layout="constrained")
     panel = figure.subplots()
     shown = panel.imshow(
         np.log10(np.array(data["coarse"]) + 1.0),

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 import sfumato as sf
 from sfumato.arrays import Floats
+from sfumato.extras import need
 from sfumato.metrics.uniform import UniformMetric
-from sfumato.plots import style
 from sfumato.reproduction.exhibits import Data, Finding, ReproductionError, Rows, Run
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def figure_7_rows(data: Data) -> Rows:
 
 def draw_figure_7(data: Data) -> Figure:
     """One panel per data set."""
-    made = style.need("matplotlib.figure").Figure(figsize=(12, 3.2), layout="constrained")
+    made = need("matplotlib.figure").Figure(figsize=(12, 3.2), layout="constrained")
     panels = made.subplots(1, len(SOURCES), sharey=True)
     for panel, source in zip(panels, SOURCES, strict=True):
         rows = [row for row in data["rows"] if row["data"] == source.paper]
@@ -349,7 +349,7 @@ def figure_8_rows(data: Data) -> Rows:
 
 def draw_figure_8(data: Data) -> Figure:
     """Value errors above, quantile errors below."""
-    made = style.need("matplotlib.figure").Figure(figsize=(8, 5), layout="constrained")
+    made = need("matplotlib.figure").Figure(figsize=(8, 5), layout="constrained")
     grid = made.subplots(2, 2, sharex=True, sharey="row")
     for column, source in enumerate(SOURCES[:2]):
         for name in METHODS[:2]:

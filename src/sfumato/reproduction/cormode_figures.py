@@ -15,8 +15,8 @@ import numpy as np
 
 import sfumato as sf
 from sfumato.arrays import Floats
+from sfumato.extras import need
 from sfumato.metrics.uniform import UniformMetric
-from sfumato.plots import style
 from sfumato.reproduction.cormode import STRIDE, Queries, cauchy, expected
 from sfumato.reproduction.cormode_printed import EPSILONS, NAMES, PEOPLE, PRINTED, column
 from sfumato.reproduction.exhibits import Data, Finding, Rows, Run, number
@@ -138,7 +138,7 @@ def by_epsilon_rows(data: Data) -> Rows:
 def draw_by_epsilon(data: Data) -> Figure:
     """One panel per D: lines are expected, dots printed."""
     sizes = list(dict.fromkeys(held["D"] for held in data["columns"]))
-    made = style.need("matplotlib.figure").Figure(
+    made = need("matplotlib.figure").Figure(
         figsize=(3.4 * max(2, len(sizes)), 3.6), layout="constrained"
     )
     panels = made.subplots(1, len(sizes), squeeze=False)[0]
@@ -340,9 +340,7 @@ def figure_3_rows(data: Data) -> Rows:
 def draw_figure_3(data: Data) -> Figure:
     """A panel per D and length: errors by branching."""
     sizes = list(dict.fromkeys(row["D"] for row in data["rows"]))
-    made = style.need("matplotlib.figure").Figure(
-        figsize=(12, 2.6 * len(sizes)), layout="constrained"
-    )
+    made = need("matplotlib.figure").Figure(figsize=(12, 2.6 * len(sizes)), layout="constrained")
     grid = made.subplots(len(sizes), len(LENGTHS[sizes[0]]), squeeze=False)
     looks = {
         "TreeOUE": (COLOURS[1], ":"),
@@ -475,7 +473,7 @@ def figure_6_rows(data: Data) -> Rows:
 
 def draw_figure_6(data: Data) -> Figure:
     """Variances by D: lines are ours, dots printed."""
-    made = style.need("matplotlib.figure").Figure(figsize=(5.6, 3.8), layout="constrained")
+    made = need("matplotlib.figure").Figure(figsize=(5.6, 3.8), layout="constrained")
     panel = made.subplots()
     for name, colour in zip(CENTRAL, COLOURS[1:], strict=True):
         rows = [row for row in data["rows"] if row["method"] == name]

@@ -24,10 +24,10 @@ import numpy as np
 
 import sfumato as sf
 from sfumato.arrays import Floats
+from sfumato.extras import need
 from sfumato.metrics.base import Metric
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.edges import Edges, edges_of
-from sfumato.plots import style
 from sfumato.reproduction.exhibits import Data, Finding, ReproductionError, Rows, Run, number, table
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ def _histograms(
 
 def picture_2(record: dict[str, Any]) -> Figure:
     """Histogram of single queries, and the curves of several."""
-    figure: Figure = style.need("matplotlib.figure").Figure(figsize=(12, 3.6), layout="constrained")
+    figure: Figure = need("matplotlib.figure").Figure(figsize=(12, 3.6), layout="constrained")
     panels: Any = figure.subplots(1, 3)
     _histograms(figure, panels[:1], [("single queries", record["single"])])
     for panel, binary in zip(panels[1:], (False, True), strict=True):
@@ -320,7 +320,7 @@ def picture_2(record: dict[str, Any]) -> Figure:
 
 def picture_3(record: dict[str, Any]) -> Figure:
     """Histogram over cities."""
-    figure: Figure = style.need("matplotlib.figure").Figure(figsize=(5, 3.6), layout="constrained")
+    figure: Figure = need("matplotlib.figure").Figure(figsize=(5, 3.6), layout="constrained")
     panel: Any = figure.subplots()
     _histograms(figure, [panel], [(f"{record['cities']} US cities", record["factors"])])
     return figure
@@ -328,7 +328,7 @@ def picture_3(record: dict[str, Any]) -> Figure:
 
 def picture_4(rows: Sequence[dict[str, Any]]) -> Figure:
     """Mean error by ε, and the distribution of factors, for each reach."""
-    figure: Figure = style.need("matplotlib.figure").Figure(figsize=(10, 7), layout="constrained")
+    figure: Figure = need("matplotlib.figure").Figure(figsize=(10, 7), layout="constrained")
     grid: Any = figure.subplots(2, 2)
     for column, form in enumerate(("threshold", "smooth")):
         held = [row for row in rows if row["form"] == form]
@@ -354,7 +354,7 @@ def picture_4(rows: Sequence[dict[str, Any]]) -> Figure:
         errors.set_xscale("log")
         errors.set_yscale("log")
         errors.set_xticks(EPSILONS, [str(e) for e in EPSILONS])
-        ticker = style.need("matplotlib.ticker")
+        ticker = need("matplotlib.ticker")
         errors.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         errors.yaxis.set_major_formatter(ticker.ScalarFormatter())
         errors.minorticks_off()

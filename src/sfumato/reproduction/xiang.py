@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import sfumato as sf
+from sfumato.extras import need
 from sfumato.metrics.cells import CellMetric, TableMetric
 from sfumato.metrics.distance import LineMetric
 from sfumato.metrics.edges import edges_of
@@ -231,7 +232,7 @@ def ranges_rows(data: Data) -> Rows:
 
 def draw(data: Data) -> Figure:
     """Figure 1(b), with flipped bits beside it."""
-    picture = style.need("matplotlib.figure").Figure(figsize=(6.4, 4), layout="constrained")
+    picture = need("matplotlib.figure").Figure(figsize=(6.4, 4), layout="constrained")
     axes = picture.subplots()
     figure, bits = data["figure"], data["bits"]
     sizes = [row["sensitive"] for row in figure]

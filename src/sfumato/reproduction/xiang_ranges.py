@@ -29,6 +29,7 @@ import sfumato as sf
 from sfumato.arrays import Floats
 from sfumato.channels.choice import Choice
 from sfumato.channels.thermometer import Thermometer
+from sfumato.extras import need
 from sfumato.metrics.distance import LineMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.plots import style
@@ -260,7 +261,7 @@ def rows_of_points(data: Data) -> Rows:
 def draw_points(data: Data) -> Figure:
     """Errors and the bound by ε, one panel per D."""
     dimensions = list(dict.fromkeys(row["D"] for row in data["points"]))
-    made = style.need("matplotlib.figure").Figure(
+    made = need("matplotlib.figure").Figure(
         figsize=(3.2 * max(len(dimensions), 2), 3.4), layout="constrained"
     )
     panels = made.subplots(1, len(dimensions), squeeze=False)[0]
@@ -420,7 +421,7 @@ def costs_rows(data: Data) -> Rows:
 
 def draw_costs(data: Data) -> Figure:
     """Costs by size, relative to the smallest."""
-    made = style.need("matplotlib.figure").Figure(figsize=(7.2, 4), layout="constrained")
+    made = need("matplotlib.figure").Figure(figsize=(7.2, 4), layout="constrained")
     panel = made.subplots()
     for name, held in data["series"].items():
         x, y = np.array(held).T
@@ -607,7 +608,7 @@ def errors_rows(data: Data) -> Rows:
 
 def draw_errors(data: Data) -> Figure:
     """Variances by log m, for one and two axes."""
-    made = style.need("matplotlib.figure").Figure(figsize=(9, 3.8), layout="constrained")
+    made = need("matplotlib.figure").Figure(figsize=(9, 3.8), layout="constrained")
     panels = made.subplots(1, 2)
     colours = {
         "ε-LDP trees": style.FAINT,
