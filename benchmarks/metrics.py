@@ -129,9 +129,10 @@ class Case:
             yield from (sf.Extended(choice) for choice in uniform)
         if isinstance(metric, AsideMetric):
             yield sf.Extended(sf.Geometric())
-            shares = [Fraction(1, 1 << k) for k in range(1, 6)]
-            for share, coarse in itertools.product(shares, (Fraction(1, 8), Fraction(1, 64))):
-                yield sf.Extended(sf.TwoScales(share, coarse))
+            reaches = [metric.size * 9 // 10 >> k for k in range(7)]
+            for reach, gap, parts in itertools.product(reaches, (1, 2), (2, 4, 6, 8)):
+                if reach:
+                    yield sf.Extended(sf.Rakes(reach, gap, Fraction(parts, 8)))
         if not ordered:
             yield from (sf.Product(shape) for shape in shapes_of(metric.size))
         if len(list(blocks_of(metric))) > 1:

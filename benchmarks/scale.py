@@ -91,7 +91,7 @@ STUDIES: dict[str, Callable[[], sf.Study]] = {
     "stricter": lambda: _line(256, _D, sf.Stricter("line", sf.Geometric())),
     "extended": _optional,
     "planar": _plane,
-    "two-scales": lambda: _line(256, _D, sf.TwoScales("1/8", "1/30")),
+    "rakes": lambda: _line(256, _D, sf.Rakes(64, 2, "3/4")),
 }
 
 _COLUMNS = (

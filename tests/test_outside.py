@@ -240,7 +240,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
 NEEDED: dict[str, dict[str, Any]] = {
     "Product": {"shape": (2, 2)},
     "Stricter": {"like": "line", "channel": sf.Geometric()},
-    "TwoScales": {"share": "1/2", "coarse": "1/4"},
+    "Rakes": {"reach": 3, "gap": 1, "narrower": "1/2"},
 }
 
 

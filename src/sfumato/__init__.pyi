@@ -18,6 +18,7 @@ from .channels.hrr import HRR as HRR
 from .channels.per_block import PerBlock as PerBlock
 from .channels.planar import Planar as Planar
 from .channels.product import Product as Product
+from .channels.rakes import Rakes as Rakes
 from .channels.response import Binary as Binary
 from .channels.response import KaryResponse as KaryResponse
 from .channels.searched.extremal import Extremal as Extremal
@@ -28,7 +29,6 @@ from .channels.stricter import Stricter as Stricter
 from .channels.thermometer import Thermometer as Thermometer
 from .channels.trees.haar import HaarHRR as HaarHRR
 from .channels.trees.hierarchy import Hierarchical as Hierarchical
-from .channels.two_scales import TwoScales as TwoScales
 from .channels.unary import OUE as OUE
 from .collect import engines as engines
 from .collect.accumulator import Accumulator as Accumulator

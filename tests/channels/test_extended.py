@@ -250,8 +250,8 @@ def test_the_planner_takes_another_channel_where_geometric_noise_is_too_wide() -
     assert choose_channel(far, values=60)[0] == sf.Extended(sf.Geometric())
     mixed = choose_channel(aside(5_000, "1/2", "4"))[0]
     assert isinstance(mixed, sf.Extended)
-    assert isinstance(mixed.inner, sf.TwoScales)
-    assert choose_channel(aside(5_000, "1/100", "1"))[0].id == "stricter"
+    assert isinstance(mixed.inner, sf.Rakes)
+    assert choose_channel(aside(5_000, "1/100", "1/100"))[0].id == "stricter"
     assert choose_channel(near, values=10)[0] != sf.Extended(sf.Geometric())
 
 

@@ -61,11 +61,11 @@ LAWS: dict[str, tuple[int, sf.Metric, sf.Choice, str]] = {
         sf.Extended(sf.Geometric()),
         "9e1fdf8fc6f9edd5",
     ),
-    "two-scales": (
+    "rakes": (
         7,
         sf.Distance(0.5, cap=1),
-        sf.TwoScales(Fraction(1, 3), Fraction(1, 10)),
-        "86ce405d67846aa6",
+        sf.Rakes(5, 1, Fraction(1, 3)),
+        "c559c505f68e91eb",
     ),
     "per-block": (
         6,

@@ -59,7 +59,7 @@ CHANNELS: dict[str, tuple[Any, Any]] = {
     "haar-hrr": (sf.HaarHRR(), sf.Uniform(1)),
     "hadamard": (sf.Hadamard(), sf.Uniform(1)),
     "extended": (sf.Extended(), sf.HighLow(1, [3, 4])),
-    "two-scales": (sf.TwoScales(Fraction(1, 3), Fraction(1, 10)), LINE),
+    "rakes": (sf.Rakes(3, 1, Fraction(1, 3)), LINE),
     "per-block": (sf.PerBlock(sf.Geometric()), LINE),
     "product": (sf.Product((2, 4)), LINE),
     "stricter": (sf.Stricter("uniform", sf.KaryResponse()), LINE),

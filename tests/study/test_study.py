@@ -91,7 +91,7 @@ AXES = {
         sf.Matrix([[0, 1, 2], [1, 0, 1], [2, 1, 0]]), channel=sf.Stricter("uniform", sf.OLH())
     ),
     "product": sf.integers("code", 0, 8, protect=sf.Distance(1), channel=sf.Product((3, 3))),
-    "two scales": _distance(channel=sf.TwoScales(Fraction(1, 3), Fraction(1, 10))),
+    "rakes": _distance(channel=sf.Rakes(2, 1, Fraction(1, 3))),
     "two labels": sf.categories("a", ["yes", "no"], protect=sf.HighLow(1, ["yes"])),
     "graph": _labels(sf.PolicyGraph(0.5, edges=[("north", "south"), ("south", "east", 2)])),
     "points": _labels(

@@ -103,7 +103,7 @@ COMPOSED = {
     "per-block": sf.PerBlock(sf.KaryResponse()),
     "product": sf.Product((3, 10)),
     "stricter": sf.Stricter("uniform", sf.KaryResponse()),
-    "two-scales": sf.TwoScales(Fraction(1, 3), Fraction(1, 10)),
+    "rakes": sf.Rakes(1, 1, Fraction(1, 3)),
 }
 
 

@@ -212,7 +212,7 @@ _BUILT_IN = {
     "product": "product:Product",
     "stricter": "stricter:Stricter",
     "extended": "extended:Extended",
-    "two-scales": "two_scales:TwoScales",
+    "rakes": "rakes:Rakes",
 }
 
 

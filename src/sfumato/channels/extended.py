@@ -24,8 +24,8 @@ from sfumato.channels.exponential import Exponential
 from sfumato.channels.geometric import Geometric
 from sfumato.channels.hadamard import Hadamard
 from sfumato.channels.lift import Around, ExtendedChannel, SoleChannel
+from sfumato.channels.rakes import Rakes
 from sfumato.channels.response import KaryResponse
-from sfumato.channels.two_scales import TwoScales
 from sfumato.errors import StudyError, shown
 from sfumato.exact import exp_floor
 from sfumato.metrics.cells import CellMetric
@@ -141,7 +141,7 @@ class Extended(Choice):
     def _level(self, metric: AsideMetric) -> AsideMetric:
         """With all steps as short as the shortest, where geometric noise is named inside."""
         line = metric.line
-        if line.equal_step is not None or not isinstance(self.inner, Geometric | TwoScales):
+        if line.equal_step is not None or not isinstance(self.inner, Geometric | Rakes):
             return metric
         level = LineMetric.equal(min(line.steps), line.size)
         if isinstance(line, CappedLineMetric):
@@ -203,7 +203,7 @@ class Extended(Choice):
             (cls(Exponential()), AsideMetric(unequal, Fraction(2))),
             (cls(Geometric()), AsideMetric(unequal, Fraction(2))),
             (
-                cls(TwoScales(one / 3, one / 4)),
+                cls(Rakes(4, 1, one / 4)),
                 AsideMetric(LineMetric.equal(one, 8), Fraction(3, 2)),
             ),
             (cls(), some),

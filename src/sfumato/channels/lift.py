@@ -31,6 +31,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from itertools import chain, groupby, repeat
 from typing import Any, ClassVar
 
 import numpy as np
@@ -132,20 +133,23 @@ class ExtendedChannel(SymbolChannel):
         """Find the words for which the guarantee holds, or refuse a table that is too coarse."""
         words, odds = 1 << self.precision, exp_floor(self._e)
         envelope, total = self.inner.envelope()
-        kappa = Fraction(sum(most for most, _ in envelope), total) / odds
+        alike = [(*held, sum(1 for _ in group)) for held, group in groupby(envelope)]
+        kappa = Fraction(sum(most * count for most, _, count in alike), total) / odds
         if kappa >= 1:
             raise StudyError(self._too_coarse())
         leave = math.ceil(words * (1 - kappa) / (odds - kappa)) if self._aside else 0
         top, bottom = (words - leave) * odds.denominator, total * odds.numerator
-        covering = tuple(-(-most * top // bottom) for most, _ in envelope)
-        stay = words - sum(covering)
+        covers = [-(-most * top // bottom) for most, _, _ in alike]
+        stay = words - sum(part * held[2] for part, held in zip(covers, alike, strict=True))
         if not leave < stay:
             raise StudyError(self._too_coarse())
         if self._aside:
             left, right = total * odds.denominator, (words - leave) * odds.numerator
-            rows = zip(envelope, covering, strict=True)
-            if any(left * part > right * least for (_, least), part in rows):
+            rows = zip(alike, covers, strict=True)
+            if any(left * part > right * least for (_, least, _), part in rows):
                 raise StudyError(self._too_coarse())
+        parts = (repeat(part, held[2]) for part, held in zip(covers, alike, strict=True))
+        covering = tuple(chain.from_iterable(parts))
         object.__setattr__(self, "leave", leave)
         object.__setattr__(self, "stay", stay)
         object.__setattr__(self, "covering", covering)

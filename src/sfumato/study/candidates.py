@@ -45,7 +45,7 @@ from sfumato.metrics.stricter import caps_of, line_within, uniform_within
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.study.asked import Asked, variance
 from sfumato.study.choose_uniform import because, choose_uniform
-from sfumato.study.two_scales import at_two_scales
+from sfumato.study.rakes import with_rakes
 
 #: A later candidate must have a variance this much smaller: the last bits of machines differ, and
 #: must not decide which channel a study gets. What is found by search must be worth its table.
@@ -189,7 +189,7 @@ def _candidates(metric: CellMetric, asked: Asked, search: bool) -> Iterator[Choi
     if isinstance(metric, HighLowMetric):
         yield from _sensitive(metric, asked)
     if isinstance(metric, AsideMetric):
-        yield at_two_scales(metric) or Extended(Geometric())
+        yield with_rakes(metric) or Extended(Geometric())
     blocks = list(blocks_of(metric))
     if len(blocks) > 1:
         yield from _per_block(blocks, asked, search)
