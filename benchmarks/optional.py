@@ -1,7 +1,8 @@
 """Optional answers on distance axes: errors and times beside the same axis without `optional`.
 
 Errors are exact, of a random range with 10,000 people spread evenly: of the default channel, and of
-`Extended()`, geometric noise lifted as it is.
+`Extended()`, geometric noise lifted as it is. Beside them stands what no channel can be below
+(`benchmarks/optional_bounds.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import sfumato as sf
+from benchmarks.optional_bounds import least, told
 from benchmarks.recording import Measurement, progress, seconds
 from sfumato.channels.choice import described
 
@@ -25,6 +27,9 @@ CASES: tuple[tuple[int, str, int], ...] = (
     (1_000, "1/2", 12),
     (1_000, "1/2", 8),
     (1_000, "1/2", 4),
+    (1_000, "1/2", 10),
+    (1_000, "1/2", 6),
+    (1_000, "1/2", 2),
     (5_000, "1/2", 8),
     (5_000, "1/2", 2_500),
     (100, "1/2", 10),
@@ -34,7 +39,13 @@ CASES: tuple[tuple[int, str, int], ...] = (
     (50, "1/2", 3),
     (100_000, "1/2", 50_000),
     (100_000, "1/2", 8),
+    (300, "1/5", 10),
+    (300, "1", 3),
+    (8, "1", 1),
+    (12, "1", 2),
+    (14, "1", 2),
 )
+MOST_LISTED = 14  # cells up to which all channels are compared
 MOST_ASKED = 5_000  # cells up to which errors are computed; beyond, only times
 
 
@@ -77,7 +88,11 @@ def measure() -> Measurement:
     return Measurement(
         f"optional answers, {PEOPLE:,} people: the error of a random range",
         rows,
-        ['where 2·"no answer" is shorter than the axis, both have that cap on E'],
+        [
+            'where 2·"no answer" is shorter than the axis, both have that cap on E',
+            "told: no channel is below, by what values may tell together; none below: no channel "
+            "is below, by duality over all extreme rays of E's cone",
+        ],
     )
 
 
@@ -98,10 +113,18 @@ def _row(case: tuple[int, str, int]) -> dict[str, Any]:
         "answered": answered,
     }
     times = {name: seconds(partial(make, *case), repeat=3)[0] for name, make in makers.items()}
+    e = Fraction(epsilon) * no_answer
+    bound = (PEOPLE * told(size, float(e))) ** 0.5 if asked else ""
+    listed = size <= MOST_LISTED and epsilon == "1"
+    none_below = (PEOPLE * least(size, 1, no_answer)[1]) ** 0.5 if listed else ""
     return found | {
         "channel": described(made["default"].blocks[0].choice),
         **errors,
         "default/answered": errors["default"] / errors["answered"] if asked else "",
         "extended/answered": errors["extended"] / errors["answered"] if asked else "",
+        "told": bound,
+        "none below": none_below,
+        "default/told": errors["default"] / bound if asked else "",
+        "none below/answered": none_below / errors["answered"] if listed else "",
         **{f"made s, {name}": time for name, time in times.items()},
     }
