@@ -7,6 +7,7 @@ Errors are exact, of a random range with 10,000 people spread evenly: of the def
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
@@ -45,6 +46,7 @@ CASES: tuple[tuple[int, str, int], ...] = (
     (12, "1", 2),
     (14, "1", 2),
 )
+MOST_BOUND = 1_000  # cells up to which the first bound is computed
 MOST_LISTED = 14  # cells up to which all channels are compared
 MOST_ASKED = 5_000  # cells up to which errors are computed; beyond, only times
 
@@ -114,7 +116,8 @@ def _row(case: tuple[int, str, int]) -> dict[str, Any]:
     }
     times = {name: seconds(partial(make, *case), repeat=3)[0] for name, make in makers.items()}
     e = Fraction(epsilon) * no_answer
-    bound = (PEOPLE * told(size, float(e))) ** 0.5 if asked else ""
+    near = size <= MOST_BOUND and e < math.log(size)  # elsewhere all cells may be told apart
+    bound = (PEOPLE * told(size, float(e))) ** 0.5 if near else ""
     listed = size <= MOST_LISTED and epsilon == "1"
     none_below = (PEOPLE * least(size, 1, no_answer)[1]) ** 0.5 if listed else ""
     return found | {
@@ -124,7 +127,7 @@ def _row(case: tuple[int, str, int]) -> dict[str, Any]:
         "extended/answered": errors["extended"] / errors["answered"] if asked else "",
         "told": bound,
         "none below": none_below,
-        "default/told": errors["default"] / bound if asked else "",
+        "default/told": errors["default"] / bound if near else "",
         "none below/answered": none_below / errors["answered"] if listed else "",
         **{f"made s, {name}": time for name, time in times.items()},
     }

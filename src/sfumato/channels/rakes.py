@@ -207,7 +207,8 @@ def distances(teeth: list[int], circle: int) -> NDArray[np.int64]:
     around = np.array([teeth[-1] - circle, *teeth, circle])
     place = np.arange(circle)
     after = np.searchsorted(around, place, side="right")
-    return np.minimum(place - around[after - 1], around[after] - place)
+    found: NDArray[np.int64] = np.minimum(place - around[after - 1], around[after] - place)
+    return found
 
 
 def _falling(first: int, odds: Fraction, cap: Fraction, steps: int) -> list[int]:
@@ -384,7 +385,7 @@ class RakesChannel(SymbolChannel):
         """The transpose of `expect`."""
         return self._through(law, self.chances[:, None] * np.conj(self._harmonics))
 
-    def _through(self, values: Floats, scale: NDArray[np.complex128]) -> Floats:
+    def _through(self, values: Floats, scale: NDArray[Any]) -> Floats:
         """From cells to all turns of all rakes, by one factor per frequency and rake."""
         from scipy import fft
 
@@ -392,7 +393,7 @@ class RakesChannel(SymbolChannel):
         found: Floats = fft.irfft(spectrum, self.size, axis=-1)
         return found.reshape(*values.shape[:-1], self.outputs)
 
-    def _collected(self, table: Floats, scale: NDArray[np.complex128]) -> Floats:
+    def _collected(self, table: Floats, scale: NDArray[Any]) -> Floats:
         """From all turns of all rakes to cells, by one factor per frequency and rake."""
         from scipy import fft
 

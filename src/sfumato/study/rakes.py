@@ -79,8 +79,8 @@ def _reaches(size: int) -> Iterator[int]:
 def _shared(told: Floats, most: float) -> tuple[Fraction, Floats] | None:
     """The largest share of narrower rakes under which no more is told, and all chances."""
     for parts in range(_SHARES, 0, -1):
-        chances = (parts / _SHARES) ** np.arange(len(told))
-        chances /= chances.sum()
+        often = np.power(parts / _SHARES, np.arange(len(told)))
+        chances: Floats = often / often.sum()
         if chances @ told <= most:
             return Fraction(parts, _SHARES), chances
     return None
