@@ -151,12 +151,12 @@ def test_reports_speak_for_heaps_and_against_them() -> None:
 def test_answers_follow_heaps_that_are_clear() -> None:
     """They stay counts of as many people, and come nearer to the truth; smooth ones stay put."""
     for heaps, follows in ((HEAPED, True), (1.0, False)):
-        mixture, found = fitted(200_000, heaps)
+        mixture, found = fitted(20_000, heaps)
         decoder = Decoder(Posterior(mixture, found, is_ordered=True))
         counts, without = decoder.counts(), decoder._best.counts
         assert counts.min() >= 0
-        assert counts.sum() == pytest.approx(200_000)
-        truth = 200_000 * law(heaps)
+        assert counts.sum() == pytest.approx(20_000)
+        truth = 20_000 * law(heaps)
         if follows:
             assert np.abs(counts - truth).sum() < 0.5 * np.abs(without - truth).sum()
         else:

@@ -19,8 +19,9 @@ the room that they take, unless reports speak against them: so the mean square o
 sizes counts with the factor min(1, 2P), where P is the probability of heaps.
 
 If reports are clear about them (P > `CLEAR`), answers follow: θ gets the mean of the terms. All
-this is to second order around the fit, so they do not follow if the reports would be less likely
-by more than the log odds of heaps, as can be where nearly all cells are empty.
+this is to second order around the fit, so they do not follow if that makes the reports likelier
+by less than the log odds of heaps: where nearly all cells are empty, or where cells' own terms
+have taken part of the heaps already.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ class Heaps:
         gain = self._mixture.value(self._mixture.forward(law)) - self._mixture.value(
             self._fit.mixed
         )
-        return law if gain > -self._odds else None
+        return law if gain > self._odds else None
 
     @property
     def terms(self) -> Floats:
