@@ -119,6 +119,35 @@ def test_maps_are_heat_maps_and_geojson(estimate: sf.Estimate) -> None:
         TOWN.to_geojson(estimate.histogram("home_lat"))
 
 
+@pytest.mark.soak
+def test_groups_of_a_large_map_have_intervals_that_hold() -> None:
+    """On 130 × 130 cells, where the errors of 64 groups are those of the unbiased answers."""
+    near = sf.Distance(epsilon=1, per="1 km")
+    study = sf.Study("large", [sf.places("home", (0, 0, 1.17, 1.17), cell="1 km", protect=near)])
+    town, rng = sf.PlaceMap(study, "home"), np.random.default_rng(6)
+    assert town.shape == (130, 130)
+    middles = rng.uniform(0.2, 0.97, (12, 2))[rng.integers(0, 12, 40_000)]
+    at = np.clip(middles + rng.normal(0, 0.06, (40_000, 2)), 0, 1.1699)
+    people = {"home_lat": at[:, 0], "home_lon": at[:, 1]}
+    heat = town.heatmap(study.simulate(people, seed=7).estimate("likelihood"), bins=8)
+    edges = [np.asarray(each) for each in heat.all_edges]
+    truth, _, _ = np.histogram2d(at[:, 1], at[:, 0], bins=edges)
+    held = (heat.low <= truth) & (truth <= heat.high)
+    # At 95 % each of 64 holds; fewer than 53 would be 4.5 standard errors below.
+    assert held.sum() >= 53
+    middle, third = (heat.low + heat.high) / 2, (heat.high - heat.low) / 6
+    assert (np.abs(truth - middle) <= third).sum() < 53  # the twin
+
+
+def test_single_cells_of_a_large_map_are_refused() -> None:
+    near = sf.Distance(epsilon=1, per="1 km")
+    study = sf.Study("large", [sf.places("home", (0, 0, 0.6, 0.6), cell="1 km", protect=near)])
+    estimate = study.empty_tally().estimate("unbiased")
+    for bins in (None, 17, (16, 17)):
+        with pytest.raises(QuestionError, match="the limit is 256 groups, such as bins=16"):
+            sf.PlaceMap(study, "home").heatmap(estimate, bins=bins)
+
+
 @pytest.mark.parametrize(
     ("shape", "told"),
     [
