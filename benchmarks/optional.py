@@ -43,11 +43,9 @@ CASES: tuple[tuple[int, str, int], ...] = (
     (300, "1/5", 10),
     (300, "1", 3),
     (8, "1", 1),
-    (12, "1", 2),
-    (14, "1", 2),
 )
 MOST_BOUND = 1_000  # cells up to which the first bound is computed
-MOST_LISTED = 14  # cells up to which all channels are compared
+MOST_LISTED = 8  # cells up to which all channels are compared
 MOST_ASKED = 5_000  # cells up to which errors are computed; beyond, only times
 
 
