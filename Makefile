@@ -77,8 +77,8 @@ check: $(READY) ## lint, format, strict types and layers, changing nothing
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
 
-docs: $(READY) ## build the pages into build/site; a warning is an error
-	$(BIN)/mkdocs build --strict --quiet
+docs: $(READY) $(TOOLS) ## build the pages into build/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 soak: $(READY) ## heavy statistics with fresh seeds; SEED=... repeats a run; keeps results/soak/*.json
 	$(BIN)/python -m pytest tests -m soak -n $(CORES) --hypothesis-profile=soak \
