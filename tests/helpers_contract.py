@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -615,3 +616,22 @@ TRIALS |= {
         type(choice_from_dict({"kind": kind, "revision": revision})).trials()
     )
 }
+
+_FEW = 2
+
+
+def each(names: Iterable[str] = TRIALS) -> list[Any]:
+    """Trials to parametrise a test by; beyond the first two of a channel they are marked slow.
+
+    So `make quick` still tries every channel, and `make test` all trials.
+
+    Args:
+        names: The trials; left out, all of them.
+    """
+    seen: Counter[str] = Counter()
+    found = []
+    for name in names:
+        kind = name.rpartition("-")[0]
+        seen[kind] += 1
+        found.append(pytest.param(name, marks=pytest.mark.slow if seen[kind] > _FEW else ()))
+    return found

@@ -19,7 +19,7 @@ import helpers_contract as laws
 import helpers_contract_study as studies
 import numpy as np
 import pytest
-from helpers_contract import TRIALS, Subject
+from helpers_contract import TRIALS, Subject, each
 from helpers_contract_study import Case
 
 import sfumato as sf
@@ -108,7 +108,7 @@ def test_a_channel_that_declares_no_trials_is_not_tried() -> None:
         Choice.trials()
 
 
-@pytest.mark.parametrize("name", TRIALS)
+@pytest.mark.parametrize("name", each())
 @pytest.mark.parametrize("law", LAWS, ids=called)
 def test_channel_keeps(law: Law, name: str) -> None:
     law(subject(name))
@@ -124,12 +124,12 @@ def test_rounding_is_not_understated(name: str) -> None:
     laws.rounding_is_not_understated(subject(name))
 
 
-@pytest.mark.parametrize("name", SENDS_BITS)
+@pytest.mark.parametrize("name", each(SENDS_BITS))
 def test_spreads_are_the_covariance(name: str) -> None:
     laws.spreads_are_the_covariance(subject(name))
 
 
-@pytest.mark.parametrize("name", SENDS_SYMBOLS)
+@pytest.mark.parametrize("name", each(SENDS_SYMBOLS))
 def test_joined_runs_are_sums(name: str) -> None:
     laws.joined_runs_are_sums(subject(name))
 
@@ -221,13 +221,13 @@ def test_rounding_is_refused_or_declared(kind: str) -> None:
 # Studies
 
 
-@pytest.mark.parametrize("name", TRIALS)
+@pytest.mark.parametrize("name", each())
 @pytest.mark.parametrize("law", STUDY_LAWS, ids=called)
 def test_study_keeps(law: Callable[[Case], None], name: str) -> None:
     law(case(name))
 
 
-@pytest.mark.parametrize("name", TRIALS)
+@pytest.mark.parametrize("name", each())
 def test_study_comes_back_from_files(name: str, tmp_path: Path) -> None:
     studies.comes_back_from_files(case(name), tmp_path)
 

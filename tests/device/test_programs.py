@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from helpers_contract import TRIALS
+from helpers_contract import TRIALS, each
 from helpers_programs import Noting, encoded, program_of
 
 import sfumato as sf
@@ -47,7 +47,7 @@ def shown_law(channel: Channel, code: int) -> dict[int, Fraction]:
     return {k: Fraction(word, total * places) for k, word in enumerate(words) if word}
 
 
-@pytest.mark.parametrize("name", TRIALS)
+@pytest.mark.parametrize("name", each())
 def test_the_law_of_the_interpreter_is_that_of_the_channel(name: str) -> None:
     channel = TRIALS[name].bind()
     program = program_of(channel)
@@ -55,7 +55,7 @@ def test_the_law_of_the_interpreter_is_that_of_the_channel(name: str) -> None:
         assert law(program, 0, code) == shown_law(channel, code)
 
 
-@pytest.mark.parametrize("name", TRIALS)
+@pytest.mark.parametrize("name", each())
 def test_the_same_decisions_make_the_same_report_in_bulk(name: str) -> None:
     channel = TRIALS[name].bind()
     program = program_of(channel)
@@ -143,7 +143,7 @@ def upper_exp(e: Fraction) -> Fraction:
     return Fraction(exp_bounds(e, 96)[1], 1 << 96)
 
 
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("name", each(SHORT))
 def test_every_word_keeps_the_guarantee(name: str) -> None:
     """Words short enough to try them all, through the interpreter that devices run."""
     trial, bits = SHORT[name]

@@ -10,7 +10,7 @@ from typing import Any
 import helpers_contract_planning as laws
 import numpy as np
 import pytest
-from helpers_contract import TRIALS, Floats, Subject
+from helpers_contract import TRIALS, Floats, Subject, each
 from helpers_contract_study import Case
 from helpers_statistics import LIMIT
 
@@ -51,13 +51,13 @@ def check(case: Case, prior: str) -> None:
 
 
 @pytest.mark.parametrize("prior", PRIORS)
-@pytest.mark.parametrize("name", TRIALS)
+@pytest.mark.parametrize("name", each())
 def test_every_error_of_every_channel_is_that_of_the_exact_law(name: str, prior: str) -> None:
     check(alone(name), prior)
 
 
 @pytest.mark.parametrize("prior", PRIORS)
-@pytest.mark.parametrize("name", GRIDS)
+@pytest.mark.parametrize("name", each(GRIDS))
 def test_every_error_beside_another_block_is_that_of_the_exact_law(name: str, prior: str) -> None:
     check(mixed(name), prior)
 
@@ -69,7 +69,7 @@ SYMBOLS = [
 ]
 
 
-@pytest.mark.parametrize("name", SYMBOLS)
+@pytest.mark.parametrize("name", each(SYMBOLS))
 def test_the_error_of_all_cells_together_is_that_of_the_exact_law(name: str) -> None:
     case = alone(name)
     law = law_of(case, "given")
@@ -85,7 +85,7 @@ def test_the_error_of_all_cells_together_is_that_of_the_exact_law(name: str) -> 
     assert np.allclose(shares.stderr.ravel(), every.stderr / estimate.n, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", TRIALS)
+@pytest.mark.parametrize("name", each())
 def test_answers_are_the_readings_that_are_planned_with(name: str) -> None:
     laws.answers_are_those_readings(alone(name))
 
@@ -174,7 +174,7 @@ def test_simulated_errors_of_likelihood_answers_come_again(name: str, seed: int)
 
 @pytest.mark.soak
 @pytest.mark.parametrize("prior", ["flat", "given"])
-@pytest.mark.parametrize("name", TRIALS)
+@pytest.mark.parametrize("name", each())
 def test_every_error_comes_when_it_is_simulated_often(name: str, prior: str, seed: int) -> None:
     check_simulated(name, prior, "unbiased", 1_000, seed, LIMIT + 1)
 
