@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import html
 import math
 import re
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sfumato.errors import StudyError, shown
 
@@ -55,6 +56,57 @@ def visible(text: str) -> str:
         'a\\x1b[31mb'
     """
     return _UNSEEN.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+#: What stands for a character where it cannot be shown.
+_PLAIN = {
+    "±": "+/-", "–": "-", "—": "-", "−": "-", "…": "...", "×": "x", "·": "*", "ε": "epsilon",
+    "≈": "~", "≤": "<=", "≥": ">=", "²": "^2", "→": "->", "\u2019": "'", "∞": "inf",
+}  # fmt: skip
+
+
+def is_unicode(stream: Any) -> bool:
+    """Whether a stream of text shows all characters."""
+    return "utf" in str(getattr(stream, "encoding", "utf-8")).lower()
+
+
+def use_plain_characters(*streams: Any) -> None:
+    """Let streams that show few characters write others in plain ones instead of failing.
+
+    Args:
+        streams: Such as standard output.
+    """
+    codecs.register_error("plain", _plain)
+    codecs.register(_plain_codec)
+    for stream in streams:
+        if not is_unicode(stream) and hasattr(stream, "reconfigure"):
+            is_ascii = codecs.lookup(stream.encoding).name == "ascii"
+            stream.reconfigure(encoding="plain" if is_ascii else stream.encoding, errors="plain")
+
+
+def _plain_codec(name: str) -> codecs.CodecInfo | None:
+    """ASCII by another name: click takes a stream of that name for a mistake, and writes UTF-8."""
+    if name != "plain":
+        return None
+    known = codecs.lookup("ascii")
+    return codecs.CodecInfo(
+        known.encode,
+        known.decode,
+        known.streamreader,
+        known.streamwriter,
+        known.incrementalencoder,
+        known.incrementaldecoder,
+        name="plain",
+    )
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """What stands for characters that a stream cannot show: plain ones, or their code."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    there = error.object[error.start : error.end]
+    shown = "".join(_PLAIN.get(letter, ascii(letter)[1:-1]) for letter in there)
+    return shown, error.end
 
 
 def visible_json(text: str) -> str:

@@ -11,6 +11,7 @@ import typer
 from sfumato import __version__
 from sfumato.cli.commands import COMMANDS, CommandError, Commands
 from sfumato.errors import shown
+from sfumato.text import use_plain_characters
 
 __all__ = ["app", "main"]
 
@@ -18,7 +19,6 @@ app = typer.Typer(
     name="sfumato",
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -81,4 +81,5 @@ for _name, _command in COMMANDS.items():
 
 def main() -> None:
     """Run the command line."""
+    use_plain_characters(sys.stdout, sys.stderr)
     app(prog_name="sfumato")

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from sfumato.cli import showing
@@ -15,6 +16,7 @@ from sfumato.cli.collecting import load_tally
 from sfumato.cli.commands import CommandError
 from sfumato.cli.options import (
     PLOTS,
+    AsCsv,
     AsJson,
     Force,
     Level,
@@ -22,6 +24,7 @@ from sfumato.cli.options import (
     StudyFile,
     TallyFile,
     load_study,
+    one_form,
     real_number,
     target,
     whole_number,
@@ -139,6 +142,9 @@ def ask(
     method: Method = "auto",
     seconds: Seconds = 3.0,
     keep: Keep = None,
+    plot: Plot = None,
+    force: Force = False,
+    as_csv: AsCsv = False,
     as_json: AsJson = False,
 ) -> None:
     """Ask how many people satisfy conditions, and get answers with their error.
@@ -146,6 +152,8 @@ def ask(
     Conditions on several axes are joined by commas; on one axis, a..b is an interval with both
     ends, a.. and ..b are open, | joins choices, and 'no answer' is a choice on an optional axis.
     """
+    one_form(as_json, as_csv)
+    check_plot(plot, force)
     if not questions and not mean and not total:
         raise CommandError(
             'nothing is asked; add a question such as "age=18..30", --mean AXIS or --total AXIS'
@@ -158,10 +166,16 @@ def ask(
         answers += [estimate.total(axis, **common) for axis in total or []]
     asked = [*(questions or []), *(f"mean of {axis}" for axis in mean or [])]
     asked += [f"total of {axis}" for axis in total or []]
+    drawn = draw_answers(listed(asked, answers), plot) if plot else {}
     if as_json:
-        showing.show_json(answers_document(estimate, answers))
+        showing.show_json({**answers_document(estimate, answers), **drawn})
+        return
+    if as_csv:
+        typer.echo(listed(asked, answers).to_csv(), nl=False)
         return
     show_answers(estimate, asked, answers)
+    if drawn:
+        showing.say(f"Drawn in {plot}.")
     if where:
         showing.say(f"Among people with {where}.")
 
@@ -182,9 +196,11 @@ def quantile(
     method: Method = "auto",
     seconds: Seconds = 3.0,
     keep: Keep = None,
+    as_csv: AsCsv = False,
     as_json: AsJson = False,
 ) -> None:
     """Show below which value given shares of people lie, in the axis' own units."""
+    one_form(as_json, as_csv)
     check_keep(keep, method, study, tally)
     with opened(load_tally(tally, load_study(study)), method, seconds, keep) as estimate:
         answers = [
@@ -194,6 +210,10 @@ def quantile(
     found = [answer for answer in answers if isinstance(answer, Answer)]
     if as_json:
         showing.show_json(answers_document(estimate, found))
+        return
+    if as_csv:
+        names = [f"{share * 100:g}%" for share in shares or [0.25, 0.5, 0.75]]
+        typer.echo(listed(names, found).to_csv(), nl=False)
         return
     interval = interval_name(level)
     made = showing.table("share", axis, right=("share",))
@@ -231,6 +251,7 @@ def histogram(
         typer.Option(metavar="FILE", help="Write every cell with its error: .csv or .parquet."),
     ] = None,
     force: Force = False,
+    as_csv: AsCsv = False,
     as_json: AsJson = False,
 ) -> None:
     """Show how many people are in each cell of an axis.
@@ -238,6 +259,7 @@ def histogram(
     A histogram of more than 4,096 cells is shown in groups of cells; --bins chooses them, --out and
     --json have every cell.
     """
+    one_form(as_json, as_csv)
     check_plot(plot, force)
     check_keep(keep, method, study, tally)
     if out is not None:
@@ -251,6 +273,9 @@ def histogram(
         drawn["out"] = str(out)
     if as_json:
         showing.show_json({**_document(estimate, found), **drawn})
+        return
+    if as_csv:
+        typer.echo(found.to_csv(), nl=False)
         return
     many = len(found) > MOST_ROWS
     if many:
@@ -283,6 +308,7 @@ def heatmap(
     keep: Keep = None,
     plot: Plot = None,
     force: Force = False,
+    as_csv: AsCsv = False,
     as_json: AsJson = False,
 ) -> None:
     """Show how many people are in each pair of cells of two axes.
@@ -290,6 +316,7 @@ def heatmap(
     A map that is too wide for the terminal is shown in shades, and in groups of cells if need be;
     --bins chooses the groups, --plot and --json have every cell.
     """
+    one_form(as_json, as_csv)
     check_plot(plot, force)
     check_keep(keep, method, study, tally)
     if bins and len(bins) > 2:
@@ -313,6 +340,9 @@ def heatmap(
     if as_json:
         showing.show_json({**_document(estimate, whole), **drawn})
         return
+    if as_csv:
+        typer.echo(whole.to_csv(), nl=False)
+        return
     console = showing.stdout()
     groups = showing.fitting(whole, console)
     shown = found(estimate, groups) if groups else whole
@@ -335,6 +365,29 @@ def answer_all(
     """
     put = estimate.fraction if fraction else estimate.count
     return [put(question, **common) for question in questions]
+
+
+def listed(asked: Sequence[str], answers: Sequence[Answer]) -> Answers:
+    """Answers to several questions as one list, for a picture or a table.
+
+    Args:
+        asked: The questions.
+        answers: Their answers, in the same order.
+    """
+    ends = [np.array([getattr(one, end) for one in answers]) for end in ("low", "high")]
+    return Answers(
+        values=np.array([one.value for one in answers]),
+        stderr=np.array([one.stderr for one in answers]),
+        n=answers[0].n,
+        kind="linear",
+        axes=("question",),
+        all_labels=(list(asked),),
+        all_edges=(None,),
+        level=answers[0].level,
+        method=", ".join(dict.fromkeys(one.method for one in answers)),
+        notes=tuple(dict.fromkeys(note for one in answers for note in one.notes)),
+        bounds=(ends[0], ends[1]),
+    )
 
 
 def answers_document(estimate: Estimate, answers: Sequence[Answer]) -> dict[str, Any]:
@@ -371,15 +424,12 @@ def _document(estimate: Estimate, found: Answers) -> dict[str, Any]:
 
 def _write_table(found: Answers, suffix: str, path: Path) -> None:
     """Write one row per answer."""
-    table = found.to_arrow()
     if suffix == ".csv":
-        from pyarrow import csv
-
-        csv.write_csv(table, path)
+        found.to_csv(path)
     else:
         import pyarrow.parquet as pq
 
-        pq.write_table(table, path, compression="zstd")
+        pq.write_table(found.to_arrow(), path, compression="zstd")
 
 
 def check_plot(plot: Path | None, force: bool) -> None:

@@ -8,13 +8,28 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
 from sfumato.arrays import Floats
 from sfumato.cli import people, showing
 from sfumato.cli.commands import CommandError
-from sfumato.cli.options import AsJson, Force, KeepSums, Seed, StudyFile, load_study, suffix, target
+from sfumato.cli.options import (
+    AsJson,
+    Columns,
+    Delimiter,
+    Encoding,
+    Force,
+    KeepSums,
+    Missing,
+    Seed,
+    StudyFile,
+    load_study,
+    suffix,
+    table_form,
+    target,
+)
 from sfumato.cli.showing import Seen
 from sfumato.collect import parquet as wire
 from sfumato.collect.accumulator import Accumulator
@@ -26,6 +41,7 @@ from sfumato.collect.people import reports_writer
 from sfumato.collect.stores import find_files, is_url, refuse_missing
 from sfumato.collect.tally import Tally
 from sfumato.collect.weighted import WeightedTally
+from sfumato.domains.tables import PLAIN, TableForm
 from sfumato.errors import EngineError, FormatError
 from sfumato.files import write_whole
 from sfumato.randomness.bits import SecureBits, SeededBits
@@ -55,6 +71,10 @@ def encode(
         str | None, typer.Option(metavar="ENGINE", help=f"Encode many files: {FORMS}.")
     ] = None,
     seed: Seed = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
+    columns: Columns = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -69,8 +89,13 @@ def encode(
     the noise. Each part becomes one file of reports in a new folder. Files may be URLs, such as
     s3://bucket/people/*.parquet, and so may the folder.
     """
-    loaded = load_study(study)
+    loaded, form = load_study(study), table_form(delimiter, encoding, missing, columns)
     if engine is not None:
+        if form != PLAIN:
+            raise CommandError(
+                "--engine reads files as they are; leave --delimiter, --encoding, --na and "
+                "--columns out, or encode file by file"
+            )
         if seed is not None:
             raise CommandError("--seed does not go with --engine, whose workers draw secure noise")
         _encode_files(loaded, tables, out, engine, as_json)
@@ -80,7 +105,7 @@ def encode(
             "several files, and URLs, are encoded into a folder: name an engine, such as "
             "--engine local"
         )
-    _encode_file(loaded, study, Path(tables[0]), Path(out), seed, force, as_json)
+    _encode_file(loaded, study, Path(tables[0]), Path(out), form, seed, force, as_json)
 
 
 def _encode_files(study: Study, tables: Sequence[str], out: str, name: str, as_json: bool) -> None:
@@ -105,6 +130,7 @@ def _encode_file(
     study: Path,
     table: Path,
     out: Path,
+    form: TableForm,
     seed: int | None,
     force: bool,
     as_json: bool,
@@ -128,7 +154,7 @@ def _encode_file(
         nonlocal count
         with reports_writer(loaded, file) as writer:
             try:
-                for reports in people.encode_file(loaded, table, bits, seen):
+                for reports in people.encode_file(loaded, table, bits, seen, form):
                     writer.write_table(reports.to_arrow())
                     count += len(reports)
                     if people.is_stream(table):
@@ -360,16 +386,32 @@ def _add_up(parts: Iterator[WeightedTally], empty: WeightedTally) -> WeightedTal
 
 
 def load_tally(path: Path, study: Study) -> Tally | WeightedTally:
-    """The tally in a file, with or without weights.
+    """The tally in a file, with or without weights; reports are tallied.
 
     Args:
-        path: The file.
+        path: The file; "-" is standard input.
         study: Whose tally it must be.
     """
-    suffix(path, "tally", ".parquet")
-    with wire.open_parquet(path) as file:
-        weighted = wire.kind_of(file.schema_arrow) == "weighted tally"
-    return WeightedTally.load(path, study) if weighted else Tally.load(path, study)
+    is_stream = people.is_stream(path)
+    if not is_stream:
+        suffix(path, "tally or reports", ".parquet", ".sfmr")
+    elif sys.stdin.isatty():
+        raise CommandError("- reads standard input, and this is a terminal; name a file, or use |")
+    packed = None
+    if is_stream or path.suffix.lower() == ".sfmr":
+        packed = sys.stdin.buffer.read() if is_stream else path.read_bytes()
+        if packed[:4] != b"PAR1":
+            return study.tally(Reports.from_bytes(packed, study))
+    source: Any = path if packed is None else pa.py_buffer(packed)
+    with wire.open_parquet(source) as file:
+        kind = wire.kind_of(file.schema_arrow)
+        if kind == "reports":
+            return study.tally(_reports(study, file, path))
+    if packed is not None:
+        if kind == "weighted tally":
+            raise CommandError("a weighted tally is read from a file, not from standard input")
+        return Tally.from_bytes(packed, study)
+    return WeightedTally.load(path, study) if kind == "weighted tally" else Tally.load(path, study)
 
 
 def _is_weighted(inputs: Sequence[str], weights: str | None, weights_from: Path | None) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
 import textwrap
 from dataclasses import dataclass
 from importlib import import_module
@@ -19,7 +20,7 @@ from typer.core import TyperGroup
 from sfumato.errors import SfumatoError
 from sfumato.extras import missing
 from sfumato.files import FULL
-from sfumato.text import visible
+from sfumato.text import is_unicode, visible
 
 _LONGEST = 2_000  # letters of a message
 
@@ -407,7 +408,8 @@ def _refuse(message: str, *, as_json: bool) -> None:
     if len(message) > _LONGEST:  # it quotes a long argument
         message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
     if as_json:
-        typer.echo(json.dumps({"error": visible(message)}, ensure_ascii=False))
+        plain = not is_unicode(sys.stdout)
+        typer.echo(json.dumps({"error": visible(message)}, ensure_ascii=plain))
         return
     from rich.console import Console
     from rich.text import Text

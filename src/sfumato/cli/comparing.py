@@ -10,7 +10,7 @@ import typer
 from sfumato.cli import showing
 from sfumato.cli.asking import check_plot
 from sfumato.cli.commands import CommandError
-from sfumato.cli.options import AsJson, Force, Plot, load_study
+from sfumato.cli.options import AsCsv, AsJson, Force, Plot, load_study, one_form
 from sfumato.cli.planning import People, PriorOption, Runs, read_prior, share_of
 from sfumato.planning.compare import METHODS
 from sfumato.planning.guarantees import compare_guarantees
@@ -41,6 +41,7 @@ def compare(
     runs: Runs = RUNS,
     plot: Plot = None,
     force: Force = False,
+    as_csv: AsCsv = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare the guarantees of several studies, or the channels that fit one study.
@@ -52,6 +53,7 @@ def compare(
     ranges, or single cells on axes without an order. Where whole records are protected together,
     the channels that fit them are compared.
     """
+    one_form(as_json, as_csv)
     several = len(studies) > 1
     odd = [("--method", method)] if several else [("--ask", ask), ("--plot", plot)]
     for option, given in odd:
@@ -83,6 +85,9 @@ def compare(
         found.save_plot(plot)
     if as_json:
         showing.show_json(found.to_dict() | ({"plot": str(plot)} if plot else {}))
+        return
+    if as_csv:
+        showing.show_csv(found)
         return
     showing.show_tabled(found)
     if plot is not None:

@@ -13,11 +13,16 @@ from sfumato.cli import people, showing
 from sfumato.cli.commands import CommandError
 from sfumato.cli.options import (
     AsJson,
+    Columns,
+    Delimiter,
+    Encoding,
     Force,
+    Missing,
     StudyFile,
     load_study,
     real_number,
     suffix,
+    table_form,
     target,
 )
 from sfumato.device.client import Client, Made, Sent
@@ -73,7 +78,10 @@ def send(
         typer.Argument(metavar="STUDY", help="Study file, .toml, or its device program, .json."),
     ],
     table: Annotated[
-        Path, typer.Argument(metavar="INPUT", help="People's values, .csv or .csv.gz.")
+        Path,
+        typer.Argument(
+            metavar="INPUT", help="People's values, .csv or .csv.gz; - reads standard input."
+        ),
     ],
     url: Annotated[str, typer.Option(metavar="URL", help="Where the collector's routes begin.")],
     folder: Annotated[
@@ -104,6 +112,10 @@ def send(
             parser=real_number, metavar="SECONDS", help="How long to try again after a failure."
         ),
     ] = 0.0,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
+    columns: Columns = None,
     as_json: AsJson = False,
 ) -> None:
     """Report for every person in a file, and send the reports to a collector.
@@ -117,7 +129,9 @@ def send(
     """
     if wait < 0:
         raise CommandError(f"--wait must be zero or more seconds, got {wait:g}")
-    suffix(table, "people's", ".csv", ".csv.gz")
+    if not people.is_stream(table):
+        suffix(table, "people's", ".csv", ".csv.gz")
+    form = table_form(delimiter, encoding, missing, columns)
     program = _program(study, digest)
     if person in {axis.name for axis in program.axes}:
         raise CommandError(
@@ -126,7 +140,7 @@ def send(
         )
     token = _token(token_file)
     with showing.progress(f"Reading {table.name}") as seen:
-        records = people.read_records(program, table, person, seen)
+        records = people.read_records(program, table, person, seen, form)
     with Client(
         program, url, folder=folder, digest=program.digest, limit=limit, token=token
     ) as client:

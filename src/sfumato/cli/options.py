@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sfumato.cli.commands import CommandError
+from sfumato.domains.tables import TableForm
 from sfumato.errors import StudyError, shown
 from sfumato.exact import nearest_float, rational
 from sfumato.study.study import Study
@@ -50,7 +51,33 @@ def _number(given: Any) -> Fraction:
 
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file, .toml.")]
-TallyFile = Annotated[Path, typer.Argument(metavar="TALLY", help="Tally file, .parquet.")]
+TallyFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="TALLY",
+        help="Tally file, .parquet, or reports, .parquet or .sfmr; - reads standard input.",
+    ),
+]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV instead.")]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(metavar="LETTER", help="CSV: what stands between cells; 'tab' is a tab."),
+]
+Encoding = Annotated[
+    str | None, typer.Option(metavar="NAME", help="CSV: its encoding, such as latin-1.")
+]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--na", metavar="TEXT", help="CSV: what stands for no answer, such as NA; repeatable."
+    ),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="OLD=NEW", help="A column of the file under the name of an axis; repeatable."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
 Level = Annotated[
@@ -78,6 +105,45 @@ Plot = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg, .pdf or .html.")
 ]
 PLOTS = (".png", ".svg", ".pdf", ".html")
+
+
+def table_form(
+    delimiter: str | None,
+    encoding: str | None,
+    missing: list[str] | None,
+    columns: list[str] | None,
+) -> TableForm:
+    """How a file of people is written, by the options that say so.
+
+    Args:
+        delimiter: What stands between cells.
+        encoding: The encoding.
+        missing: What stands for no answer.
+        columns: Renamed columns, OLD=NEW.
+    """
+    renamed: dict[str, str] = {}
+    for one in columns or ():
+        old, equals, new = one.rpartition("=")
+        if not (old and equals and new) or old in renamed:
+            raise CommandError(f"--columns takes OLD=NEW, each column once, got {shown(one)}")
+        renamed[old] = new
+    return TableForm(
+        delimiter="," if delimiter is None else {"tab": "\t"}.get(delimiter, delimiter),
+        encoding=encoding or "utf-8",
+        missing=tuple(missing or ()),
+        columns=renamed,
+    )
+
+
+def one_form(as_json: bool, as_csv: bool) -> None:
+    """Refuse both forms at once: standard output has one document.
+
+    Args:
+        as_json: Whether --json is given.
+        as_csv: Whether --csv is given.
+    """
+    if as_json and as_csv:
+        raise CommandError("--json and --csv do not go together; leave one of them out")
 
 
 def load_study(path: Path) -> Study:

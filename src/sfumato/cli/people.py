@@ -19,7 +19,7 @@ from sfumato.collect.people import encode_batches
 from sfumato.device.program import Program
 from sfumato.device.values import DeviceAxis
 from sfumato.domains.columns import read_numbers, refuse_rows
-from sfumato.domains.tables import read_batches, read_table, stream_batches
+from sfumato.domains.tables import PLAIN, TableForm, read_batches, read_table, stream_batches
 from sfumato.errors import DataError, TooLargeError, rows
 from sfumato.randomness.bits import BitSource
 from sfumato.study.axis import Axis
@@ -30,7 +30,9 @@ from sfumato.text import MOST_LETTERS
 _MOST_CELLS = 1 << 26
 
 
-def encode_file(study: Study, path: Path, bits: BitSource, seen: Seen) -> Iterator[Reports]:
+def encode_file(
+    study: Study, path: Path, bits: BitSource, seen: Seen, form: TableForm = PLAIN
+) -> Iterator[Reports]:
     """Reports for the people in a CSV or Parquet file, in the order of its rows.
 
     Args:
@@ -38,18 +40,35 @@ def encode_file(study: Study, path: Path, bits: BitSource, seen: Seen) -> Iterat
         path: A file that ends in .csv, .csv.gz or .parquet; "-" is CSV from standard input.
         bits: Where randomness comes from.
         seen: Told how much of the file has been read.
+        form: How the file is written.
 
     Raises:
         DataError: If the file cannot be read or a value does not fit; row 1 is the first person
             in the file, and no value is shown.
     """
     names = [axis.name for axis in study.axes]
-    pieces = (
-        stream_batches(sys.stdin.buffer, names)
-        if is_stream(path)
-        else read_batches(path, names, seen=seen)
-    )
-    return encode_batches(study, pieces, bits)
+    return encode_batches(study, _pieces(path, names, seen, form), bits)
+
+
+def _pieces(path: Path, names: list[str], seen: Seen, form: TableForm) -> Iterator[pa.RecordBatch]:
+    """The named columns of a file, or of standard input."""
+    if is_stream(path):
+        return stream_batches(sys.stdin.buffer, names, form=form)
+    return read_batches(path, names, form=form, seen=seen)
+
+
+def read_people(path: Path, names: list[str], seen: Seen, form: TableForm) -> pa.Table:
+    """The named columns of a file of people as one table; "-" is CSV from standard input.
+
+    Args:
+        path: A file that ends in .csv, .csv.gz or .parquet, or "-".
+        names: The columns.
+        seen: Told how much of the file has been read.
+        form: How the file is written.
+    """
+    pieces = list(_pieces(path, names, seen, form))
+    empty = pa.schema([(name, pa.string()) for name in names])
+    return pa.Table.from_batches(pieces, schema=None if pieces else empty)
 
 
 def is_stream(path: Path) -> bool:
@@ -80,7 +99,9 @@ class Records(Mapping[str, Mapping[str, object]]):
         return len(self._rows)
 
 
-def read_records(program: Program, path: Path, person: str | None, seen: Seen) -> Records:
+def read_records(
+    program: Program, path: Path, person: str | None, seen: Seen, form: TableForm = PLAIN
+) -> Records:
     """The records in a CSV file, once every one of them fits the program.
 
     Args:
@@ -88,13 +109,15 @@ def read_records(program: Program, path: Path, person: str | None, seen: Seen) -
         path: A file that ends in .csv or .csv.gz.
         person: The column that says who a row is about; None calls people by their rows.
         seen: Told how much of the file has been read.
+        form: How the file is written.
 
     Raises:
         DataError: If the file cannot be read, a value does not fit, or a person has two rows; row
             1 is the first person in the file, and no cell is shown.
     """
     names = [axis.name for axis in program.axes]
-    table = read_table(path, names if person is None else [*names, person], seen=seen)
+    wanted = names if person is None else [*names, person]
+    table = read_people(path, wanted, seen, form)
     columns = {axis.name: _values(axis, table.column(axis.name)) for axis in program.axes}
     if person is None:
         return Records([f"row {row}" for row in range(1, len(table) + 1)], columns)

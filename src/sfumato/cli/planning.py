@@ -14,12 +14,14 @@ from sfumato.cli import showing
 from sfumato.cli.commands import CommandError
 from sfumato.cli.options import (
     PLOTS,
+    AsCsv,
     AsJson,
     Force,
     Level,
     Plot,
     StudyFile,
     load_study,
+    one_form,
     real_number,
     target,
     whole_number,
@@ -79,6 +81,7 @@ def plan(
     runs: Runs = RUNS,
     plot: Plot = None,
     force: Force = False,
+    as_csv: AsCsv = False,
     as_json: AsJson = False,
 ) -> None:
     """Say how large errors will be, before anybody is asked.
@@ -87,6 +90,7 @@ def plan(
     error that the answers would report. For axes of real numbers in equal bins, the number of bins
     with the smallest error is recommended.
     """
+    one_form(as_json, as_csv)
     if plot is not None:
         target(plot, "picture", *PLOTS, force=force)
     loaded = load_study(study)
@@ -104,6 +108,9 @@ def plan(
             "bins": {name: part.to_dict() | {"now": now} for name, now, part in bins},
         }
         showing.show_json(document | ({"plot": str(plot)} if plot else {}))
+        return
+    if as_csv:
+        showing.show_csv(found)
         return
     showing.show_tabled(found)
     for line in wanted:
@@ -146,7 +153,7 @@ def _wanted(
 
     Without questions the errors that must not exceed it are those of each block: rows of the table.
     """
-    blocks = " and ".join(typical_of(study, block.axes).text for block in study.blocks)
+    blocks = "' and '".join(typical_of(study, block.axes).text for block in study.blocks)
     asked: list[tuple[str, str | None]] = [(one, one) for one in ask or ()] or [(blocks, None)]
     lines = []
     with showing.progress("searching") as seen:
@@ -182,7 +189,10 @@ def _epsilons(study: Study) -> dict[str, float]:
 
 def _wanted_line(line: dict[str, Any], n: int) -> str:
     """What a wanted error takes, in words."""
-    head = f"For a standard error of at most {percent(line['share'])} on {line['question']}: "
+    head = (
+        f"For a standard error of at most {percent(line['share'])} in "
+        f"the row '{line['question']}' (column share): "
+    )
     people = f"{line['people']:,} people"
     if line["epsilon"] is None:
         return f"{head}{people}; with {n:,} people no epsilon is enough."

@@ -13,17 +13,23 @@ from sfumato.cli.asking import check_plot, draw_answers
 from sfumato.cli.commands import CommandError
 from sfumato.cli.options import (
     AsJson,
+    Columns,
+    Delimiter,
+    Encoding,
     Force,
     Level,
+    Missing,
     Plot,
     Seed,
     StudyFile,
     load_study,
     suffix,
+    table_form,
     target,
     whole_number,
 )
-from sfumato.domains.tables import read_table
+from sfumato.cli.people import read_people
+from sfumato.domains.tables import TableForm
 from sfumato.errors import StudyError, near, shown
 from sfumato.exact import positive
 from sfumato.questions.language import split, unquoted
@@ -41,7 +47,10 @@ _SPEND = "--spend is a share above 0 such as 1/4, or one for each axis such as a
 def release(
     study: StudyFile,
     table: Annotated[
-        Path, typer.Argument(metavar="TABLE", help="People's values, .csv, .csv.gz or .parquet.")
+        Path,
+        typer.Argument(
+            metavar="TABLE", help="People's values, .csv, .csv.gz or .parquet; - reads CSV."
+        ),
     ],
     spend: Annotated[
         str,
@@ -100,6 +109,10 @@ def release(
         bool, typer.Option("--plan", help="Compare all mechanisms, and release nothing.")
     ] = False,
     seed: Seed = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
+    columns: Columns = None,
     out: Annotated[Path | None, typer.Option(help="File for the release, .json.")] = None,
     plot: Plot = None,
     force: Force = False,
@@ -112,7 +125,7 @@ def release(
     table; from the moment it is entered, its cost is spent. Only axes that are asked about are
     charged.
     """
-    loaded = load_study(study)
+    loaded, form = load_study(study), table_form(delimiter, encoding, missing, columns)
     asked = [*(ask or []), *(workload or [])]
     made = _mechanism(mechanism, asked, mean or [], strategy, rounds, level)
     share = _spend(spend)
@@ -122,7 +135,7 @@ def release(
     if plan and (out or plot):
         raise CommandError("--plan releases nothing to write or draw; leave out --out and --plot")
     if plan:
-        _show_plan(loaded, asked, _read(loaded, table).n, share, level, as_json)
+        _show_plan(loaded, asked, _read(loaded, table, form).n, share, level, as_json)
         return
     if ledger is None:
         raise CommandError(
@@ -137,7 +150,7 @@ def release(
             "this release protects nobody; use it for experiments only"
         )
     bits = SecureBits() if seed is None else SeededBits(seed)
-    people = _read(loaded, table, name, key)
+    people = _read(loaded, table, form, name, key)
     found = central.release(people, made, spend=share, ledger=book, bits=bits)
     # Shown before it is written: what is paid for must not be lost with a full disk.
     if as_json:
@@ -196,13 +209,14 @@ def _load(file: Path) -> central.Ledger:
 
 
 def _read(
-    study: Study, path: Path, name: str | None = None, key: Path | None = None
+    study: Study, path: Path, form: TableForm, name: str | None = None, key: Path | None = None
 ) -> central.Data:
     """A whole table of people."""
     secret = None if key is None else _secret(key)
     names = [axis.name for axis in study.axes]
     with showing.progress(f"Reading {path.name}") as seen:
-        return central.Data(study, read_table(path, names, seen=seen), name=name, key=secret)
+        table = read_people(path, names, seen, form)
+        return central.Data(study, table, name=name, key=secret)
 
 
 def _secret(file: Path) -> bytes:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,7 +28,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sfumato.estimation.answers import NO_REPORTS, Answer, Answers
-from sfumato.text import Tabled, format_to, interval_name, visible, visible_json
+from sfumato.text import Tabled, format_to, interval_name, is_unicode, visible, visible_json
 
 # Called with the amount done, the total, and what is being done.
 Seen = Callable[..., None]
@@ -50,7 +53,9 @@ def stdout() -> Console:
 
 def show_json(document: dict[str, Any]) -> None:
     """Print one JSON document and nothing else."""
-    text = json.dumps(_plain(document), ensure_ascii=False, indent=2, allow_nan=False)
+    text = json.dumps(
+        _plain(document), ensure_ascii=not is_unicode(sys.stdout), indent=2, allow_nan=False
+    )
     typer.echo(visible_json(text))
 
 
@@ -164,6 +169,19 @@ def show_tabled(found: Tabled) -> None:
     stdout().print(made)
     for line in (head, *filter(None, tail)):
         say(line)
+
+
+def show_csv(found: Tabled) -> None:
+    """Print the same table as CSV, with its cells as they are shown.
+
+    Args:
+        found: A plan, a comparison or the like.
+    """
+    _, columns, rows, _ = found.table_text()
+    held = io.StringIO()
+    writer = csv.writer(held, lineterminator="\n")
+    writer.writerows([columns, *rows])
+    typer.echo(held.getvalue(), nl=False)
 
 
 def between(low: float, high: float, stderr: float) -> str:

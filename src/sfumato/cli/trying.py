@@ -14,12 +14,25 @@ from rich.table import Table
 from sfumato.cli import people, showing
 from sfumato.cli.asking import Method, Seconds, answer_all, answers_document, opened, show_answers
 from sfumato.cli.commands import CommandError
-from sfumato.cli.options import AsJson, Force, StudyFile, load_study, target, whole_number
+from sfumato.cli.options import (
+    AsJson,
+    Columns,
+    Delimiter,
+    Encoding,
+    Force,
+    Missing,
+    StudyFile,
+    load_study,
+    table_form,
+    target,
+    whole_number,
+)
 from sfumato.cli.people import read_counts
 from sfumato.collect.tally import Tally
 from sfumato.demo import run as demo_run
 from sfumato.demo.collecting import PEOPLE, Running
 from sfumato.demo.results import Collected, DemoRow
+from sfumato.domains.tables import TableForm
 from sfumato.randomness.bits import SeededBits
 from sfumato.study.study import Study
 from sfumato.text import format_to, interval_name
@@ -40,7 +53,9 @@ def simulate(
     ],
     table: Annotated[
         Path | None,
-        typer.Argument(metavar="INPUT", help="People's values, .csv, .csv.gz or .parquet."),
+        typer.Argument(
+            metavar="INPUT", help="People's values, .csv, .csv.gz or .parquet; - reads CSV."
+        ),
     ] = None,
     counts: Annotated[
         Path | None,
@@ -54,6 +69,10 @@ def simulate(
     ] = None,
     method: Method = "auto",
     seconds: Seconds = 3.0,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
+    columns: Columns = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -70,7 +89,8 @@ def simulate(
         given = tuple(path for path in (study, table, counts) if path is not None)
         target(out, "tally", ".parquet", force=force, inputs=given)
     if table is not None:
-        made = _simulate_people(loaded, table, seed)
+        form = table_form(delimiter, encoding, missing, columns)
+        made = _simulate_people(loaded, table, seed, form)
     else:
         made = loaded.simulate_counts(read_counts(loaded, cast("Path", counts)), seed=seed)
     with opened(made, method, seconds) as estimate:
@@ -208,8 +228,8 @@ def _compared(rows: Sequence[DemoRow]) -> Table:
     return shown
 
 
-def _simulate_people(study: Study, path: Path, seed: int) -> Tally:
+def _simulate_people(study: Study, path: Path, seed: int, form: TableForm) -> Tally:
     """The tally that the people in a file would have sent."""
     with showing.progress(f"Simulating {path.name}") as seen:
-        parts = people.encode_file(study, path, SeededBits(seed), seen)
+        parts = people.encode_file(study, path, SeededBits(seed), seen, form)
         return study.tally(parts)

@@ -9,12 +9,15 @@ theirs do.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import gzip
 import io
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from numbers import Real
@@ -26,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domains.columns import is_text, plain_moments, single
-from sfumato.errors import DataError, near, rows
+from sfumato.errors import DataError, near, rows, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -260,6 +263,72 @@ def _family(kind: type) -> str | None:
     return next((words for types, words in families if issubclass(kind, types)), "something else")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableForm:
+    """How a file of people is written, where it is not as usual.
+
+    Args:
+        delimiter: What stands between the cells of CSV.
+        encoding: The encoding of CSV.
+        missing: What cells of CSV hold, beside nothing, where there is no answer.
+        columns: By what a column is called in the file, what it is called here.
+    """
+
+    delimiter: str = ","
+    encoding: str = "utf-8"
+    missing: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what no file can have."""
+        if len(self.delimiter) != 1 or self.delimiter in '\r\n"':
+            raise DataError(
+                f"a delimiter must be one character and no quote, got {shown(self.delimiter)}"
+            )
+        try:
+            codecs.lookup(self.encoding)
+        except (LookupError, ValueError):
+            raise DataError(
+                f"an encoding must be a known one, such as utf-8 or latin-1, got "
+                f"{shown(self.encoding)}"
+            ) from None
+        twice = [one for one in self.columns.values() if [*self.columns.values()].count(one) > 1]
+        if twice:
+            raise DataError(f"columns must get different names, got {twice[0]!r} twice; drop one")
+
+    def there(self, names: Sequence[str]) -> list[str]:
+        """What the named columns are called in the file.
+
+        Args:
+            names: What they are called here.
+
+        Raises:
+            DataError: If a column gets a name that nothing asks for.
+        """
+        back = {new: old for old, new in self.columns.items()}
+        for old, new in self.columns.items():
+            if new not in names:
+                raise DataError(
+                    f"column {old!r} is renamed to {new!r}, which is no column that is needed: "
+                    f"{near(new, names)}"
+                )
+        return [back.get(name, name) for name in names]
+
+    def named(self, pieces: Iterator[pa.RecordBatch], names: list[str]) -> Iterator[pa.RecordBatch]:
+        """The pieces with their columns called as here."""
+        import pyarrow as pa
+
+        for piece in pieces:
+            yield pa.RecordBatch.from_arrays(piece.columns, names=names) if self.columns else piece
+
+    @property
+    def is_utf8(self) -> bool:
+        """Whether the encoding is UTF-8."""
+        return codecs.lookup(self.encoding).name in ("utf-8", "ascii")
+
+
+PLAIN = TableForm()
+_OTHERS = (";", "\t", "|", ",")  # delimiters that a header may show
 CSV_BLOCK = 1 << 21  # bytes; Arrow's reader may hold 32 blocks at once
 _MOST_LINE = 1 << 20  # letters of the first line; csv refuses a longer cell
 _PARQUET_ROWS = 1 << 16
@@ -269,13 +338,18 @@ Seen = Callable[[int, int], None]
 
 
 def read_batches(
-    path: str | PathLike[str], names: Sequence[str], *, seen: Seen | None = None
+    path: str | PathLike[str],
+    names: Sequence[str],
+    *,
+    form: TableForm = PLAIN,
+    seen: Seen | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The named columns of a CSV or Parquet file, piece by piece.
 
     Args:
         path: A file that ends in ``.csv``, ``.csv.gz`` or ``.parquet``.
         names: The columns wanted; others are not read.
+        form: How the file is written.
         seen: Told how much has been read, and how much there is.
 
     Raises:
@@ -287,18 +361,34 @@ def read_batches(
         raise DataError(f"a table file must end in .csv, .csv.gz or .parquet, got {str(file)!r}")
     if not file.is_file():
         raise DataError(f"there is no file {str(file)!r}; check the path")
-    read = _parquet_batches if kind.endswith(".parquet") else _csv_batches
-    return read(file, list(names), seen or (lambda done, total: None))
+    there, told = form.there(names), seen or (lambda done, total: None)
+    if kind.endswith(".parquet"):
+        if replace(form, columns={}) != PLAIN:
+            raise DataError(
+                "a delimiter, an encoding and marks of missing answers are of CSV, and "
+                f"{_file(file)} is Parquet; leave them out"
+            )
+        pieces = parquet_batches(file, there, called=_file(file), seen=told)
+    elif form.is_utf8:
+        pieces = _csv_batches(file, there, form, told)
+    else:
+        pieces = _recoded_batches(file, there, form)
+    return form.named(pieces, list(names))
 
 
 def read_table(
-    path: str | PathLike[str], names: Sequence[str], *, seen: Seen | None = None
+    path: str | PathLike[str],
+    names: Sequence[str],
+    *,
+    form: TableForm = PLAIN,
+    seen: Seen | None = None,
 ) -> pa.Table:
     r"""The named columns of a CSV or Parquet file, as one Arrow table.
 
     Args:
         path: A file that ends in ``.csv``, ``.csv.gz`` or ``.parquet``.
         names: The columns wanted; others are not read.
+        form: How the file is written.
         seen: Told how much has been read, and how much there is.
 
     Raises:
@@ -314,14 +404,16 @@ def read_table(
     """
     import pyarrow as pa
 
-    pieces = list(read_batches(path, names, seen=seen))
+    pieces = list(read_batches(path, names, form=form, seen=seen))
     empty = pa.schema([(name, pa.string()) for name in names])
     return pa.Table.from_batches(pieces, schema=None if pieces else empty)
 
 
-def _parquet_batches(file: Path, names: list[str], seen: Seen) -> Iterator[pa.RecordBatch]:
-    """Row batches of a Parquet file."""
-    return parquet_batches(file, names, called=_file(file), seen=seen)
+def _recoded_batches(file: Path, names: list[str], form: TableForm) -> Iterator[pa.RecordBatch]:
+    """Blocks of a CSV file in another encoding than UTF-8."""
+    with file.open("rb") as raw:
+        stream: Any = gzip.GzipFile(fileobj=raw) if _is_gzip(file) else raw
+        yield from _stream(stream, names, _file(file), form)
 
 
 def parquet_batches(
@@ -388,7 +480,11 @@ def _refuse_long(batch: pa.RecordBatch) -> None:
 
 
 def stream_batches(
-    stream: BinaryIO, names: Sequence[str], *, called: str = "standard input"
+    stream: BinaryIO,
+    names: Sequence[str],
+    *,
+    called: str = "standard input",
+    form: TableForm = PLAIN,
 ) -> Iterator[pa.RecordBatch]:
     r"""The named columns of CSV that comes as a stream and can be read only once, piece by piece.
 
@@ -396,6 +492,7 @@ def stream_batches(
         stream: Where the bytes come from.
         names: The columns wanted; others are not read.
         called: What messages call it.
+        form: How it is written.
 
     Raises:
         DataError: If a column is missing, or a row has too many or too few cells.
@@ -406,10 +503,41 @@ def stream_batches(
         >>> [piece["age"].to_pylist() for piece in pieces]
         [['34', None]]
     """
+    return form.named(_stream(stream, form.there(names), called, form), list(names))
+
+
+class _Recoded:
+    """A stream of bytes in UTF-8, of what comes in another encoding.
+
+    Args:
+        stream: Where the bytes come from.
+        encoding: Their encoding.
+        called: What messages call it.
+    """
+
+    def __init__(self, stream: BinaryIO, encoding: str, called: str) -> None:
+        self._stream, self._called = stream, called
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+
+    def read(self, size: int) -> bytes:
+        """About as many bytes; none at the end."""
+        with contextlib.suppress(UnicodeError):
+            while block := self._stream.read(size):
+                if text := self._decoder.decode(block):
+                    return text.encode()
+            return self._decoder.decode(b"", final=True).encode()
+        raise DataError(f"{self._called} is in another encoding than was said; name the right one")
+
+
+def _stream(
+    stream: BinaryIO, names: list[str], called: str, form: TableForm
+) -> Iterator[pa.RecordBatch]:
+    """The columns of a stream as they are called there."""
     import pyarrow as pa
     import pyarrow.csv
 
-    pieces = _whole_rows(stream, called)
+    source: Any = stream if form.is_utf8 else _Recoded(stream, form.encoding, called)
+    pieces = _whole_rows(source, called)
     line = next(pieces, b"")
     if line[:4] == b"PAR1":
         raise DataError(
@@ -417,10 +545,11 @@ def stream_batches(
             "the file instead"
         )
     try:
-        header = next(csv.reader(io.StringIO(line.decode("utf-8-sig"), newline="")), [])
+        lines = io.StringIO(line.decode("utf-8-sig"), newline="")
+        header = next(csv.reader(lines, delimiter=form.delimiter), [])
     except (UnicodeDecodeError, csv.Error):
         raise _not_csv(called) from None
-    _check_header(header, list(names), called)
+    _check_header(header, names, called, form)
     before = 0
     for piece in pieces:
         table = None
@@ -428,12 +557,12 @@ def stream_batches(
             table = pa.csv.read_csv(
                 pa.BufferReader(piece),
                 read_options=pa.csv.ReadOptions(column_names=header, use_threads=False),
-                parse_options=_parsing(len(header)),
-                convert_options=_converting(list(names)),
+                parse_options=_parsing(len(header), form),
+                convert_options=_converting(names, form),
             )
         if table is None:
-            text = piece.decode("utf-8", "replace")
-            _refuse_ragged(io.StringIO(text, newline=""), len(header), called, before + 1)
+            text = io.StringIO(piece.decode("utf-8", "replace"), newline="")
+            _refuse_ragged(text, len(header), called, form, before + 1)
             raise _not_csv(called)
         yield from table.to_batches()
         before += len(table)
@@ -470,16 +599,18 @@ def _row_end(data: bytes, *, last: bool = True) -> int:
     return int(ends[-1 if last else 0]) + 1 if len(ends) else 0
 
 
-def _parsing(width: int) -> Any:
+def _parsing(width: int, form: TableForm) -> Any:
     """How rows are told apart."""
     import pyarrow.csv
 
     # In a file of one column a blank line is a person without an answer.
-    return pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=width > 1)
+    return pyarrow.csv.ParseOptions(
+        delimiter=form.delimiter, newlines_in_values=True, ignore_empty_lines=width > 1
+    )
 
 
-def _converting(names: list[str]) -> Any:
-    """How cells are read: as text, of which only empty ones are missing."""
+def _converting(names: list[str], form: TableForm) -> Any:
+    """How cells are read: as text, of which only empty ones and those that say so are missing."""
     import pyarrow as pa
     import pyarrow.csv
 
@@ -487,16 +618,18 @@ def _converting(names: list[str]) -> Any:
         include_columns=names,
         column_types=dict.fromkeys(names, pa.string()),
         strings_can_be_null=True,
-        null_values=[""],
+        null_values=["", *form.missing],
     )
 
 
-def _csv_batches(file: Path, names: list[str], seen: Seen) -> Iterator[pa.RecordBatch]:
+def _csv_batches(
+    file: Path, names: list[str], form: TableForm, seen: Seen
+) -> Iterator[pa.RecordBatch]:
     """Blocks of a CSV file; a row with too many or too few cells is refused by its number."""
     import pyarrow as pa
     import pyarrow.csv
 
-    width = _checked_width(file, names)
+    width = _checked_width(file, names, form)
     total, failed = file.stat().st_size, False
     try:
         # Arrow's threads read ahead, and may still do so when the interpreter ends: they get a
@@ -506,8 +639,8 @@ def _csv_batches(file: Path, names: list[str], seen: Seen) -> Iterator[pa.Record
         reader = pa.csv.open_csv(
             pa.input_stream(raw, compression="gzip" if _is_gzip(file) else None),
             read_options=pa.csv.ReadOptions(block_size=CSV_BLOCK, use_threads=False),
-            parse_options=_parsing(width),
-            convert_options=_converting(names),
+            parse_options=_parsing(width, form),
+            convert_options=_converting(names, form),
         )
         for batch in reader:
             seen(min(raw.tell(), total), total)
@@ -516,22 +649,23 @@ def _csv_batches(file: Path, names: list[str], seen: Seen) -> Iterator[pa.Record
         failed = True
     if failed:
         with contextlib.suppress(*_reader_errors()), _open(file) as lines:
-            _refuse_ragged(lines, width, _file(file))
+            _refuse_ragged(lines, width, _file(file), form)
         raise _not_csv(_file(file))
 
 
-def _checked_width(file: Path, names: list[str]) -> int:
+def _checked_width(file: Path, names: list[str], form: TableForm) -> int:
     """The number of columns, once the header names all that are needed."""
     header = None
     try:
         with _open(file) as lines:
             # Line by line, as csv asks for them, each up to a bound.
-            header = next(csv.reader(iter(lambda: lines.readline(_MOST_LINE), "")), [])
+            short = iter(lambda: lines.readline(_MOST_LINE), "")
+            header = next(csv.reader(short, delimiter=form.delimiter), [])
     except _reader_errors():
         pass
     if header is None:
         raise _not_csv(_file(file))
-    _check_header(header, names, _file(file))
+    _check_header(header, names, _file(file), form)
     return len(header)
 
 
@@ -540,8 +674,27 @@ def _file(file: Path) -> str:
     return f"file {str(file)!r}"
 
 
-def _check_header(header: list[str], names: list[str], where: str) -> None:
-    """Refuse a header that does not name all columns that are needed."""
+def _check_header(header: list[str], names: list[str], where: str, form: TableForm) -> None:
+    """Refuse a header that does not name all columns that are needed.
+
+    What it holds is shown only if it holds a name that is needed, as far as that goes.
+    """
+    line = form.delimiter.join(header)
+    for other in _OTHERS:
+        if other != form.delimiter and len(_like(names, line.split(other))) > len(
+            _like(names, header)
+        ):
+            word = "tab" if other == "\t" else repr(other)
+            raise DataError(
+                f"the columns of {where} seem to be separated by {word}, and it is read with "
+                f"{form.delimiter!r}; say so with --delimiter {word}"
+            )
+    for name, there in _like(names, header).items():
+        if there != name and name not in header:
+            raise DataError(
+                f"{where} must have a column {name!r}, and has {there!r}; rename it with --columns "
+                f"{shlex.quote(f'{there}={name}')}"
+            )
     if names and not set(names) & set(header):
         # Without a header the first line is a person: it must not be shown.
         raise DataError(
@@ -551,31 +704,43 @@ def _check_header(header: list[str], names: list[str], where: str) -> None:
     require(names, header, where=where)
 
 
-def _refuse_ragged(lines: TextIO, width: int, where: str, first: int = 0) -> None:
+def _like(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+    """Cells that are a name but for case, quotes and white space around it, by that name."""
+    known = {name.casefold().strip(): name for name in names}
+    read = {cell.strip().strip('"').strip().casefold(): cell for cell in cells}
+    return {known[key]: cell for key, cell in read.items() if key in known}
+
+
+def _refuse_ragged(lines: TextIO, width: int, where: str, form: TableForm, first: int = 0) -> None:
     """Refuse rows that do not have a cell for each column, in what Arrow could not read.
 
     Args:
         lines: The rows.
         width: How many cells each must have.
         where: What messages call it.
+        form: How they are written.
         first: The number of the first row; 0 is the header.
     """
     found: list[int] = []
     with contextlib.suppress(*_reader_errors()):
         # As Arrow does, count no blank lines unless they are people without an answer.
-        people = (cells for cells in csv.reader(lines) if cells or width == 1)
+        read = csv.reader(lines, delimiter=form.delimiter)
+        people = (cells for cells in read if cells or width == 1)
         found += (row for row, cells in enumerate(people, first) if max(len(cells), 1) != width)
     if found:
         raise DataError(
             f"every row of {where} must have {width} cells, one for each column, but "
             f"{rows(found)} {'has' if len(found) == 1 else 'have'} more or fewer; quote cells "
-            "that contain commas"
+            f"that contain {'commas' if form.delimiter == ',' else repr(form.delimiter)}"
         )
 
 
 def _not_csv(where: str) -> DataError:
     """The error for what is damaged or of another kind."""
-    return DataError(f"{where} must be CSV in UTF-8, and cannot be read as such")
+    return DataError(
+        f"{where} must be CSV in UTF-8, and cannot be read as such; if it has another encoding, "
+        "say which: --encoding latin-1"
+    )
 
 
 def _reader_errors() -> tuple[type[Exception], ...]:
