@@ -143,6 +143,17 @@ def studies() -> Iterator[tuple[str, sf.Study, list[Record], list[Record]]]:
         [{"hour": 24, "zone": 0}],
     )
     yield (
+        "study-pairs",
+        sf.Study(
+            "survey",
+            [*(sf.integers(name, 0, 63) for name in "abcde"), sf.categories("f", ["x", "y"])],
+            protect=u(1),
+            channel=sf.Pairs(sf.Comb(), shares=list(range(1, 16))),
+        ),
+        [{**dict.fromkeys("abcde", v), "f": "y"} for v in (0, 31, 63)],
+        [{**dict.fromkeys("abcde", 64), "f": "y"}],
+    )
+    yield (
         "study-large-hashing",
         sf.Study("codes", [sf.integers("code", 0, 99_999, protect=u(2), channel=sf.OLH())]),
         [{"code": v} for v in (0, 1, 31_415, 99_999)],

@@ -15,6 +15,7 @@ from .channels.geometric import Geometric as Geometric
 from .channels.hadamard import Hadamard as Hadamard
 from .channels.hashing import OLH as OLH
 from .channels.hrr import HRR as HRR
+from .channels.pairs import Pairs as Pairs
 from .channels.per_block import PerBlock as PerBlock
 from .channels.planar import Planar as Planar
 from .channels.product import Product as Product

@@ -73,6 +73,7 @@ LAWS: dict[str, tuple[int, sf.Metric, sf.Choice, str]] = {
         sf.PerBlock([sf.KaryResponse(), sf.Binary()]),
         "72afbc074c019fbd",
     ),
+    "pairs": (4, sf.Uniform(1), sf.Pairs(sf.Comb()), "1fea9e898c329741"),
     "planar": (3, sf.Lp("2/3", 2), sf.Planar(), "66148bd08866b52e"),
     "planar, capped": (3, sf.Lp("2/3", "inf", cap=1), sf.Planar(), "5bf3647cb4cdf1f9"),
     "product": (6, NEAR, sf.Product((2, 3)), "40d97e02e96b6626"),

@@ -60,6 +60,7 @@ CHANNELS: dict[str, tuple[Any, Any]] = {
     "hadamard": (sf.Hadamard(), sf.Uniform(1)),
     "extended": (sf.Extended(), sf.HighLow(1, [3, 4])),
     "rakes": (sf.Rakes(3, 1, Fraction(1, 3)), LINE),
+    "pairs": (sf.Pairs(sf.Comb()), sf.Uniform(1)),
     "per-block": (sf.PerBlock(sf.Geometric()), LINE),
     "product": (sf.Product((2, 4)), LINE),
     "stricter": (sf.Stricter("uniform", sf.KaryResponse()), LINE),
@@ -86,6 +87,9 @@ def made() -> dict[str, tuple[sf.Study, dict[str, Any]]]:
     found["whole records"] = (sf.Study("whole", pair, protect=sf.Uniform(1)), one)
     home = sf.places("home", (0, 0, 1, 1), cell="10 km", protect=sf.Distance(1, per="10 km"))
     found["channel planar"] = (sf.Study("homes", [home]), {"home_lat": 0.3, "home_lon": 0.6})
+    many = [sf.integers(name, 0, 9) for name in "abcd"]
+    pairs = sf.Study("pairs", many, protect=sf.Uniform(1), channel=sf.Pairs())
+    found["pairs of axes"] = (pairs, dict.fromkeys("abcd", 3))
     alone = sf.integers("score", 0, 7, protect=LINE)
     mixed = [sf.together(pair, protect=sf.Uniform(1)), alone]
     found["mixed"] = (sf.Study("mixed", mixed), {**one, "score": 5})

@@ -136,7 +136,7 @@ class TestFiles:
     def test_every_registered_channel_is_among_them(self) -> None:
         used = {channel.id for axis in AXES.values() for channel in (axis.channel,) if channel}
         planned = {_study(axis).axes[0].channel.id for axis in AXES.values()}  # type: ignore[union-attr]
-        assert used | planned | {"planar"} == set(REGISTRY)  # which needs two axes together
+        assert used | planned | {"planar", "pairs"} == set(REGISTRY)  # which need several axes
 
     def test_names_with_any_letters_come_back(self) -> None:
         awkward = 'it\'s "a", study = №1\n\\ […]'

@@ -15,6 +15,7 @@ from inspect import signature
 from typing import Any, ClassVar
 
 from sfumato.channels.base import Channel
+from sfumato.domains.base import MOST_CELLS
 from sfumato.errors import FormatError, StudyError, near, shown
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
@@ -32,6 +33,9 @@ class Choice(ABC):
     #: Goes up when the same options come to mean other reports. It is part of a study's
     #: fingerprint, so that reports made before are refused and not misread.
     revision: ClassVar[int] = 1
+
+    #: Most cells of a grid of several axes.
+    most_cells: ClassVar[int] = MOST_CELLS
 
     #: Whether settling it may take minutes: such a channel is compared only if asked for.
     slow: ClassVar[bool] = False
@@ -208,6 +212,7 @@ _BUILT_IN = {
     "binary": "response:Binary",
     "hadamard": "hadamard:Hadamard",
     "per-block": "per_block:PerBlock",
+    "pairs": "pairs:Pairs",
     "planar": "planar:Planar",
     "product": "product:Product",
     "stricter": "stricter:Stricter",

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.arrays import BitColumns, Floats, Outputs, no_outputs
+from sfumato.channels.pairs import many_pairs
 from sfumato.checks import numbers
 from sfumato.collect.parquet import (
     MOST_PEOPLE,
@@ -32,7 +33,7 @@ from sfumato.collect.parquet import (
 from sfumato.collect.statistics import BitReports, SymbolCounts, merged, statistic_of
 from sfumato.collect.tally import checked_part, in_parts, sends_bits
 from sfumato.collect.tally_files import load_table
-from sfumato.errors import DataError, FormatError, rows
+from sfumato.errors import DataError, FormatError, StudyError, rows
 from sfumato.study.study import Study
 from sfumato.verbs import SomeReports, WeightedTallyVerbs
 
@@ -199,6 +200,10 @@ def weighted_tally(study: Study, reports: SomeReports, weights: ArrayLike) -> We
         reports: Reports, their Arrow table or bytes, or several of these.
         weights: One weight per report, in the order of the reports.
     """
+    if any(map(many_pairs, study.channels)):
+        raise StudyError(
+            "reports on pairs of axes cannot be weighted; make the weight an axis of the study"
+        )
     given = read_weights(weights)
     nobody = statistic_of(study.layouts, no_outputs(study.layouts), np.zeros(0))
     first, second = [nobody], [nobody]

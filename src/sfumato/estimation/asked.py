@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sfumato.channels.pairs import many_pairs
 from sfumato.collect.term_sums import Recorder, Term
 from sfumato.errors import QuestionError, shown
 from sfumato.estimation.unbiased import UnbiasedEstimate
@@ -24,6 +25,11 @@ def terms_for(study: Study, questions: Any) -> tuple[Term, ...]:
         raise QuestionError(
             "keep must be 'reports', 'sums' or a list of questions such as ['age=18..30'] or "
             f"[('age', 'region')], got {shown(questions)}"
+        )
+    if any(map(many_pairs, study.channels)):
+        raise QuestionError(
+            "a tally of reports on pairs of axes is as small as its sums; keep 'reports', which "
+            "answers any question"
         )
     recorder = Recorder(study.layouts)
     statistic: Any = recorder  # which has all that unbiased answers read

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.arrays import Floats
+from sfumato.channels.pairs import many_pairs
 from sfumato.channels.rounding import rounding_excess
 from sfumato.checks import is_number, one_of
 from sfumato.collect.block_sums import AnyStatistic
@@ -35,6 +36,8 @@ from sfumato.estimation.decoding.posterior import (
 from sfumato.estimation.decoding.state import decoder_of, state_of
 from sfumato.estimation.estimate import Estimate
 from sfumato.estimation.intervals import Estimated, around
+from sfumato.estimation.pairs.estimate import PairsEstimate
+from sfumato.estimation.pairs.unbiased import UnbiasedPairs
 from sfumato.estimation.rows import Curve, EveryCell, Rows, outer, row_count, row_tables
 from sfumato.estimation.saved import States, read_estimate, write_estimate
 from sfumato.estimation.source import mentioned
@@ -543,6 +546,10 @@ def estimate_of(
         saved: A file of what was decoded from this tally before.
     """
     allowed = allowed_seconds(method, seconds, saved)
+    if any(map(many_pairs, tally.study.channels)):
+        if method == "unbiased":
+            return UnbiasedPairs(tally.study, tally.statistic, notes=tally.notes)
+        return PairsEstimate(tally.study, tally.statistic, progress=progress, notes=tally.notes)
     if method == "unbiased":
         return UnbiasedEstimate(tally.study, tally.statistic, via=via, notes=tally.notes)
     return LikelihoodEstimate(

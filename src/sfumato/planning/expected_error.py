@@ -11,9 +11,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sfumato.channels.pairs import many_pairs
 from sfumato.checks import is_number, one_of
 from sfumato.errors import QuestionError, StudyError, near, shown
 from sfumato.estimation.intervals import normal_quantile
+from sfumato.planning.pairs import pairs_error, simulate_pairs
 from sfumato.planning.simulate import ExpectedError, simulate
 from sfumato.planning.variances import Prior, mean_terms, prior_of, variance
 from sfumato.questions.language import weights
@@ -294,6 +296,8 @@ def typical_of(study: Study, axes: Sequence[int]) -> Planned:
         study: The study.
         axes: The axes of the block; one without an order is asked about single cells.
     """
+    if len(axes) > 2 and any(map(many_pairs, study.channels)):
+        axes = axes[:2]  # what people report on
     held = {place: study.axes[place] for place in axes}
     workloads: dict[int, Workload] = {
         place: Ranges(axis.domain.size, size=axis.size)
@@ -339,6 +343,8 @@ def exact_error(study: Study, asked: Planned, prior: Prior, n: int) -> ExpectedE
         prior: Where people are expected to be.
         n: Number of people.
     """
+    if any(map(many_pairs, study.channels)):
+        return pairs_error(study, asked.workloads, prior, n)
     terms = mean_terms(study.blocks, asked.workloads)
     if not all(part.whole for part in terms.values()):
         how = "sampled"
@@ -436,7 +442,8 @@ def _by_simulation(
                 progress((done + share) / len(groups))
 
         lists = [asked[k].workloads for k in members]
-        errors = simulate(study, lists, prior, n, runs=runs, seed=seed, progress=seen)
+        find = simulate_pairs if any(map(many_pairs, study.channels)) else simulate
+        errors = find(study, lists, prior, n, runs=runs, seed=seed, progress=seen)
         found |= dict(zip(members, errors, strict=True))
     return [found[number] for number in range(len(asked))]
 

@@ -16,13 +16,14 @@ import numpy as np
 from sfumato.arrays import Cells, Floats
 from sfumato.channels.base import Channel
 from sfumato.channels.choice import Choice
-from sfumato.domains.base import MOST_CELLS
+from sfumato.channels.pairs import Pairs
 from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.cells import CellMetric
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.study.axis import Together
 from sfumato.study.candidates import Chosen
 from sfumato.study.choose import choose_channel
+from sfumato.study.choose_pairs import filled
 
 #: What the column of reports is called where one block covers all of several axes.
 RECORD = "record"
@@ -83,7 +84,7 @@ def planned(part: Together, metric: CellMetric, people: int | None) -> Chosen:
     """
     ordered = tuple(axis.domain.ordered for axis in part.axes)
     shape = tuple(axis.size for axis in part.axes)
-    return choose_channel(
+    chosen = choose_channel(
         metric,
         shape=shape,
         ordered=ordered,
@@ -92,6 +93,15 @@ def planned(part: Together, metric: CellMetric, people: int | None) -> Chosen:
         rounds=part.axes[0].domain.rounding_bits > 0,
         held=part.channel,
     )
+    return chosen._replace(choice=_filled(chosen.choice, part, metric, people))
+
+
+def _filled(choice: Choice, part: Together, metric: CellMetric, people: int | None) -> Choice:
+    """The choice; of reports on pairs of axes, with what the planner chooses for every pair."""
+    if not isinstance(choice, Pairs) or not isinstance(metric, UniformMetric):
+        return choice
+    shape = tuple(axis.size for axis in part.axes)
+    return filled(choice, metric, shape, tuple(a.domain.ordered for a in part.axes), people)
 
 
 def settled(
@@ -113,7 +123,7 @@ def settled(
     """
     try:
         if part.channel is not None:
-            return part.channel.settled(metric), None
+            return _filled(part.channel, part, metric, people).settled(metric), None
         chosen = planned(part, metric, people)
         return chosen.choice.settled(metric), chosen.channel
     except (StudyError, TooLargeError) as error:
@@ -133,11 +143,11 @@ def bound(part: Together, choice: Choice, metric: CellMetric) -> Channel:
         TooLargeError: If the axes have too many cells together.
     """
     try:
-        if part.size > MOST_CELLS:
+        if part.size > choice.most_cells:
             raise TooLargeError(
-                f"one channel takes up to {MOST_CELLS:,} cells, and together they have "
-                f"{part.size:,}. Use fewer cells (bins=..., step=...), or give each axis a "
-                "guarantee of its own; guarantees add"
+                f"{type(choice).__name__} takes up to {choice.most_cells:,} cells, and together "
+                f"they have {part.size:,}. Use fewer cells (bins=..., step=...), or give each axis "
+                "a guarantee of its own; guarantees add"
             )
         if len(part.axes) > 1 and isinstance(metric, UniformMetric):
             ordered = tuple(axis.domain.ordered for axis in part.axes)

@@ -34,6 +34,7 @@ from sfumato.channels.comb_tables import too_many
 from sfumato.channels.hashing import LARGEST_DEFAULT, OLH, OLHChannel, primes
 from sfumato.channels.hashing import MOST_OUTPUTS as OUTPUTS_OF_HASHES
 from sfumato.channels.hrr import HRR
+from sfumato.channels.pairs import Pairs
 from sfumato.channels.response import KaryResponse
 from sfumato.channels.trees.hierarchy import Hierarchical
 from sfumato.channels.trees.tree import fitting_branching
@@ -53,6 +54,8 @@ _SEVERAL_CELLS = 8
 _CELLS_OF_TREES = 16
 _RANGES = 32  # by which trees are compared
 _FEW_AXES = 2
+#: From this number of axes on, people report on two of them where combs do not fit.
+_MANY_AXES = 4
 
 
 def choose_uniform(
@@ -123,13 +126,20 @@ def _beyond_combs(
     Unbiased answers, which such grids mostly get, were best from trees of two children on one axis
     of 3,000 to a million cells and on two axes, and of three on more axes, which have many
     combinations of levels (ε = 1/4 to 3). Likelihood answers were no worse with them, on average.
+    Four axes or more, and three that no tree can serve, are reported in pairs: nobody asks about
+    all of them at once, and each report then tells of few cells.
     """
+    if len(shape) >= _MANY_AXES:
+        return Pairs(), "there are too many axes for one report to tell of all"
     few = 2 if len(shape) <= _FEW_AXES else 3
     trees = (Hierarchical(branching, "best", "optimised") for branching in (few, 4))
-    for choice in (*trees, HRR()):
+    others = trees if len(shape) > _FEW_AXES else (*trees, HRR())
+    for choice in others:
         with contextlib.suppress(StudyError, TooLargeError):
             choice.bind_grid(metric, shape, ordered)
             return choice, "there are too many cells for combs"
+    if len(shape) > _FEW_AXES:
+        return Pairs(), "there are too many cells for one report to tell of all axes"
     return KaryResponse(), "there are too many cells for other channels"
 
 

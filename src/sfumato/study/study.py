@@ -14,6 +14,7 @@ import numpy as np
 from sfumato.arrays import Layout, one_output
 from sfumato.channels.base import Channel
 from sfumato.channels.choice import Choice, choice_to_dict
+from sfumato.channels.pairs import many_pairs
 from sfumato.domains.tables import columns
 from sfumato.errors import MismatchError, StudyError, shown
 from sfumato.files import write_whole
@@ -91,6 +92,11 @@ class Study(Tabled, StudyVerbs):
             shape = tuple(axis.size for axis in part.axes)
             perturbing = bound(part, choice, group.metric) if made is None else made
             found.append(Block(group.axes, shape, choice, perturbing, column))
+        if len(found) > 1 and any(many_pairs(block.channel) for block in found):
+            raise StudyError(
+                "Pairs() covers all axes of a study: put the others under the same guarantee, or "
+                "in a study of their own"
+            )
         self._blocks: tuple[Block, ...] = tuple(found)
 
     @property

@@ -177,17 +177,38 @@ def best_chances(
 ) -> list[Fraction]:
     """Chances with the smallest mean variance over random questions, under least squares.
 
-    With τ = p/σ² and n the cells of a whole node, the part of a question that levels k add to the
-    levels above has variance energy/λ, λ_k = Σ_{l ≥ k} τ_l·n_l: a convex function of p, and
-    p ← p·√(gradient) lowers it. Only +, ·, / and √ of doubles in a fixed order are used, which give
-    the same result everywhere; then chances are rounded to multiples of 2^−16.
-
     Args:
         trees: One per axis.
         energies: What each tuple of levels adds to a random question.
         spreads: σ² of a node, by tuple of levels.
     """
+    return rounded_chances(nearest_chances(trees, energies, spreads)[0])
+
+
+def nearest_chances(
+    trees: Sequence[Tree],
+    energies: dict[Levels, float],
+    spreads: dict[Levels, float],
+    known: dict[Levels, float] | None = None,
+) -> tuple[list[float], float]:
+    """Chances with the smallest mean squared error over random questions, and that error.
+
+    With τ = p/σ² and n the cells of a whole node, the part of a question that levels k add to the
+    levels above has variance energy/λ, λ_k = Σ_{l ≥ k} τ_l·n_l: a convex function of p, and
+    p ← p·√(gradient) lowers it. Only +, ·, / and √ of doubles in a fixed order are used, which give
+    the same result everywhere. What is known beforehand adds to λ.
+
+    Args:
+        trees: One per axis.
+        energies: What each tuple of levels adds to a random question.
+        spreads: σ² of a node, by tuple of levels.
+        known: What is known of each tuple of levels before any report, per person.
+
+    Returns:
+        One chance per tuple of levels, and the mean squared error per person.
+    """
     tuples = list(energies)
+    before = dict.fromkeys(tuples, 0.0) if known is None else known
     gain = {}
     for levels in tuples:
         cells = 1.0
@@ -195,15 +216,18 @@ def best_chances(
             cells *= tree.runs[level]
         gain[levels] = cells / spreads[levels]
     chance = dict.fromkeys(tuples, 1.0 / len(tuples))
+    error = 0.0
     for _ in range(_ROUNDS):
-        known = _sums({t: chance[t] * gain[t] for t in tuples}, trees, finer=True)
-        pull = _sums({t: energies[t] / known[t] / known[t] for t in tuples}, trees, finer=False)
+        told = _sums({t: chance[t] * gain[t] for t in tuples}, trees, finer=True)
+        whole = {t: told[t] + before[t] for t in tuples}
+        error = sum(energies[t] / whole[t] for t in tuples)
+        pull = _sums({t: energies[t] / whole[t] / whole[t] for t in tuples}, trees, finer=False)
         raised = [chance[t] * math.sqrt(gain[t] * pull[t]) for t in tuples]
         total = 0.0
         for value in raised:
             total += value
         chance = {t: value / total for t, value in zip(tuples, raised, strict=True)}
-    return rounded_chances([chance[t] for t in tuples])
+    return [chance[t] for t in tuples], error
 
 
 def rounded_chances(chances: Sequence[float]) -> list[Fraction]:
