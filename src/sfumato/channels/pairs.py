@@ -185,7 +185,7 @@ class Pairs(Choice):
     def trials(cls) -> tuple[Trial, ...]:
         """Single axes, and grids of one pair, whose every question can be read."""
         return (
-            *uniform_trials(cls(), (2, 5), (3, 4), (4, 2)),
+            *uniform_trials(cls(KaryResponse()), (2, 5), (3, 4), (4, 2)),
             *uniform_trials(cls(Comb(), shares=[3]), (6,), (2, 3)),
         )
 
