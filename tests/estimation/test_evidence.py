@@ -177,6 +177,20 @@ def test_maximum_likelihood_has_a_share_only_where_it_is_cheap() -> None:
     assert not _may_be_unsmoothed(mixture_of(tally.statistic, many.blocks, [0]))
 
 
+def test_noise_on_a_map_has_a_share_too_and_is_searched_on_few_groups_only() -> None:
+    def places(*sizes: int) -> SymbolMixture:
+        axes = [sf.integers(f"x{d}", 0, size - 1) for d, size in enumerate(sizes)]
+        (channel,) = sf.Study("map", [sf.together(axes, protect=sf.Lp(1, 2))]).channels
+        return SymbolMixture.of([channel], np.ones(channel.layout.count), [sizes])
+
+    assert _may_be_unsmoothed(places(8, 9))
+    assert not _may_be_unsmoothed(places(65, 64))
+    assert not _may_be_unsmoothed(places(4, 4, 4))
+    assert evidence_module._group_sizes(places(70, 70), [True, True]) == [(4, 2)]
+    lines = SymbolMixture.of([line(70, 0.3)] * 2, np.ones((70, 70)))
+    assert evidence_module._group_sizes(lines, [True, True]) == [(4, 2), (2, 1)]
+
+
 def test_many_outputs_are_searched_by_expansion(monkeypatch: pytest.MonkeyPatch) -> None:
     """The strengths found are those found with all outputs, or as good within 2 nats."""
     tally = thermometer_tally(10, 3_000)
@@ -242,7 +256,7 @@ def test_cells_are_joined_along_the_longest_ordered_axis() -> None:
     assert groups((32, 32), (True, True)) == [(1, 1)]
     assert groups((33, 32), (True, True)) == [(2, 1), (1, 1)]
     assert groups((64, 64), (True, True)) == [(2, 2), (1, 1)]
-    assert groups((128, 128), (True, True)) == [(4, 4), (2, 2)]
+    assert groups((128, 128), (True, True)) == [(4, 2), (2, 1)]
     assert groups((128, 128), (False, True)) == [(1, 16), (1, 4)]
     # An unordered axis is never joined, and an ordered one keeps 4 groups.
     assert groups((1_200, 16), (False, True)) == [(1, 4)]
