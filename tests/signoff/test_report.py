@@ -14,6 +14,8 @@ import sfumato as sf
 from sfumato.cli import app
 from sfumato.study.examples import guessed, hazes, pairs
 
+pytestmark = pytest.mark.slow  # reports plan several guarantees each
+
 AGE = sf.integers("age", 0, 30, unit="years", protect=sf.Distance("1/2"))
 MODE = sf.categories("mode", ["car", "bus", "bike"], protect=sf.Uniform(2))
 STUDY = sf.Study("commute", [AGE, MODE])
