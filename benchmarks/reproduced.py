@@ -71,7 +71,7 @@ def _section(held: Made) -> str:
     """One exhibit."""
     exhibit = held.exhibit
     parts = [f"### {exhibit.name}: {exhibit.title}".replace(": Table", ": table")]
-    parts.append(f"{exhibit.settings[0].upper()}{exhibit.settings[1:]}.".replace("|", "\\|"))
+    parts.append(f"Settings: {exhibit.settings}.")
     if exhibit.needs:
         parts.append(f"Real data: {', '.join(f'`{name}`' for name in exhibit.needs)}.")
     if held.data is None:

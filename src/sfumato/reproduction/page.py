@@ -107,7 +107,7 @@ def _section(held: Made) -> str:
     exhibit = held.exhibit
     head = (
         f'<section id="{exhibit.id}"><h3>{escape(exhibit.name)}: {escape(exhibit.title)}</h3>'
-        f"<p>{escape(exhibit.settings[0].upper() + exhibit.settings[1:])}.</p>"
+        f"<p>Settings: {escape(exhibit.settings)}.</p>"
     )
     if held.data is None:
         return f"{head}<p>Left out: {escape(held.left_out)}.</p></section>"
