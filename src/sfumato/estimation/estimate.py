@@ -131,7 +131,7 @@ class Estimate(Averages, Quantiles, Discrimination):
             >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
             >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate()
             >>> print(est.count(age=(18, 30)))
-            1,299 ± 50
+            1,299 ± 22
         """
         asked = self._ask(question, where, by_axis)
         if by is not None or bins is not None:
