@@ -99,14 +99,22 @@ class Heaps:
 
     @cached_property
     def _told(self) -> list[_Period]:
-        """What reports say about every period."""
-        return [self._period(k) for k in self._periods]
-
-    def _period(self, period: int) -> _Period:
-        """What reports say about one period."""
+        """What reports say about every period; all rows at once, which is faster."""
         cells = np.arange(self._fit.law.size)
-        rows = (cells % period == np.arange(period)[:, None]).astype(np.float64)
+        residues = [cells % k == np.arange(k)[:, None] for k in self._periods]
+        rows = np.concatenate(residues).astype(np.float64)
         _, left = self._fit.curvature.respond(self._asked.informed(rows))
+        ends = np.cumsum(self._periods)[:-1]
+        parts = zip(np.split(rows, ends), np.split(left, ends), strict=True)
+        return [self._period(own, passed) for own, passed in parts]
+
+    def _period(self, rows: Floats, left: Floats) -> _Period:
+        """What reports say about one period.
+
+        Args:
+            rows: 1 in the cells of each residue, shape (period, cells).
+            left: F·v − F·H⁻¹·F·v of these rows v.
+        """
         covariance = left @ rows.T
         values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
         score = vectors.T @ (rows @ self._asked.score)
