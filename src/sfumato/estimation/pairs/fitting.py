@@ -3,7 +3,8 @@
 The log-likelihood of scores is quadratic in the shares of cells, and these are smooth functions of
 the coefficients of the log-density: Newton's method with the Gauss–Newton curvature finds the mode.
 The strength of the prior is the one with the largest evidence, by Laplace's approximation
-(MacKay1992).
+(MacKay1992). Errors are those under a prior that is weaker by `DOUBT`: a population may be rougher
+than the likeliest prior says, and its roughness is then in what that prior holds down.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from sfumato.arrays import Floats
 
 #: From coefficients to the log-likelihood, its gradient and the Gauss–Newton curvature.
 Likelihood = Callable[[Floats], tuple[float, Floats, Floats]]
+
+#: How many times larger the variances of the prior are taken for errors than for the mode.
+DOUBT = 10.0
 
 _STEPS = 25
 _SMALL = 1e-4  # a gain of the log-posterior that is not worth another step
@@ -86,7 +90,7 @@ def fitted(likelihood: Likelihood, variances: Floats, start: Floats) -> Fit:
             break
     # Scaled by the prior, the curvature has eigenvalues of 1 and more.
     scale = np.sqrt(variances)
-    values, vectors = np.linalg.eigh(np.eye(len(at)) + scale[:, None] * curvature * scale)
-    values = np.maximum(values, 1.0)
-    root = scale[:, None] * vectors / np.sqrt(values)
-    return Fit(at, root, value - float(np.log(values).sum()) / 2)
+    told, vectors = np.linalg.eigh(scale[:, None] * curvature * scale)
+    told = np.maximum(told, 0.0)
+    root = scale[:, None] * vectors / np.sqrt(1 / DOUBT + told)
+    return Fit(at, root, value - float(np.log1p(told).sum()) / 2)
