@@ -46,8 +46,8 @@ def measure() -> Measurement:
         rows,
         [
             f"Each row: {QUESTIONS} random ranges (both ends uniform) of random attributes. "
-            "'pairs' is sf.Study(..., protect=Uniform(epsilon), people=n) as planned, with likelihood "
-            "answers. 'hdg' is benchmarks/hdg.py, our own implementation of Yang et al. 2020. "
+            "'pairs' is sf.Study(..., protect=Uniform(epsilon), people=n) as planned, with "
+            "likelihood answers. 'hdg' is benchmarks/hdg.py, our own implementation of Yang et al. 2020. "
             "'independent' reports every attribute by itself with epsilon/D, by the channel that "
             f"the planner chooses, with unbiased answers cut at 0 and 1 ({FEW} of the questions).",
             "'laplace': multivariate normal, correlation 0.8, times the root of an exponential "
