@@ -47,9 +47,10 @@ def measure() -> Measurement:
         [
             f"Each row: {QUESTIONS} random ranges (both ends uniform) of random attributes. "
             "'pairs' is sf.Study(..., protect=Uniform(epsilon), people=n) as planned, with "
-            "likelihood answers. 'hdg' is benchmarks/hdg.py, our own implementation of Yang et al. 2020. "
-            "'independent' reports every attribute by itself with epsilon/D, by the channel that "
-            f"the planner chooses, with unbiased answers cut at 0 and 1 ({FEW} of the questions).",
+            "likelihood answers. 'hdg' is benchmarks/hdg.py, our own implementation of Yang et "
+            "al. 2020. 'independent' reports every attribute by itself with epsilon/D, by the "
+            "channel that the planner chooses, with unbiased answers cut at 0 and 1 "
+            f"({FEW} of the questions).",
             "'laplace': multivariate normal, correlation 0.8, times the root of an exponential "
             "variable, four standard deviations each way on the axis; 'copula': a Gaussian copula "
             "with different beta margins. 'covered' is the share of 95 % intervals "
