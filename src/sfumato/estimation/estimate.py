@@ -272,7 +272,7 @@ class Estimate(Averages, Quantiles, Discrimination):
             >>> study = sf.Study("ages", [sf.integers("age", 0, 99, protect=sf.Distance(0.5))])
             >>> est = study.simulate({"age": list(range(100)) * 100}, seed=1).estimate()
             >>> print(est.fraction(age=(18, 30)))
-            0.1299 ± 0.0050
+            0.1299 ± 0.0022
         """
         if by is not None or bins is not None:
             asked, axis = self._ask(question, None, by_axis), self._grouped(by)
