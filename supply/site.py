@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
+from textwrap import indent
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -23,6 +24,11 @@ CARRIED = {
     "katex/dist/fonts/*.woff2": "assets/katex/fonts/",
     "iframe-worker/shim/index.js": "assets/iframe-worker/shim.js",
 }
+# A session, and right after it the commands that do the same.
+_BOTH = re.compile(
+    r"^(```pycon\n(?:(?!```).*\n)*```)\n\n+(```console\n(?:(?!```).*\n)*```)$", re.MULTILINE
+)
+NAMES = ("Python", "Command line")
 _SESSION = re.compile(r"^```python\n(?=>>> )", re.MULTILINE)
 
 
@@ -50,5 +56,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Tell the highlighter which examples in Python are sessions with prompts."""
-    return _SESSION.sub("```pycon\n", markdown)
+    """Tell the highlighter which examples are sessions, and put Python and commands into tabs."""
+    return _BOTH.sub(_tabs, _SESSION.sub("```pycon\n", markdown))
+
+
+def _tabs(both: re.Match[str]) -> str:
+    """The same in Python and on the command line, as two tabs."""
+    parts = (
+        f'=== "{name}"\n\n{indent(block, "    ")}'
+        for name, block in zip(NAMES, both.groups(), strict=True)
+    )
+    return "\n\n".join(parts)

@@ -123,8 +123,7 @@ def test_generated_pages_are_current(path: Path) -> None:
 @pytest.mark.parametrize("module", [sf.bounds, sf.central, sf.central.accuracy, sf.questions])
 def test_public_names_of_modules_are_in_the_reference(module: ModuleType) -> None:
     page = pages()[DOCS / "reference" / "api.md"]
-    section = next(part for part in page.split("\n## ") if f"`{module.__name__}`\n" in part)
-    listed = set(re.findall(r"^- `(\w+)", section, re.MULTILINE))
+    listed = set(re.findall(rf"^::: {re.escape(module.__name__)}\.(\w+)$", page, re.MULTILINE))
     assert listed == {name for name in module.__all__ if not ismodule(getattr(module, name))}
 
 

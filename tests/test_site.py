@@ -173,13 +173,19 @@ def test_what_is_copied_has_neither_prompts_nor_output(site: Path, page: Page) -
     page.evaluate(
         "document.execCommand = () => { window.copied = document.activeElement.value; return 1; }"
     )
-    copied = []
-    for button in page.locator("[data-clipboard-target]").all()[:5]:
-        button.dispatch_event("click")
-        copied.append(page.evaluate("window.copied"))
-    assert copied[0].startswith("import sfumato as sf\nstudy = sf.Study(\n    ")
-    assert copied[1].startswith("sfumato new same.toml --name commute \\\n")
-    assert copied[2] == "study.fingerprint[:12]"
+    assert copied(page) == [
+        "import sfumato as sf",
+        "study = sf.Study(",
+        '    "commute",',
+    ]
+    page.locator(".tabbed-labels label", has_text="Command line").first.click()
+    assert copied(page)[:1] == ["sfumato new same.toml --name commute \\"]
+
+
+def copied(page: Page) -> list[str]:
+    """The first lines that the first button to be seen copies."""
+    page.locator("[data-clipboard-target]:visible").first.dispatch_event("click")
+    return str(page.evaluate("window.copied")).split("\n")[:3]
 
 
 def clipped(site: Path, page: Page, pages: list[str]) -> list[str]:
