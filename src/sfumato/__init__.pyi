@@ -93,7 +93,7 @@ from .randomness.bits import SecureBits as SecureBits
 from .randomness.bits import SeededBits as SeededBits
 from .service.connecting import Connection as Connection
 from .service.connecting import connect as connect
-from .signoff.report import Signoff as Signoff
+from .signoff.page import Signoff as Signoff
 from .study.axis import Axis as Axis
 from .study.axis import categories as categories
 from .study.axis import dates as dates

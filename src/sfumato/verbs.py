@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sfumato.planning.compare import Comparison
     from sfumato.planning.expected_error import Plan
     from sfumato.planning.guarantees import Guarantees
-    from sfumato.signoff.report import Signoff
+    from sfumato.signoff.page import Signoff
     from sfumato.study.guarantee import ErrorRegion
     from sfumato.study.reports import Reports
     from sfumato.study.study import Study

@@ -9,7 +9,7 @@ import typer
 
 from sfumato.cli import showing
 from sfumato.cli.options import AsJson, Force, StudyFile, load_study, target, whole_number
-from sfumato.signoff.report import ENDINGS
+from sfumato.signoff.page import ENDINGS
 
 
 def report(

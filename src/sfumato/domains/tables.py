@@ -315,7 +315,12 @@ class TableForm:
         return [back.get(name, name) for name in names]
 
     def named(self, pieces: Iterator[pa.RecordBatch], names: list[str]) -> Iterator[pa.RecordBatch]:
-        """The pieces with their columns called as here."""
+        """The pieces with their columns called as here.
+
+        Args:
+            pieces: Pieces of a table.
+            names: What the columns are called.
+        """
         import pyarrow as pa
 
         for piece in pieces:

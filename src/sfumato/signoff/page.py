@@ -1,20 +1,26 @@
-"""The report as one page: a summary that fits on a sheet of paper, then the details."""
+"""The report: what it holds, and its page, a summary on one sheet of paper and then the details."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from sfumato import pages
+from sfumato.auditing.audit import Audit
 from sfumato.auditing.report import details
-from sfumato.planning.guarantees import ANY_TWO
+from sfumato.errors import FormatError
+from sfumato.files import write_whole
+from sfumato.planning.expected_error import Plan
+from sfumato.planning.guarantees import ANY_TWO, Guarantees
 from sfumato.study.examples import Haze, Pair, guessed
+from sfumato.study.study import Study
 from sfumato.text import escape, odds, percent
 
-if TYPE_CHECKING:
-    from sfumato.signoff.report import Signoff
-
+ENDINGS = (".html", ".json")
 _MOST_ROWS = 12  # of the summary's tables
 _GUESSES = "A coin toss is right 50% of the time."
 _LIMITS = (
@@ -26,6 +32,103 @@ _LIMITS = (
     "The audit cannot see whether devices run this version of sfumato on this very study: compare "
     "the fingerprint.",
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Far:
+    """Axes on which one report may tell two people apart.
+
+    Attributes:
+        axes: Names of the axes.
+        e: The largest E between two people who differ there.
+        advice: What to do about it.
+    """
+
+    axes: tuple[str, ...]
+    e: float
+    advice: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signoff:
+    """What a study promises, how that was checked, what it costs, and what else there is.
+
+    Attributes:
+        study: The study.
+        n: The number of people that errors are for.
+        assumed: Whether nobody said how many people there are.
+        audit: The exact check.
+        pairs: Example pairs of people, near and far.
+        hazes: For each axis, how well its values are told from one of them.
+        far: Axes on which far pairs can be told apart.
+        total: The largest E between two records, over all axes; infinite if there is none.
+        repeats: Numbers of reports of one person that totals are shown for.
+        plan: The errors to expect.
+        others: The same questions under other guarantees.
+    """
+
+    study: Study
+    n: int
+    assumed: bool
+    audit: Audit
+    pairs: tuple[Pair, ...]
+    hazes: tuple[Haze, ...]
+    far: tuple[Far, ...]
+    total: float
+    repeats: tuple[int, ...]
+    plan: Plan
+    others: Guarantees
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; what is infinite is the text "inf"."""
+
+        def plain(e: float) -> float | str:
+            return e if math.isfinite(e) else str(e)
+
+        return {
+            "study": self.study.name,
+            "fingerprint": self.study.fingerprint,
+            "people": self.n,
+            "guarantee": [
+                {"pair": one.words, "there": plain(one.there), "back": plain(one.back)}
+                for one in self.pairs
+            ],
+            "far": [
+                {"axes": list(one.axes), "e": plain(one.e), "advice": one.advice}
+                for one in self.far
+            ],
+            "total": plain(self.total),
+            "repeats": {str(k): plain(k * self.total) for k in self.repeats},
+            "audit": self.audit.to_dict(),
+            "errors": self.plan.to_dict(),
+            "others": self.others.to_dict(),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write it as a page that works offline and prints well (.html), or as .json.
+
+        Args:
+            path: The file.
+
+        Raises:
+            FormatError: If the file ends in anything else.
+        """
+        ending = Path(path).suffix.lower()
+        if ending not in ENDINGS:
+            raise FormatError(
+                f"a report must end in {' or '.join(ENDINGS)}, got {str(path)!r}; for a PDF, open "
+                "the page and print it"
+            )
+        text = (
+            page(self)
+            if ending == ".html"
+            else json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+        )
+        write_whole(path, lambda file: file.write_text(text, encoding="utf-8"))
+
+    def _repr_html_(self) -> str:
+        """HTML for notebooks: the errors under this guarantee and under others."""
+        return self.others._repr_html_()
 
 
 def page(found: Signoff) -> str:
