@@ -26,7 +26,7 @@ from benchmarks.pages import digits, markdown
 from benchmarks.recording import Measurement, progress
 from sfumato.collect.parquet import WRITING
 from sfumato.randomness.bits import SeededBits
-from tests.helpers_java import java_home
+from supply.java import java_home
 
 REPORTS = 10_000_000
 CELLS = 256

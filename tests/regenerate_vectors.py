@@ -1,6 +1,6 @@
 """Test vectors for clients in any language: programs, records, words and the reports they make.
 
-``python -m tests.regenerate_vectors`` writes ``vectors/*.json``; a test fails when they are not
+``python tests/regenerate_vectors.py`` writes ``vectors/*.json``; a test fails when they are not
 what this writes, and when a registered channel has none. Bytes of reports are those of the wire
 format; "Device programs" in the documentation says how a client makes them.
 """

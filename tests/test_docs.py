@@ -116,7 +116,7 @@ def test_the_architecture_names_every_package_and_module() -> None:
 @pytest.mark.parametrize("path", list(pages()), ids=lambda path: path.name)
 def test_generated_pages_are_current(path: Path) -> None:
     current = path.read_text(encoding="utf-8") if path.exists() else ""
-    assert current == pages()[path], "run: python -m tests.regenerate_docs"
+    assert current == pages()[path], "run: python tests/regenerate_docs.py"
 
 
 @pytest.mark.slow

