@@ -57,9 +57,7 @@ def bound_at(trial: Trial, factor: Fraction) -> Channel | None:
     refused = {"extremal": factor < least, "matrix-response": factor > 10**100}
     # The noise is as wide as a plane of 10^18 cells: words may be too few for each.
     sparse = trial.choice.id == "planar" and factor < Fraction(1, 10**6)
-    # Coarse noise of such steps cannot be inverted.
-    short = "two-scales" in str(trial.choice.options()) or trial.choice.id == "two-scales"
-    if sparse or (short and factor < Fraction(1, 10**6)):
+    if sparse:
         with contextlib.suppress(StudyError):
             return tried.bind()
         return None

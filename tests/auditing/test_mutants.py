@@ -29,7 +29,7 @@ from sfumato.randomness.tables import FlipTable, RowTable, WordTable
 LEAST = 5  # mutants of every channel
 CLAIM_NOTHING = (
     "exponential", "optimised", "extremal", "matrix-response", "binary", "extended", "per-block",
-    "product", "planar", "two-scales",
+    "product", "planar", "rakes",
 )  # fmt: skip
 
 #: With one more, the last near place would be cut off where it ends now: nothing changes. And the
@@ -37,8 +37,6 @@ CLAIM_NOTHING = (
 SPARED = {
     ("square-wave-0", "spare[None] moved by 1"),
     ("planar-0", "_second: guide 9362 off"),
-    # Of the second of two draws few words are tried; the tables' own check finds it.
-    ("two-scales-1", "rough._table: guide 9361 off"),
 }
 
 
@@ -283,7 +281,7 @@ def _plant(channel: Channel, encode: Callable[..., Any]) -> None:
 
 
 #: Many levels or parts, each with its own sampler and so with its own faults.
-LONG = ("hierarchical", "haar-hrr", "comb", "extended", "two-scales", "planar", "product")
+LONG = ("hierarchical", "haar-hrr", "comb", "extended", "rakes", "planar", "product")
 
 
 @pytest.mark.parametrize(

@@ -256,7 +256,7 @@ def test_cells_are_joined_along_the_longest_ordered_axis() -> None:
     assert groups((32, 32), (True, True)) == [(1, 1)]
     assert groups((33, 32), (True, True)) == [(2, 1), (1, 1)]
     assert groups((64, 64), (True, True)) == [(2, 2), (1, 1)]
-    assert groups((128, 128), (True, True)) == [(4, 2), (2, 1)]
+    assert groups((128, 128), (True, True)) == [(4, 4), (2, 2)]
     assert groups((128, 128), (False, True)) == [(1, 16), (1, 4)]
     # An unordered axis is never joined, and an ordered one keeps 4 groups.
     assert groups((1_200, 16), (False, True)) == [(1, 4)]
