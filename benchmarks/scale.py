@@ -68,6 +68,12 @@ def _optional() -> sf.Study:
     return sf.Study("scale", [axis])
 
 
+def _several() -> sf.Study:
+    """Four axes, of which each person reports on two."""
+    axes = [sf.integers(name, 0, _GRID - 1) for name in "abcd"]
+    return sf.Study("scale", axes, protect=_U, channel=sf.Pairs())
+
+
 #: One study for every registered channel: 256 cells, or what the channel allows.
 STUDIES: dict[str, Callable[[], sf.Study]] = {
     "geometric": lambda: _line(256, _D, sf.Geometric()),
@@ -92,6 +98,7 @@ STUDIES: dict[str, Callable[[], sf.Study]] = {
     "extended": _optional,
     "planar": _plane,
     "rakes": lambda: _line(256, _D, sf.Rakes(64, 2, "3/4")),
+    "pairs": _several,
 }
 
 _COLUMNS = (
