@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sfumato.arrays import Floats
 from sfumato.checks import several, whole
 from sfumato.domains.base import Domain, Ordered
-from sfumato.errors import QuestionError, TooLargeError
+from sfumato.errors import QuestionError, TooLargeError, shown
 from sfumato.questions.language import Question
 from sfumato.study.axis import Axis
 from sfumato.study.blocks import Block
@@ -87,7 +87,7 @@ class Rows:
         limit = np.ones(axis.size) if asked is None else asked
         keep = np.flatnonzero(limit)
         values, apart = keep[keep < axis.domain.size], keep[keep >= axis.domain.size]
-        edged = None if bins is None or np.ndim(bins) == 0 else several(bins, "bins")
+        edged = _edges(axis, bins)
         number = None
         if edged is None and bins is not None:
             number = whole(bins, "bins", least=1, error=QuestionError)
@@ -247,6 +247,27 @@ def row_tables(
         yield table
 
 
+def _edges(axis: Axis, bins: Any) -> list[Any] | None:
+    """The edges of groups of cells; None where they are not given by edges."""
+    if hasattr(bins, "__array__"):
+        listed = getattr(bins, "ndim", 1) == 1
+    else:
+        listed = isinstance(bins, Sequence) and not isinstance(bins, (str, bytes, bytearray))
+    if not listed:
+        return None
+    if len(bins) < 2:
+        raise QuestionError(
+            "bins must be a whole number of at least 1, or a list of two edges or more, got "
+            f"bins={shown(bins)}"
+        )
+    if len(bins) > MOST_ROWS + 1:
+        raise TooLargeError(
+            f"bins of axis {axis.name!r} must have at most {MOST_ROWS + 1:,} edges, got "
+            f"{len(bins):,}; leave some out"
+        )
+    return several(bins, "bins", error=QuestionError)
+
+
 def _edged(axis: Axis, edges: Sequence[Any]) -> tuple[Floats, list[str], bool]:
     """Weights of the groups of cells between edges, their labels, and whether a bin is cut."""
     domain = axis.domain
@@ -255,8 +276,6 @@ def _edged(axis: Axis, edges: Sequence[Any]) -> tuple[Floats, list[str], bool]:
             f"axis {axis.name!r} has no order, so its bins have no edges; leave bins out, and ask "
             f"for several values together as {axis.name}=a|b"
         )
-    if len(edges) < 2:
-        raise QuestionError(f"bins must be a number, or two edges or more, got {len(edges)}")
     table, labels, cut = np.zeros((len(edges) - 1, axis.size)), [], False
     step = 1 if domain.kind in ("integers", "dates") else 0  # what is whole ends before an edge
     for row, (low, high) in enumerate(pairwise(edges)):
