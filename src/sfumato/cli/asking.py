@@ -425,7 +425,7 @@ def _document(estimate: Estimate, found: Answers) -> dict[str, Any]:
 def _write_table(found: Answers, suffix: str, path: Path) -> None:
     """Write one row per answer."""
     if suffix == ".csv":
-        found.to_csv(path)
+        path.write_text(found.to_csv() or "", encoding="utf-8", newline="")
     else:
         import pyarrow.parquet as pq
 
