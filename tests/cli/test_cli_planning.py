@@ -85,7 +85,8 @@ def test_plan_says_what_a_wanted_error_takes(run: Run, study: sf.Study) -> None:
     assert line["epsilon_factor"] == sf.epsilon_for(study, 5_000, 0.01, "age=2..4")
     assert line["epsilon"]["age"] == pytest.approx(0.8 * line["epsilon_factor"])
     shown = run(*words).stdout
-    assert f"at most 1.0% on age=2..4: {line['people']:,} people; or 5,000 people with" in shown
+    assert "at most 1.0% in the row 'age=2..4' (column share)" in shown
+    assert f": {line['people']:,} people; or 5,000 people with every epsilon times" in shown
     again = run("plan", "commute.toml", "--people", line["people"], "--ask", "age=2..4").stdout
     assert "1.0%" in next(row for row in again.splitlines() if "age=2..4" in row)
 

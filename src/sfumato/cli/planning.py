@@ -114,7 +114,8 @@ def plan(
         return
     showing.show_tabled(found)
     for line in wanted:
-        showing.say(_wanted_line(line, number))
+        rows = [line["question"]] if ask else _typical(loaded)
+        showing.say(_wanted_line(line, rows, number))
     for name, now, part in bins:
         showing.say(_bins_line(name, now, part))
     if plot is not None:
@@ -153,8 +154,8 @@ def _wanted(
 
     Without questions the errors that must not exceed it are those of each block: rows of the table.
     """
-    blocks = "' and '".join(typical_of(study, block.axes).text for block in study.blocks)
-    asked: list[tuple[str, str | None]] = [(one, one) for one in ask or ()] or [(blocks, None)]
+    asked: list[tuple[str, str | None]] = [(one, one) for one in ask or ()]
+    asked = asked or [(" and ".join(_typical(study)), None)]
     lines = []
     with showing.progress("searching") as seen:
         for done, (text, question) in enumerate(asked):
@@ -178,6 +179,11 @@ def _wanted(
     return lines
 
 
+def _typical(study: Study) -> list[str]:
+    """The row of each block whose error is followed."""
+    return [typical_of(study, block.axes).text for block in study.blocks]
+
+
 def _epsilons(study: Study) -> dict[str, float]:
     """Every ε of a study by the name of its axis, or the one of whole records."""
     return {
@@ -187,11 +193,12 @@ def _epsilons(study: Study) -> dict[str, float]:
     }
 
 
-def _wanted_line(line: dict[str, Any], n: int) -> str:
+def _wanted_line(line: dict[str, Any], rows: list[str], n: int) -> str:
     """What a wanted error takes, in words."""
+    named = " and ".join(map(repr, rows))
     head = (
         f"For a standard error of at most {percent(line['share'])} in "
-        f"the row '{line['question']}' (column share): "
+        f"the row{'s' if len(rows) > 1 else ''} {named} (column share): "
     )
     people = f"{line['people']:,} people"
     if line["epsilon"] is None:
