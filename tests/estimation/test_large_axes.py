@@ -264,5 +264,5 @@ def test_pictures_of_too_many_cells_are_refused_with_a_remedy():
     found = study.simulate({"x": [1, 2, 3]}, seed=1).estimate("unbiased").histogram("x")
     with pytest.raises(TooLargeError, match=r"20,001 cells .* bins=\.\.\."):
         found.plot()
-    assert "19981 more" in found._repr_html_()
+    assert "19,981 more" in found._repr_html_()
     assert len(found.to_arrow()) == 20_001

@@ -60,6 +60,7 @@ def test_the_command_compares_one_study_or_several(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)  # a narrow terminal breaks lines of the table
     NEAR.save("one.toml")
     PLAIN.save("other.toml")
     NEAR.save("same.toml")

@@ -117,7 +117,7 @@ def test_groups_differences_and_bands_are_computed_where_the_tally_is(served: Se
         local.count(age=(5, 9)) - local.count("age=..9", where="mode=bus"),
     )
     same(est.histogram("age", band=True, level=0.9), local.histogram("age", level=0.9).band(0.9))
-    with pytest.raises(QuestionError, match="ask it for the difference"):
+    with pytest.raises(QuestionError, match="ask a collector for the difference"):
         est.count("age=1") - est.count("age=2")
     with pytest.raises(QuestionError, match="band=True"):
         est.histogram("age").band()

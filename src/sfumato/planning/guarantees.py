@@ -80,7 +80,7 @@ class Guarantees(Tabled, GuaranteesVerbs):
         >>> found["Two people whose age differs by 1"].values
         (0.5, 1.0)
         >>> [round(error) for error in found["age: a random range"].values]
-        [273, 1145]
+        [273, 1373]
     """
 
     names: tuple[str, ...]

@@ -60,6 +60,7 @@ def guessed(there: float, back: float) -> float:
         back: E the other way round.
 
     Example:
+        >>> import math
         >>> guessed(0.0, 0.0), guessed(math.log(3), math.log(3)), guessed(math.inf, math.inf)
         (0.5, 0.75, 1.0)
     """
