@@ -146,6 +146,39 @@ def test_too_many_cells_are_refused() -> None:
         sf.Study("s", axes(10), protect=sf.Uniform(1))
 
 
+def test_pairs_of_too_many_cells_are_refused_with_a_remedy_that_works() -> None:
+    with pytest.raises(TooLargeError, match=r"two with 4,198,401 cells .* limit is 4,194,304"):
+        sf.Study("s", axes(4, 2049), protect=sf.Uniform(1))
+    named = r"fewer axes, or channel=Pairs\(KaryResponse\(\)\)"
+    with pytest.raises(TooLargeError, match=named):
+        sf.Study("s", axes(3, 2048), protect=sf.Uniform(1))
+    assert sf.Study("s", axes(3, 2048), protect=sf.Uniform(1), channel=sf.Pairs(sf.KaryResponse()))
+    with pytest.raises(TooLargeError, match=r"kinds; the limit is 16,777,216.* fewer axes$"):
+        sf.Study("s", axes(4, 2048), protect=sf.Uniform(1), channel=sf.Pairs(sf.KaryResponse()))
+
+
+def test_axes_of_two_cells_are_planned() -> None:
+    """One of their ranges is everybody, whose number is known."""
+    study = sf.Study("s", axes(4, 2), protect=sf.Uniform(1), channel=sf.Pairs())
+    found = study.expected_error(1_000, method="unbiased")
+    assert all(0 < row.stderr < 1_000 for row in found.rows)
+
+
+@pytest.mark.parametrize("method", ["unbiased", "likelihood"])
+def test_comparison_asks_all_channels_the_same(method: str) -> None:
+    def compared(count: int, channel: Any = None) -> dict[str, bool]:
+        study = sf.Study("s", axes(count, 4), protect=sf.Uniform(1), channel=channel)
+        rows = study.compare(300, methods=[method], runs=1).rows
+        assert len({row.question for row in rows}) == 1
+        return {row.channel.split(" ")[0]: row.chosen for row in rows}
+
+    for count in (1, 2, 3):
+        assert "pairs" not in compared(count)
+    found = compared(3, sf.Pairs())
+    assert found["pairs"]
+    assert "kary-response" in found
+
+
 def test_pairs_are_numbered_in_order() -> None:
     assert pairs_of(3) == [(0, 1), (0, 2), (1, 2)]
     assert pairs_of(1) == [(0,)]

@@ -155,10 +155,13 @@ class Pairs(Choice):
             parts.append(PairLevel(pair, shape, made[key]))
         outputs = sum(part.outputs for part in parts)
         if outputs > MOST_OUTPUTS:
+            cells = sum(part.inner.size for part in parts)  # as many kinds as k-ary response has
+            other = "fewer axes"
+            if cells <= MOST_OUTPUTS:
+                other += ", or channel=Pairs(KaryResponse()), which takes more at a larger error"
             raise TooLargeError(
                 f"reports on {len(parts)} pairs of axes are of {outputs:,} kinds; the limit is "
-                f"{MOST_OUTPUTS:,}. Use fewer cells (bins=..., step=...), fewer axes, or "
-                "channels=OLH()"
+                f"{MOST_OUTPUTS:,}. Use fewer cells (bins=..., step=...), {other}"
             )
         return PairsChannel(metric=metric, parts=tuple(parts), shares=self.shares)
 

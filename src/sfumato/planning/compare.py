@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from sfumato.channels.base import Channel
 from sfumato.channels.choice import REGISTRY, Choice, described
+from sfumato.channels.pairs import Pairs, many_pairs
 from sfumato.channels.searched.extremal import Extremal
 from sfumato.channels.searched.matrix_response import MatrixResponse
 from sfumato.errors import StudyError, TooLargeError
@@ -27,6 +28,7 @@ from sfumato.planning.expected_error import (
     told,
     typical_of,
 )
+from sfumato.planning.pairs import simulate_pairs
 from sfumato.planning.simulate import ExpectedError, simulate
 from sfumato.planning.variances import Prior, prior_of
 from sfumato.study.study import Study
@@ -37,6 +39,7 @@ METHODS = ("unbiased", "likelihood")
 #: Bits of all simulated reports, over all runs, that a channel not in use is decoded from.
 MOST_BITS = 1 << 26
 _MOST_CODED, _MOST_ROWS = 256, 128  # cells for which rates and rows are found within seconds
+_PAIR = 2  # axes
 COLUMNS = ("question", "channel", "answers", "standard error", "share", "report", "")
 
 
@@ -208,6 +211,8 @@ def _options(study: Study, place: int, prior: Prior) -> list[_Option]:
     """Every channel that fits one block."""
     block = study.blocks[place]
     alone = prior.on(block.axes)
+    used = Study(study.name, [replace(study.parts[place], channel=block.choice)])
+    asked = typical_of(used, range(len(used.axes)))  # the same of all channels
     found: list[_Option] = []
     for choice in [*_choices(block.choice), *_searched(study, place)]:
         try:
@@ -215,9 +220,11 @@ def _options(study: Study, place: int, prior: Prior) -> list[_Option]:
         except (StudyError, TooLargeError):
             continue
         (own,) = made.blocks
+        read = many_pairs(own.channel) and len(asked.workloads) <= _PAIR
+        if isinstance(own.choice, Pairs) and not read and own.choice != block.choice:
+            continue  # of one pair it is that pair's own channel, and it reads at most two axes
         if any(option.study.blocks[0].choice == own.choice for option in found):
             continue  # the same with an option that was left out
-        asked = typical_of(made, range(len(made.axes)))
         found.append(_Option(made, asked, own.choice == block.choice, alone))
     return found
 
@@ -260,9 +267,8 @@ def _row(option: _Option, method: str, n: int, runs: int, seed: int) -> Comparis
         else:
             tries = max(runs, 1)
             _refuse_many_bits(block.channel, n * tries, chosen)
-            error = simulate(
-                option.study, [asked.workloads], option.prior, n, runs=tries, seed=seed
-            )[0]
+            find = simulate_pairs if many_pairs(block.channel) else simulate
+            error = find(option.study, [asked.workloads], option.prior, n, runs=tries, seed=seed)[0]
     except TooLargeError:
         error, note = ExpectedError(math.nan, None, "simulated"), "too many reports to decode"
     return ComparisonRow(

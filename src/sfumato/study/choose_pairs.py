@@ -26,8 +26,9 @@ from sfumato.channels.trees.chances import (
     rounded_chances,
 )
 from sfumato.channels.trees.hierarchy import BEST, Hierarchical
+from sfumato.channels.trees.levels import MOST_CELLS
 from sfumato.channels.trees.tree import Levels, Tree, grid_trees
-from sfumato.errors import StudyError
+from sfumato.errors import StudyError, TooLargeError
 from sfumato.metrics.uniform import UniformMetric
 from sfumato.text import percent
 
@@ -77,6 +78,7 @@ def filled(
 
     Raises:
         StudyError: If so many people could tell next to nothing about so many axes.
+        TooLargeError: If two axes have too many cells together.
     """
     if len(shape) < 2 or choice.channels:
         return choice
@@ -87,6 +89,13 @@ def filled(
         (tuple(shape[axis] for axis in pair), tuple(ordered[axis] for axis in pair))
         for pair in pairs
     ]
+    largest = max(math.prod(sizes) for sizes, _ in grids)
+    if largest > MOST_CELLS:
+        raise TooLargeError(
+            f"each person reports on two axes, and there are two with {largest:,} cells together; "
+            f"the limit is {MOST_CELLS:,}. Use fewer cells (bins=..., step=...), or give each axis "
+            "a guarantee of its own; guarantees add"
+        )
     for grid in grids:
         if grid not in made:
             each = everyone / len(pairs)

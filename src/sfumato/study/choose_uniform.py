@@ -127,7 +127,8 @@ def _beyond_combs(
     of 3,000 to a million cells and on two axes, and of three on more axes, which have many
     combinations of levels (ε = 1/4 to 3). Likelihood answers were no worse with them, on average.
     Four axes or more, and three that no tree can serve, are reported in pairs: nobody asks about
-    all of them at once, and each report then tells of few cells.
+    all of them at once, and each report then tells of few cells. On twenty axes of two cells,
+    Hadamard randomised response has some 50 times the error on two of them.
     """
     if len(shape) >= _MANY_AXES:
         return Pairs(), "there are too many axes for one report to tell of all"
